@@ -1,10 +1,10 @@
-//! A page of numbers that this process writes and other processes of its user may read at any time, also when
-//! this one hangs.
+//! A page of numbers that this process writes, and that other processes of its user may read at any time,
+//! also when this process hangs.
 //!
-//! It is a file in memory without a name (memfd_create(2)): it is found as an open file of the process in
-//! `/proc/PID/fd`, which only its user may read, and it is gone with the process, however that ends. What
-//! changes is kept whole by a sequence number, which is odd while the page is being written (as in the
-//! kernel's seqlocks): a writer never waits.
+//! The page is a file in memory without a name (memfd_create(2)). It is found as an open file of the process
+//! in `/proc/PID/fd`, which only its user may read. It is gone with the process, however the process ends. A
+//! sequence number keeps changes whole: it is odd while the page is being written, as in the kernel's
+//! seqlocks. So a writer never waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::sys;
 
-/// What `/proc/PID/fd` shows of the file.
+/// The text that `/proc/PID/fd` shows for the file.
 const LINK: &str = "/memfd:weft-live";
-/// How often a page that is being written is read again.
+/// The most times that a page which is being written is read again.
 const TRIES_MAX: usize = 1000;
-/// Open files of a process that are looked at.
+/// The most open files of a process that are looked at.
 const FILES_MAX: usize = 4096;
-/// Words in front of the contents: the sequence number, and how many words follow.
+/// Words in front of the contents: the sequence number, and the number of words that follow.
 const HEAD: usize = 2;
 /// The largest page that is read.
 pub const WORDS_MAX: usize = 1 << 21;
@@ -33,23 +33,23 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page of so many words, all 0. Words that are never written take no memory.
+    /// Creates a page of so many words, all 0. Words that are never written take no memory.
     ///
     /// # Errors
-    /// The process may have no more files or memory.
+    /// The process may not have more files or memory.
     pub fn create(words: usize) -> io::Result<Self> {
         let (file, words) = sys::memory_words(c"weft-live", HEAD + words.min(WORDS_MAX))?;
         words[1].store((words.len() - HEAD) as u64, Ordering::Relaxed);
         Ok(Self { words, _file: file })
     }
 
-    /// Writes some of the words; readers see all of it or nothing.
+    /// Writes some of the words. Readers see all of the change or nothing.
     #[inline]
     pub fn publish(&self, write: impl FnOnce(&mut dyn FnMut(usize, u64))) {
         let sequence = &self.words[0];
         let before = sequence.load(Ordering::Relaxed);
         sequence.store(before + 1, Ordering::Relaxed);
-        // What follows is not seen before the odd number is …
+        // No reader sees the new words before the odd number,
         fence(Ordering::Release);
         let contents = &self.words[HEAD..];
         write(&mut |at, value| {
@@ -57,30 +57,30 @@ impl Page {
                 word.store(value, Ordering::Relaxed);
             }
         });
-        // … and the even one not before it.
+        // and no reader sees the even number before the new words.
         sequence.store(before + 2, Ordering::Release);
     }
 }
 
-/// The pages of a process; none when it is not ours, has ended, or has no page.
+/// The pages of a process; empty when the process belongs to another user, has ended, or has no page.
 pub fn pages_of(pid: u32) -> Vec<PathBuf> {
     let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
     let is_page = |path: &PathBuf| fs::read_link(path).is_ok_and(|link| link.to_string_lossy().starts_with(LINK));
     files.take(FILES_MAX).filter_map(Result::ok).map(|entry| entry.path()).filter(is_page).collect()
 }
 
-/// Generations of processes that are followed from one to its descendants.
+/// The most generations of processes that are followed from a process to its descendants.
 const GENERATIONS_MAX: usize = 64;
 
-/// The pages of a process and all below it, or of all processes of this user, each with the process that has
-/// it open.
+/// The pages of a process and its descendants, or of all processes of this user, each with the process that
+/// has it open.
 pub fn find(below: Option<u32>) -> Vec<(u32, PathBuf)> {
     let processes = below.map_or_else(processes, |root| descendants(root, &parents()));
     processes.into_iter().flat_map(|pid| pages_of(pid).into_iter().map(move |path| (pid, path))).collect()
 }
 
-/// Whether a page whose process calls itself `own` is that of process `pid`: a child that was forked has its
-/// parent's. One in another process namespace knows itself by another number.
+/// Returns whether a page whose process calls itself `own` is that of process `pid`. A forked child has its
+/// parent's page. A process in another process namespace knows itself by another number.
 pub fn is_of(own: u32, pid: u32) -> bool {
     let inside = || {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -95,7 +95,7 @@ fn processes() -> Vec<u32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Each process with its parent.
+/// Each process with its parent's number.
 fn parents() -> BTreeMap<u32, u32> {
     let parent = |pid: u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -105,7 +105,7 @@ fn parents() -> BTreeMap<u32, u32> {
     processes().into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect()
 }
 
-/// A process and all below it.
+/// A process and all its descendants.
 fn descendants(root: u32, parents: &BTreeMap<u32, u32>) -> Vec<u32> {
     let mut all = BTreeSet::from([root]);
     for _ in 0..GENERATIONS_MAX {
@@ -122,11 +122,11 @@ fn descendants(root: u32, parents: &BTreeMap<u32, u32>) -> Vec<u32> {
     all.into_iter().collect()
 }
 
-/// The first `words_max` words of a page, whole.
+/// Reads the first `words_max` words of a page, whole.
 ///
 /// # Errors
-/// It cannot be read, is none, or was being written each time: a process that was stopped in the middle of
-/// it.
+/// The page cannot be read, is no page, or was being written each time: its process was stopped in the middle
+/// of writing.
 pub fn read(path: &std::path::Path, words_max: usize) -> io::Result<Vec<u64>> {
     let file = File::open(path)?;
     let mut head = [0; 8 * HEAD];

@@ -1,5 +1,5 @@
-//! The processors of this machine: which ones this process may use, how they form cores, sockets and memory
-//! nodes, and which jobs use them.
+//! The processors of this machine: those that this process may use, their cores, sockets and memory nodes,
+//! and the jobs that use them.
 
 mod hardware;
 mod quota;
@@ -20,20 +20,20 @@ pub(crate) use topology::{Topology, machine};
 /// The variable by which `mpiexec` tells a rank how busy its processors are: `RANKS/PROCESSORS`.
 pub(crate) const LOAD_VARIABLE: &str = "WEFT_LOAD";
 
-/// Processors this process may use: its affinity mask (a cpuset is part of it), reduced by the time quota of
-/// its control groups, at least 1. The machine's total does not count.
+/// The number of processors that this process may use: its affinity mask (a cpuset is part of it), reduced by
+/// the time quota of its control groups, at least 1. The machine's total does not count.
 pub fn usable_processors() -> usize {
     reduce_by_quota(Set::allowed().len())
 }
 
-/// A name for the processors that this process may use, by which processes that share them know each other,
-/// in whatever containers or network namespaces of one machine they are; and how many these are, whatever the
-/// time quota.
+/// A name for the processors that this process may use, and their number without the time quota. Processes
+/// that share the processors have the same name, in whatever containers or network namespaces of one machine
+/// they are.
 pub fn named_processors() -> (String, usize) {
     (machine(), Set::allowed().len())
 }
 
-/// So many processors as the time quota leaves of `allowed`, at least 1.
+/// The number of processors that the time quota leaves of `allowed`, at least 1.
 pub(crate) fn reduce_by_quota(allowed: usize) -> usize {
     reduce(allowed, quota::quota())
 }
@@ -45,30 +45,30 @@ fn reduce(allowed: usize, quota: Option<f64>) -> usize {
     quota.map_or(allowed, |processors| allowed.min(processors.max(1.0) as usize))
 }
 
-/// How many ranks share how many processors.
+/// The number of ranks on a number of processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// Ranks that run on the processors this one may use, of all jobs known when the job started; this one
-    /// included.
+    /// The ranks that run on the processors of this rank, of all jobs known when the job started, including
+    /// this rank.
     pub ranks: usize,
-    /// The processors this rank may use; the time quota counts.
+    /// The processors that this rank may use; the time quota counts.
     pub processors: usize,
 }
 
 impl Load {
-    /// What `mpiexec` said in `WEFT_LOAD` when it started this process. Under another launcher: `locals`
-    /// ranks, those of this job on this host, share all processors this process may use.
+    /// The load that `mpiexec` passed in `WEFT_LOAD` when it started this process. Under another launcher,
+    /// `locals` ranks (those of this job on this host) share all processors that this process may use.
     pub fn of_this_process(locals: usize) -> Self {
         let said = std::env::var(LOAD_VARIABLE).ok().and_then(|text| Self::parse(&text));
         said.unwrap_or_else(|| Self { ranks: locals, processors: usable_processors() })
     }
 
-    /// Whether Weft's `mpiexec` started this process: it alone says `WEFT_LOAD`.
+    /// Returns whether Weft's `mpiexec` started this process: only it sets `WEFT_LOAD`.
     pub fn is_from_mpiexec() -> bool {
         std::env::var_os(LOAD_VARIABLE).is_some()
     }
 
-    /// Whether ranks have to take turns: waiting must not keep a processor busy.
+    /// Returns whether ranks have to take turns, so that waiting must not keep a processor busy.
     pub fn is_oversubscribed(self) -> bool {
         self.ranks > self.processors
     }

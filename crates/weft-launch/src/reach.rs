@@ -1,31 +1,30 @@
-//! How another host is reached: the command that runs a program there. `mpiexec` and `weft doctor` go the
-//! same way.
+//! The command that runs a program on another host. `mpiexec` and `weft doctor` both use it.
 
 use crate::hosts;
 use crate::words;
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// The command template unless the user names another (`--agent`, `WEFT_AGENT`); the program to run comes
-/// behind it.
+/// The command template unless the user gives another (`--agent`, `WEFT_AGENT`). The program to run is
+/// appended.
 pub const TEMPLATE: &str = "ssh -o BatchMode=yes {host}";
-/// How long a program on another host may take to answer for the first time, seconds, unless the user says
-/// otherwise.
+/// The longest time for a program on another host to answer for the first time, in seconds, unless the user
+/// gives another.
 pub const ANSWER_SECONDS: u64 = 20;
-/// Names that mean this host everywhere.
+/// The names of this host that every host has.
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// The words of the command that runs `program` with `arguments` on `host`.
 ///
 /// # Errors
-/// Half a sentence: the template cannot be split into words, or has none.
+/// Half a sentence: the template cannot be split into words, or has no words.
 pub fn command(host: &str, template: &str, program: &str, arguments: &[&str]) -> Result<Vec<String>, String> {
     let mut words: Vec<String> = words::split(template)?.iter().map(|word| word.replace("{host}", host)).collect();
     let Some(first) = words.first() else {
         return Err(format!("the command that reaches a host is empty; it is one like `{TEMPLATE}`"));
     };
     let name = Path::new(OsStr::new(first)).file_name().unwrap_or_default();
-    // These hand their words to a shell on the other side.
+    // These commands pass their words to a shell on the other host.
     let through_shell = name == "ssh" || name == "rsh" || name == "remsh";
     let told = |word: &str| if through_shell { words::quote(word) } else { word.to_string() };
     words.push(told(program));
@@ -33,15 +32,15 @@ pub fn command(host: &str, template: &str, program: &str, arguments: &[&str]) ->
     Ok(words)
 }
 
-/// Words as a shell reads them back, to be shown.
+/// Words in the form in which a shell reads them back, for messages.
 pub fn shown(words: &[String]) -> String {
     words.iter().map(|word| words::quote(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// The hosts of one `--hosts` list, without their slots.
+/// The hosts of a `--hosts` list, without their slots.
 ///
 /// # Errors
-/// One sentence: a word is no host name.
+/// One sentence about the word that is no host name.
 pub fn hosts(list: &str) -> Result<Vec<String>, String> {
     Ok(hosts::parse_list(list)?.into_iter().map(|host| host.name).collect())
 }
@@ -53,7 +52,7 @@ pub fn own_name() -> String {
     if name.is_empty() { "localhost".to_string() } else { name.to_string() }
 }
 
-/// Whether a name means this host, whose name is `own`; no name service is asked.
+/// Returns whether a name stands for this host, whose name is `own`. No name service is asked.
 pub fn is_local(name: &str, own: &str) -> bool {
     let short = |name: &str| name.split('.').next().unwrap_or("").to_string();
     LOCAL_NAMES.contains(&name) || name == own || (short(own) == name)

@@ -1,5 +1,5 @@
-//! What the processes of a job know and nobody else. It cannot be printed by accident: neither `Debug` nor
-//! `Display` shows it, and who wants its bytes says so.
+//! The secret that only the processes of a job know. It cannot be printed by accident: neither `Debug` nor
+//! `Display` shows it, and code that needs its bytes must call a function named for that.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use std::fmt;
 pub struct JobSecret([u8; JobSecret::LENGTH]);
 
 impl JobSecret {
-    /// In bytes.
+    /// The length in bytes.
     pub const LENGTH: usize = 16;
 
-    /// Of these bytes.
+    /// Makes a secret of these bytes.
     pub const fn new(bytes: [u8; Self::LENGTH]) -> Self {
         Self(bytes)
     }
 
-    /// What `fill` writes.
+    /// Makes a secret of the bytes that `fill` writes.
     ///
     /// # Errors
-    /// Those of `fill`.
+    /// The errors of `fill`.
     pub fn filled<E>(fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
         let mut secret = [0; Self::LENGTH];
         fill(&mut secret)?;
@@ -31,12 +31,12 @@ impl JobSecret {
         &self.0
     }
 
-    /// As hexadecimal digits, to be sent to processes of the job.
+    /// The secret as hexadecimal digits, to be sent to processes of the job.
     pub fn expose_hex(&self) -> String {
         crate::wire::to_hex(&self.0)
     }
 
-    /// From the digits that [`expose_hex`](Self::expose_hex) gives.
+    /// Reads the digits that [`expose_hex`](Self::expose_hex) returns.
     pub fn from_hex(text: &str) -> Option<Self> {
         if text.len() != 2 * Self::LENGTH || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;

@@ -1,30 +1,31 @@
-//! How a rank stands, as it publishes it for others to see: which call it is in, since when, what it waits
-//! for, what its queues hold.
+//! The state of a rank as it publishes it for others: its current call, how long it has been there, the
+//! operations that it waits for, and its queues.
 //!
-//! It is the front of the [page](crate::page) of a rank: words of 64 bits, written in place by [`Draft`]
-//! before a rank sleeps, and read by its agent and by `weft info --live` as a [`Standing`]. What follows on
-//! the page (counters) is the library's own.
+//! A standing is the front of the [page](crate::page) of a rank, in words of 64 bits. The rank writes it in
+//! place by [`Draft`] before it sleeps. The rank's agent and `weft info --live` read it as a [`Standing`].
+//! The rest of the page (counters) belongs to the library.
 
 use std::fmt::Write as _;
 
 use crate::wire;
 
-/// Outstanding operations that are told one by one.
+/// The most outstanding operations that are reported one by one.
 pub const WAITS_MAX: usize = 8;
-/// Messages without a receive that are told one by one.
+/// The most unexpected messages that are reported one by one.
 pub const ARRIVED_MAX: usize = 4;
-/// Ranges of ranks that a rank may say it waits for.
+/// The most ranges of ranks that a rank may report to wait for.
 const NEEDS_MAX: usize = 16;
-/// A rank that has waited for less may not wait at all: it was only looked at between two messages.
+/// The least time after which a rank counts as waiting. A rank that has waited for less may just be between
+/// two messages.
 pub const WAIT_NS_MIN: u64 = 100_000_000;
-/// Words of the name of a call.
+/// Words of a call's name.
 const CALL_WORDS: usize = 6;
-/// Words of the name of a communicator.
+/// Words of a communicator's name.
 const NAME_WORDS: usize = 5;
-/// Words of an outstanding operation, and of a message without a receive.
+/// Words of an outstanding operation, and of an unexpected message.
 const ENTRY_WORDS: usize = 4 + NAME_WORDS;
 
-/// Places of the words.
+/// The places of the words.
 mod at {
     use super::*;
 
@@ -51,23 +52,23 @@ mod at {
     pub(super) const END: usize = MESSAGE + ARRIVED_MAX * ENTRY_WORDS;
 }
 
-/// Words that a standing takes.
+/// The words that a standing takes.
 pub const WORDS: usize = at::END;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"weftlive");
-/// Number of the layout: changes with the meaning of the words.
+/// The number of the layout, which changes with the meaning of the words.
 const LAYOUT: u64 = 3 << 32 | at::END as u64;
-/// Any rank, any tag, or nothing known.
+/// The word for any rank, any tag, or an unknown value.
 const ANY: u64 = u64::MAX;
-/// Marks an operation that the call waits for.
+/// The mark of an operation that the call waits for.
 const AWAITED: u64 = 1 << 32;
 
-/// An operation that has begun and not ended.
+/// The kind of an operation that has begun and not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A receive without its message.
     Receive,
-    /// A send whose data has not left.
+    /// A send whose data has not left yet.
     Send,
     /// A synchronous send that is not matched.
     Match,
@@ -75,14 +76,14 @@ pub enum Operation {
     Data,
     /// A probe.
     Probe,
-    /// A small send whose receiver has no room for it before it asks for it.
+    /// A small send for which the receiver has no room until it asks for it.
     Room,
 }
 
 impl Operation {
     const ALL: [Self; 6] = [Self::Receive, Self::Send, Self::Match, Self::Data, Self::Probe, Self::Room];
 
-    /// With the word that leads to the peer.
+    /// The name of the kind, with the word that leads to the peer.
     pub fn words(self) -> &'static str {
         match self {
             Self::Receive => "receive from",
@@ -98,66 +99,66 @@ impl Operation {
 /// An operation that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wait {
-    /// What.
+    /// The kind of operation.
     pub what: &'static str,
-    /// The peer's index in the job; none: any.
+    /// The peer's index in the job; `None` for any peer.
     pub peer: Option<u32>,
-    /// The tag; none: any, or not known, or of a collective.
+    /// The tag; `None` for any tag, an unknown tag, or a collective.
     pub tag: Option<i32>,
-    /// Bytes that are to come or to go.
+    /// The bytes that are to come or to go.
     pub bytes: u64,
-    /// Name of the communicator.
+    /// The name of the communicator.
     pub communicator: String,
-    /// Whether the call that the rank is in waits for it.
+    /// The call that the rank is in waits for it.
     pub is_awaited: bool,
 }
 
-/// A message that no receive has asked for.
+/// An unexpected message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// Who sent it: its index in the job.
+    /// The index of the sender in the job.
     pub peer: u32,
-    /// Its tag; none: of a collective.
+    /// The tag; `None` for a message of a collective.
     pub tag: Option<i32>,
-    /// Its length.
+    /// The length of the message, bytes.
     pub bytes: u64,
-    /// Name of the communicator.
+    /// The name of the communicator.
     pub communicator: String,
 }
 
-/// First and last of consecutive ranks.
+/// The first and the last of consecutive ranks.
 pub type Range = (u32, u32);
 
-/// Whom a rank waits for.
+/// The ranks that a rank waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Needs {
-    /// It does not say.
+    /// The rank does not say.
     #[default]
     Unknown,
-    /// All of these.
+    /// All of these ranks are needed.
     All(Vec<Range>),
-    /// One of these is enough.
+    /// Any of these ranks is enough.
     Any(Vec<Range>),
 }
 
-/// How a rank stands.
+/// The state of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// The process.
+    /// The number of the process.
     pub pid: u32,
-    /// Its index in the job.
+    /// The index of the rank in the job.
     pub rank: u32,
     /// Processes in the job.
     pub size: u32,
-    /// How long ago this was published, ns.
+    /// The time since this was published, ns.
     pub published_ns: u64,
-    /// How long no operation has completed in the same call, ns.
+    /// The time for which no operation has completed in the same call, ns.
     pub still_ns: u64,
-    /// Whether it sleeps in a call until something arrives.
+    /// The rank sleeps in a call until something arrives.
     pub is_asleep: bool,
-    /// Threads of it that wait in calls.
+    /// The threads of the rank that wait in calls.
     pub threads: u32,
-    /// The call it is in or was in last; empty: none.
+    /// The call that the rank is in or was in last; empty when there was none.
     pub call: String,
     /// Receives without a message.
     pub posted: u64,
@@ -165,7 +166,7 @@ pub struct Standing {
     pub unexpected: u64,
     /// Requests that exist.
     pub requests: u64,
-    /// Whom it waits for.
+    /// The ranks that it waits for.
     pub needs: Needs,
     /// The first operations that have not ended, those that the call waits for in front.
     pub waits: Vec<Wait>,
@@ -173,37 +174,37 @@ pub struct Standing {
     pub arrived: Vec<Arrived>,
 }
 
-/// Writes a standing, word by word, without memory of its own: a rank does this each time that it goes to
-/// sleep.
+/// The writer of a standing. It writes word by word without memory of its own, because a rank does this each
+/// time that it goes to sleep.
 pub struct Draft<'a> {
     put: &'a mut dyn FnMut(usize, u64),
     waits: usize,
     arrived: usize,
     ranges: [Range; NEEDS_MAX],
     range_count: usize,
-    /// Not all whom it waits for could be told.
+    /// Not all ranks that it waits for could be reported.
     cut: bool,
 }
 
-/// What a rank tells of itself in front.
+/// The front of a standing.
 #[derive(Clone, Copy, Debug)]
 pub struct Front<'a> {
-    /// Its process and place in the job.
+    /// The process, and its rank and the size of the job.
     pub process: (u32, u32, u32),
-    /// Now, and since when nothing has happened, on the machine's clock, ns.
+    /// The present time, and the time since which nothing has happened, on the machine's clock, ns.
     pub times: (u64, u64),
-    /// Whether it sleeps.
+    /// The rank sleeps.
     pub is_asleep: bool,
-    /// Threads that wait.
+    /// The threads that wait.
     pub threads: u32,
-    /// The call.
+    /// The name of the call.
     pub call: &'a str,
-    /// Receives without message, messages without receive, requests.
+    /// Receives without a message, unexpected messages, and requests.
     pub queues: [u64; 3],
 }
 
 impl<'a> Draft<'a> {
-    /// Begins.
+    /// Begins a standing with its front.
     pub fn new(put: &'a mut dyn FnMut(usize, u64), front: &Front<'_>) -> Self {
         let (pid, rank, size) = front.process;
         put(at::MAGIC, MAGIC);
@@ -222,7 +223,7 @@ impl<'a> Draft<'a> {
         Self { put, waits: 0, arrived: 0, ranges: [(0, 0); NEEDS_MAX], range_count: 0, cut: false }
     }
 
-    /// Adds an operation; `false`: there is no room for more.
+    /// Adds an operation. Returns `false` when there is no room for more.
     pub fn wait(
         &mut self,
         operation: Operation,
@@ -244,7 +245,7 @@ impl<'a> Draft<'a> {
         true
     }
 
-    /// Adds a message without a receive; `false`: there is no room for more.
+    /// Adds an unexpected message. Returns `false` when there is no room for more.
     pub fn arrived(&mut self, peer: u32, tag: Option<i32>, bytes: u64, communicator: &str) -> bool {
         if self.arrived == ARRIVED_MAX {
             return false;
@@ -262,7 +263,7 @@ impl<'a> Draft<'a> {
         put_text(self.put, start + words.len(), NAME_WORDS, communicator);
     }
 
-    /// Adds a rank that it waits for.
+    /// Adds a rank that the call waits for.
     pub fn needs(&mut self, rank: u32) {
         let known = &mut self.ranges[..self.range_count];
         if known.iter().any(|(first, last)| (*first..=*last).contains(&rank)) {
@@ -280,14 +281,15 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Some of those that it waits for are not told.
+    /// Notes that not all ranks that the call waits for are reported.
     pub fn cut(&mut self) {
         self.cut = true;
     }
 
-    /// Ends. `any`: one of those that it waits for is enough; none: it is not known whom it waits for.
+    /// Ends the standing. `any`: one of the ranks that it waits for is enough; `None`: these ranks are
+    /// unknown.
     pub fn finish(self, any: Option<bool>) {
-        // Of all of them some are true as well; of any, they are not.
+        // If all of them are needed, a part of them is still true; if any is enough, it is not.
         let kind = match any {
             Some(false) if self.range_count > 0 => 1,
             Some(true) if self.range_count > 0 && !self.cut => 2,
@@ -303,7 +305,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Says that the rank of a page is awake again.
+/// Writes to a page that the rank is awake again.
 pub fn put_awake(put: &mut dyn FnMut(usize, u64)) {
     put(at::ASLEEP, 0);
 }
@@ -324,8 +326,8 @@ fn text(words: &[u64]) -> String {
 }
 
 impl Standing {
-    /// Whether the rank waits, as far as one look can tell: it sleeps in its call, and has for
-    /// [`WAIT_NS_MIN`] at least.
+    /// Returns whether the rank waits, as far as one look can tell: it sleeps in its call, and has done so
+    /// for at least [`WAIT_NS_MIN`].
     pub fn is_waiting(&self) -> bool {
         self.is_asleep && self.still_ns >= WAIT_NS_MIN
     }
@@ -333,7 +335,7 @@ impl Standing {
     /// Reads a page at the time `now` of the machine's clock, ns.
     ///
     /// # Errors
-    /// One sentence: another version wrote it, or it makes no sense.
+    /// One sentence: another version wrote the page, or the page makes no sense.
     pub fn parse(words: &[u64], now: u64) -> Result<Self, String> {
         let word = |at: usize| words.get(at).copied().unwrap_or(0);
         if word(at::MAGIC) != MAGIC {
@@ -424,7 +426,8 @@ impl Standing {
 }
 
 impl Wait {
-    /// `receive from rank 1, tag 7, 100 bytes on MPI_COMM_WORLD`, `peer` said by the caller.
+    /// Describes the operation: `receive from rank 1, tag 7, 100 bytes on MPI_COMM_WORLD`. The caller gives
+    /// the text for the peer.
     pub fn describe(&self, peer: &str) -> String {
         let mut text = format!("{} {peer}", self.what);
         if let Some(tag) = self.tag {
@@ -445,12 +448,12 @@ impl Wait {
     }
 }
 
-/// `rank 3` or `ranks 0-2,5`.
+/// The ranks in words: `rank 3` or `ranks 0-2,5`.
 pub fn ranks(ranks: &[u32]) -> String {
     format!("{} {}", if ranks.len() == 1 { "rank" } else { "ranks" }, wire::format_ranks(ranks))
 }
 
-/// Seconds with one digit.
+/// A time as seconds with one digit.
 pub fn seconds(ns: u64) -> String {
     format!("{:.1} s", ns as f64 / 1e9)
 }
@@ -523,7 +526,7 @@ mod tests {
         assert_eq!(needs(&mut [4, 5, 3, 9, 4].into_iter(), false), Needs::All(vec![(3, 5), (9, 9)]));
         let many: Vec<Range> = (0..16).map(|i| (2 * i, 2 * i)).collect();
         assert_eq!(needs(&mut (0..40).map(|i| 2 * i), false), Needs::All(many));
-        // Any of some that are not all known: nothing follows from that.
+        // Any of some ranks is enough, but not all are known: nothing follows from that.
         assert_eq!(needs(&mut (0..40).map(|i| 2 * i), true), Needs::Unknown);
         assert_eq!(needs(&mut std::iter::empty(), false), Needs::Unknown);
     }

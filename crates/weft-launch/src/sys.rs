@@ -1,5 +1,5 @@
-//! The one module that is allowed to be unsafe: thin, safe wrappers around what the standard library does not
-//! offer.
+//! The one module that may be unsafe: thin, safe wrappers around system calls that the standard library does
+//! not offer.
 
 mod affinity;
 mod poll;
@@ -29,8 +29,8 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Takes over a descriptor that was inherited and marks it close-on-exec, so that it ends with this process
-/// and is not handed on to programs that this process starts.
+/// Takes over a descriptor that was inherited and marks it close-on-exec. So it ends with this process, and
+/// programs that this process starts do not get it.
 ///
 /// # Errors
 /// The descriptor is not open.
@@ -41,17 +41,19 @@ pub(crate) fn adopt(fd: RawFd) -> io::Result<File> {
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
-/// Maps the first bytes of `file` for the rest of the process's life, shared with whoever maps them too.
+/// Maps the first bytes of `file` for the rest of the process's life, shared with every process that maps
+/// them.
 fn map(file: &File, bytes: usize) -> io::Result<*mut c_void> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
     Ok(unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0) }?)
 }
 
-/// Maps `words` 32-bit words of `file` for the rest of the process's life, shared with whoever maps them too.
+/// Maps `words` 32-bit words of `file` for the rest of the process's life, shared with every process that
+/// maps them.
 ///
 /// # Errors
-/// The system's, among them a file shorter than asked for.
+/// An error of the system, also for a file shorter than asked for.
 pub(crate) fn map_words(file: &File, words: usize) -> io::Result<&'static [AtomicU32]> {
     let length = words * size_of::<AtomicU32>();
     if file.metadata()?.len() < length as u64 || length == 0 {
@@ -63,21 +65,21 @@ pub(crate) fn map_words(file: &File, words: usize) -> io::Result<&'static [Atomi
     Ok(unsafe { std::slice::from_raw_parts(address.cast::<AtomicU32>(), words) })
 }
 
-/// A reference that always leads to a word that lives as long as the process.
+/// A reference to a word that lives as long as the process.
 pub(crate) struct WordRef(AtomicPtr<AtomicU32>);
 
 impl WordRef {
-    /// A reference that leads to `word` at first.
+    /// A reference to `word` at first.
     pub(crate) const fn new(word: &'static AtomicU32) -> Self {
         Self(AtomicPtr::new(std::ptr::from_ref(word).cast_mut()))
     }
 
-    /// Makes it lead to `word` from now on.
+    /// Makes the reference lead to `word` from now on.
     pub(crate) fn refer_to(&self, word: &'static AtomicU32) {
         self.0.store(std::ptr::from_ref(word).cast_mut(), Ordering::Release);
     }
 
-    /// The word that it leads to.
+    /// The word that the reference leads to.
     #[inline]
     pub(crate) fn word(&self) -> &'static AtomicU32 {
         let word = self.0.load(Ordering::Relaxed);
@@ -89,7 +91,7 @@ impl WordRef {
 /// Fills `bytes` with random bytes that cannot be guessed.
 ///
 /// # Errors
-/// The system's (a kernel older than 3.17).
+/// An error of the system (a kernel older than 3.17).
 pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
     let mut filled = 0;
     while filled < bytes.len() {
@@ -102,7 +104,7 @@ pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// What the system said, and what to do about a limit of open files.
+/// The text of a system's error, and what to do about a limit of open files.
 pub(crate) fn reason(error: &io::Error) -> String {
     match Errno::from_io_error(error) {
         Some(Errno::MFILE) => {
@@ -123,16 +125,16 @@ pub(crate) fn raise_descriptor_limit(wanted: u64) {
     let mut limit = rustix::process::getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < wanted) {
         limit.current = Some(limit.maximum.map_or(wanted, |maximum| wanted.min(maximum)));
-        // A refusal shows later, as a descriptor that cannot be opened.
+        // A refusal shows later, when a descriptor cannot be opened.
         let _ = rustix::process::setrlimit(Resource::Nofile, limit);
     }
 }
 
-/// Gives `file` so many bytes, if this process may have so large a file (`ulimit -f`): else the system would
-/// end it by a signal.
+/// Gives `file` so many bytes, if this process may have so large a file (`ulimit -f`). Otherwise the system
+/// would end the process by a signal.
 ///
 /// # Errors
-/// EFBIG; the system's.
+/// EFBIG; an error of the system.
 fn set_length(file: &File, bytes: u64) -> io::Result<()> {
     if rustix::process::getrlimit(Resource::Fsize).current.is_some_and(|most| bytes > most) {
         return Err(Errno::FBIG.into());
@@ -151,19 +153,21 @@ pub(crate) fn exit_as_c(code: i32) -> ! {
     unsafe { libc::exit(code) }
 }
 
-/// Makes reads and writes on a descriptor return at once; affects everybody who shares its open file.
+/// Makes reads and writes on a descriptor return at once. This affects every process that shares its open
+/// file.
 ///
 /// # Errors
-/// The system's.
+/// An error of the system.
 pub(crate) fn set_nonblocking(file: &File) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     Ok(rustix::fs::fcntl_setfl(file, flags | OFlags::NONBLOCK)?)
 }
 
-/// Locks an open file (flock(2)) for this process alone until it is closed. False: another process has it.
+/// Locks an open file (flock(2)) for this process alone until it is closed. Returns `false` when another
+/// process has it.
 ///
 /// # Errors
-/// The system's.
+/// An error of the system.
 pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => Ok(true),
@@ -172,29 +176,28 @@ pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// A file of `length` zero bytes that lives in memory and shows as `name`.
+/// Makes a file of `length` zero bytes in memory, which shows as `name`.
 ///
 /// # Errors
-/// The system's.
+/// An error of the system.
 fn named_memory_file(name: &CStr, length: usize) -> io::Result<File> {
     let file = File::from(rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC)?);
     set_length(&file, length as u64)?;
     Ok(file)
 }
 
-/// A file of `length` zero bytes that lives in memory and has no name.
+/// Makes a file of `length` zero bytes in memory, without a name.
 ///
 /// # Errors
-/// The system's.
+/// An error of the system.
 pub(crate) fn memory_file(length: usize) -> io::Result<File> {
     named_memory_file(c"weft-calls", length)
 }
 
-/// A file in memory without a name that shows as `name`, mapped as so many words, all 0, for the life of the
-/// process.
+/// Makes a file in memory that shows as `name`, mapped as `words` words, all 0, for the life of the process.
 ///
 /// # Errors
-/// The process may have no more files or memory.
+/// The process may not have more files or memory.
 pub(crate) fn memory_words(name: &CStr, words: usize) -> io::Result<(File, &'static [AtomicU64])> {
     let bytes = words * size_of::<AtomicU64>();
     let file = named_memory_file(name, bytes)?;
@@ -210,8 +213,8 @@ pub(crate) fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A second descriptor for one of this process's standard streams (0, 1 or 2), closed on exec; it is at least
-/// 3, so that it never becomes a stream.
+/// Makes a second descriptor for one of this process's standard streams (0, 1 or 2), closed on exec. Its
+/// number is at least 3, so that it never becomes a stream.
 ///
 /// # Errors
 /// The stream is closed.
@@ -225,10 +228,10 @@ pub(crate) fn duplicate_standard(stream: RawFd) -> io::Result<File> {
     copy.map(File::from)
 }
 
-/// Lets a standard stream (0, 1 or 2) of this process refer to `file`.
+/// Makes a standard stream (0, 1 or 2) of this process refer to `file`.
 ///
 /// # Errors
-/// The system's.
+/// An error of the system.
 pub(crate) fn replace_standard(stream: RawFd, file: &File) -> io::Result<()> {
     let replaced = match stream {
         0 => rustix::stdio::dup2_stdin(file),

@@ -1,35 +1,35 @@
-//! Who keeps whom waiting: the wait-for graph of a job that does not go on (Coffman, Elphick and Shoshani,
-//! 1971; for operations of which one is enough, the AND-OR graph of Chandy, Misra and Haas, 1983). A pure
-//! function of how the ranks stand.
+//! The wait-for graph of a job that does not go on: which ranks keep which waiting (Coffman, Elphick and
+//! Shoshani, 1971). For operations of which one is enough, it is the AND-OR graph of Chandy, Misra and Haas,
+//! 1983. A pure function of the states of the ranks.
 //!
-//! A rank waits for all of some ranks or for any of some. Who computes, or works in a call, may go on and
-//! release those that wait for it; who has finalized or ended never will. What can be released is a fixpoint;
-//! the rest waits for ranks that are gone, or in a circle.
+//! A rank waits for all of some ranks, or for any of some ranks. A rank that computes, or works in a call,
+//! may go on and release the ranks that wait for it. A rank that has finalized or ended never will. The ranks
+//! that can be released are a fixpoint. The others wait for ranks that are gone, or in a circle.
 
 use std::collections::BTreeMap;
 
 use crate::standing::{Needs, Range, ranks};
 
-/// Ranks of a circle that are named one after the other.
+/// The most ranks of a circle that are named one after the other.
 const CIRCLE_MAX: usize = 8;
-/// Sentences that are said.
+/// The most sentences.
 const SENTENCES_MAX: usize = 6;
 
-/// What a rank does.
+/// The activity of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// It may go on by itself; what it does, to be read after "which": `is outside MPI calls`.
+    /// The rank may go on by itself. The text is to be read after "which": `is outside MPI calls`.
     Runs(String),
-    /// It waits in a call, and this is what it waits for: `receive from rank 1, tag 7`.
+    /// The rank waits in a call, for these ranks and this operation: `receive from rank 1, tag 7`.
     Waits(Needs, String),
-    /// It waits in `MPI_Finalize`: for others who wait there too, and for nobody else's sake.
+    /// The rank waits in `MPI_Finalize`, only for ranks that have not come there.
     Finalizes(Needs),
-    /// It will do nothing any more: `has finalized`.
+    /// The rank will do nothing any more: `has finalized`.
     Gone(String),
 }
 
-/// Why nothing goes on, as far as can be seen: sentences without a full stop; none if there is nothing to be
-/// said.
+/// Explains why nothing goes on, as far as can be seen, in sentences without a full stop. Empty if there is
+/// nothing to say.
 pub fn explain(job: &BTreeMap<u32, Doing>) -> Vec<String> {
     let graph = Graph::new(job);
     let released = graph.released();
@@ -44,40 +44,40 @@ pub fn explain(job: &BTreeMap<u32, Doing>) -> Vec<String> {
     sentences
 }
 
-/// What a vertex stands for.
+/// The thing that a vertex stands for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Vertex {
     /// A rank that waits or runs.
     Rank(u32),
-    /// A rank as those see it to whom it will never send anything.
+    /// A rank as seen by ranks to which it will never send anything.
     Gone(u32),
-    /// Any of a set of ranks: many may wait for the same.
+    /// Any of a set of ranks: many ranks may wait for the same set.
     Any,
 }
 
-/// Ranks that wait, directly or not, for the same ones.
+/// Ranks that wait, directly or not, for the same ranks.
 #[derive(Default)]
 struct Part {
     waiting: Vec<u32>,
-    /// Whom they wait for, by what these do.
+    /// The ranks that they wait for, by their activity.
     roots: BTreeMap<String, Vec<u32>>,
-    /// Whether one of them waits for another of them.
+    /// A rank of the part waits for another rank of the part.
     indirect: bool,
 }
 
 struct Graph<'a> {
     job: &'a BTreeMap<u32, Doing>,
     vertices: Vec<Vertex>,
-    /// Whom a vertex waits for.
+    /// The vertices that a vertex waits for.
     needs: Vec<Vec<usize>>,
-    /// Who waits for it.
+    /// The vertices that wait for a vertex.
     waiters: Vec<Vec<usize>>,
 }
 
 impl<'a> Graph<'a> {
     fn new(job: &'a BTreeMap<u32, Doing>) -> Self {
         let mut graph = Self { job, vertices: Vec::new(), needs: Vec::new(), waiters: Vec::new() };
-        // The vertex of each rank in the eyes of those that finalize, and in those of others.
+        // The vertex of each rank as ranks that finalize see it, and as others see it.
         let mut own_and_others = BTreeMap::new();
         for (&rank, doing) in job {
             let own = match doing {
@@ -128,7 +128,7 @@ impl<'a> Graph<'a> {
         self.waiters[to].push(from);
     }
 
-    /// Which vertices may still go on. A rank of which nobody knows what it waits for may.
+    /// The vertices that may still go on. A rank whose wait is unknown may.
     fn released(&self) -> Vec<bool> {
         let mut left: Vec<usize> = self.needs.iter().map(Vec::len).collect();
         let runs = |vertex: &usize| self.vertices[*vertex] != Vertex::Any && self.needs[*vertex].is_empty();
@@ -149,8 +149,8 @@ impl<'a> Graph<'a> {
         released
     }
 
-    /// Those that can be reached from `start` against the direction of waiting, among the vertices that
-    /// `passes`.
+    /// The vertices that can be reached from `start` against the direction of waiting, through vertices that
+    /// `passes` accepts.
     fn behind(&self, start: impl Iterator<Item = usize>, passes: impl Fn(usize) -> bool) -> Vec<bool> {
         let mut seen = vec![false; self.vertices.len()];
         let mut queue: Vec<usize> = start.collect();
@@ -169,21 +169,23 @@ impl<'a> Graph<'a> {
         matches!(self.vertices[vertex], Vertex::Gone(_))
     }
 
-    /// Ranks that wait for what will never come, one sentence for each connected part and kind of end.
+    /// Explains ranks that wait for ranks that will never come, one sentence for each connected part and kind
+    /// of end.
     fn gone(&self, released: &[bool]) -> Vec<String> {
         let ends = (0..self.vertices.len()).filter(|vertex| self.is_gone(*vertex));
         let stuck = self.behind(ends, |vertex| !released[vertex]);
         self.parts(|vertex| stuck[vertex], |vertex| self.is_gone(vertex))
     }
 
-    /// Ranks that wait for some that may go on, but do not come.
+    /// Explains ranks that wait for ranks which may go on, but do not come.
     fn slow(&self, released: &[bool]) -> Vec<String> {
         let waits = |vertex: usize| released[vertex] && !self.needs[vertex].is_empty();
         let root = |vertex: usize| released[vertex] && self.needs[vertex].is_empty();
         self.parts(waits, root)
     }
 
-    /// One sentence for each connected part of the vertices that `waits`, about the `root`s that it leads to.
+    /// Makes one sentence for each connected part of the vertices that `waits` accepts, about the `root`s
+    /// that it leads to.
     fn parts(&self, waits: impl Fn(usize) -> bool, root: impl Fn(usize) -> bool) -> Vec<String> {
         let mut part: Vec<usize> = (0..self.vertices.len()).collect();
         for from in (0..self.vertices.len()).filter(|vertex| waits(*vertex)) {
@@ -234,7 +236,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Ranks that wait for each other, and those that wait for them.
+    /// Explains ranks that wait for each other, and ranks that wait for these.
     fn circles(&self, released: &[bool]) -> Vec<String> {
         let ends = (0..self.vertices.len()).filter(|vertex| self.is_gone(*vertex));
         let explained = self.behind(ends, |vertex| !released[vertex]);
@@ -314,8 +316,8 @@ impl<'a> Graph<'a> {
         Vec::new()
     }
 
-    /// The strongly connected components of the vertices that `stuck` (Tarjan, 1972), with a stack of its
-    /// own: a job may be a long chain.
+    /// The strongly connected components of the vertices that `stuck` accepts (Tarjan, 1972). The stack is on
+    /// the heap, since a job may be a long chain.
     fn components(&self, stuck: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
         const NEW: usize = usize::MAX;
         let count = self.vertices.len();
@@ -370,7 +372,7 @@ fn find(part: &mut [usize], mut vertex: usize) -> usize {
     vertex
 }
 
-/// The same of several: `is outside` becomes `are outside`.
+/// The plural of a state: `is outside` becomes `are outside`.
 fn plural(state: &str) -> String {
     for (one, several) in
         [("is ", "are "), ("has ", "have "), ("sends ", "send "), ("waits ", "wait "), ("says ", "say ")]

@@ -1,4 +1,4 @@
-//! The wait-for graph, whole: every kind of reason, with the sentence that is said about it.
+//! Tests of the whole wait-for graph: every kind of reason, with its sentence.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn explained(job: impl IntoIterator<Item = Doing>) -> Vec<String> {
 #[test]
 fn who_waits_for_one_that_has_finalized_is_told_so() {
     assert_eq!(explained([gone(), all(&[0])]), ["rank 1 waits for rank 0, which has finalized"]);
-    // Any of several is enough only while one of them is there.
+    // Any of several ranks is enough only while one of them is there.
     assert_eq!(explained([gone(), gone(), any(0, 1)]), ["rank 2 waits for ranks 0-1, which have finalized"]);
     assert_eq!(explained([gone(), runs(), any(0, 1)]), ["rank 2 waits for rank 1, which is outside MPI calls"]);
 }
@@ -39,7 +39,7 @@ fn who_waits_for_one_that_has_finalized_is_told_so() {
 fn who_is_in_finalize_sends_nothing_but_goes_on_with_others_who_are() {
     let job = [finalizes(&[1]), all(&[0])];
     assert_eq!(explained(job), ["rank 1 waits for rank 0, which is in MPI_Finalize and sends nothing any more"]);
-    // Both are in MPI_Finalize and wait for a third that computes: nobody is at fault but that.
+    // Both are in MPI_Finalize and wait for a third that computes: only the third is at fault.
     let job = [finalizes(&[1]), finalizes(&[2]), runs()];
     assert_eq!(explained(job), ["ranks 0-1 wait, some through each other, for rank 2, which is outside MPI calls"]);
 }
@@ -50,7 +50,7 @@ fn a_rank_that_computes_keeps_all_waiting_that_wait_for_it_or_for_those() {
     assert_eq!(explained(job), ["ranks 1-3 wait, some through each other, for rank 0, which is outside MPI calls"]);
     let job = [runs(), runs(), all(&[0, 1])];
     assert_eq!(explained(job), ["rank 2 waits for ranks 0-1, which are outside MPI calls"]);
-    // Two that have nothing to do with each other.
+    // Two pairs that have nothing to do with each other.
     let job = [runs(), all(&[0]), runs(), all(&[2])];
     assert_eq!(explained(job).len(), 2);
 }
@@ -77,7 +77,7 @@ fn any_source_is_a_deadlock_only_when_all_sources_are_stuck() {
 
 #[test]
 fn a_circle_is_no_deadlock_where_one_of_it_has_another_way_out() {
-    // 0 waits for 1, 1 for 0 or 2.
+    // Rank 0 waits for 1, and rank 1 for 0 or 2.
     let job = [all(&[1]), Doing::Waits(Needs::Any(vec![(0, 0), (2, 2)]), "x".into()), runs()];
     assert!(explained(job)[0].contains("for rank 2, which is outside MPI calls"));
 }
@@ -88,17 +88,17 @@ fn nothing_is_said_where_nothing_is_known_or_nobody_waits() {
     assert!(explained([]).is_empty());
     let unknown = || Doing::Waits(Needs::Unknown, "for something".into());
     assert!(explained([unknown(), unknown()]).is_empty());
-    // Ranks that nobody has heard of, or ranges that make no sense.
+    // Ranks that do not exist, or ranges that make no sense.
     assert!(explained([all(&[7])]).is_empty());
     assert!(explained([Doing::Waits(Needs::All(vec![(9, 2)]), String::new())]).is_empty());
-    // Whoever waits for one of which it is not known what it waits for is told that.
+    // A rank that waits for a rank with an unknown wait is told so.
     assert_eq!(explained([unknown(), all(&[0])]), ["rank 1 waits for rank 0, which waits (for something)"]);
 }
 
 #[test]
 fn large_jobs_are_explained_quickly_and_briefly() {
     let count = 20_000;
-    // A chain to one that computes.
+    // A chain that ends at a rank which computes.
     let chain = (0..count).map(|rank: u32| if rank == 0 { runs() } else { all(&[rank - 1]) });
     let sentences = explained(chain);
     assert_eq!(sentences.len(), 1);
@@ -106,15 +106,15 @@ fn large_jobs_are_explained_quickly_and_briefly() {
     // A ring.
     let sentences = explained((0..count).map(|rank| all(&[(rank + 1) % count])));
     assert_eq!(sentences, ["ranks 0-19999 wait for each other, and nobody else can help them"]);
-    // All of them for any.
+    // All ranks wait for any rank.
     assert_eq!(explained((0..count).map(|_| any(0, count - 1))).len(), 1);
     // Pairs that wait for each other: some are named, the others are counted.
     let sentences = explained((0..200).map(|rank| all(&[rank ^ 1])));
     assert_eq!((sentences.len(), sentences[SENTENCES_MAX].as_str()), (7, "and 94 more such groups of ranks"));
 }
 
-/// Every job of three ranks: a rank is released exactly if some order of events releases it, which a naive
-/// search finds out.
+/// Runs every job of three ranks. Expect: a rank is released exactly if some order of events releases it,
+/// which a naive search finds out.
 #[test]
 fn what_is_said_agrees_with_a_naive_search_for_all_small_jobs() {
     let mut kinds = vec![runs(), gone()];
@@ -149,7 +149,7 @@ fn what_is_said_agrees_with_a_naive_search_for_all_small_jobs() {
             });
             assert_eq!(released[vertex.unwrap()], free[rank as usize], "{job:?}");
         }
-        // Whoever is stuck is spoken of, and nobody else is in a deadlock.
+        // Expect: every stuck rank is mentioned, and no other rank is in a deadlock.
         let stuck = (0..3).any(|rank| !free[rank] && !matches!(job[rank], Doing::Gone(_)));
         let text = explain(&map).join("\n");
         let blames = text.contains("deadlock")

@@ -2,29 +2,29 @@
 //!
 //! Both sides use this module: [`crate::ProcessManager`] inside a rank, and the server inside the agent that
 //! started it. Values that a client stores are escaped so that they contain no blank, `=`, `;` or newline,
-//! because not every process manager copes with those.
+//! because not every process manager copes with these.
 
 use std::fmt::Write as _;
 
-/// Longest key that is stored, in bytes (PMI-1.1 process managers offer 64).
+/// The longest key that is stored, in bytes (PMI-1.1 process managers offer 64).
 pub const KEY_MAX: usize = 64;
-/// Longest stored value, in bytes (PMI-1.1 process managers offer 1024).
+/// The longest stored value, in bytes (PMI-1.1 process managers offer 1024).
 pub const VALUE_MAX: usize = 1024;
-/// Longest name of a key-value space, in bytes.
+/// The longest name of a key-value space, in bytes.
 pub const NAME_MAX: usize = 256;
-/// Longest value of one rank in an exchange through Weft's own `mpiexec`, in bytes, after escaping.
+/// The longest value of one rank in an exchange through Weft's own `mpiexec`, in bytes, after escaping.
 pub const CARD_MAX: usize = 16 * 1024;
-/// Longest line either side accepts, in bytes.
+/// The longest line that either side accepts, in bytes.
 pub const LINE_MAX: usize = 64 * 1024;
-/// Most bytes of statistics that one rank may report.
+/// The most bytes of statistics that one rank may report.
 pub const STATS_MAX: usize = 1024 * 1024;
-/// Most words of one line that are looked at.
+/// The most words of a line that are looked at.
 pub const WORDS_MAX: usize = 64;
 
 const _: () = assert!(VALUE_MAX + KEY_MAX + NAME_MAX < LINE_MAX);
 const _: () = assert!(CARD_MAX + KEY_MAX + NAME_MAX < LINE_MAX);
 
-/// One parsed line: its words in order.
+/// A parsed line: its words in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line<'a> {
     words: Vec<(&'a str, &'a str)>,
@@ -56,7 +56,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Whether the line opens a request of several lines, which ends with `endcmd`.
+    /// Returns whether the line opens a request of several lines, which ends with `endcmd`.
     pub fn opens_many(&self) -> bool {
         matches!(self.words.first(), Some(("mcmd", _)))
     }
@@ -78,12 +78,12 @@ pub fn tail<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.find(&needle).map(|at| &text[at + needle.len()..])
 }
 
-/// Whether a byte may stand in a stored value as it is.
+/// Returns whether a byte may stand in a stored value as it is.
 fn plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'=' | b';' | b'%')
 }
 
-/// `text` with every byte that a process manager might stumble over written as `%XX`.
+/// Escapes `text`: every byte that a process manager might not cope with becomes `%XX`.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for &byte in text.as_bytes() {
@@ -96,7 +96,7 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// The text that [`escape`] was given; `None` when `text` was not made by it.
+/// Reverses [`escape`]; `None` when `text` is not the result of it.
 pub fn unescape(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -112,8 +112,8 @@ pub fn unescape(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// A command's name if it is one, to be shown to people; of other texts nothing is shown, since pieces of
-/// lines may hold secrets.
+/// Returns a command's name for messages, if it is one. Other texts are not shown, since pieces of lines may
+/// hold secrets.
 pub fn harmless(command: &str) -> &str {
     const NAME_LENGTH_MAX: usize = 32;
     let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
@@ -121,7 +121,7 @@ pub fn harmless(command: &str) -> &str {
     if is_harmless { command } else { "something that is no command" }
 }
 
-/// `bytes` as hexadecimal digits.
+/// The bytes as hexadecimal digits.
 pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -129,7 +129,7 @@ pub fn to_hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Ranks as a short list of ranges, e.g. `0-3,8`.
+/// Formats ranks as a short list of ranges, e.g. `0-3,8`.
 pub fn format_ranks(ranks: &[u32]) -> String {
     let mut text = String::new();
     let mut rest = ranks;
@@ -145,7 +145,7 @@ pub fn format_ranks(ranks: &[u32]) -> String {
     text
 }
 
-/// The ranks of a list made by [`format_ranks`], each below `size`.
+/// Reads the ranks of a list made by [`format_ranks`], each below `size`.
 pub fn parse_ranks(text: &str, size: u32) -> Option<Vec<u32>> {
     let mut ranks = Vec::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -159,8 +159,8 @@ pub fn parse_ranks(text: &str, size: u32) -> Option<Vec<u32>> {
     Some(ranks)
 }
 
-/// The node of every rank as MPICH's `PMI_process_mapping` says it:
-/// `(vector,(first node,nodes,ranks per node),…)`.
+/// Formats the node of every rank as MPICH's `PMI_process_mapping`: `(vector,(first node,nodes,ranks per
+/// node),…)`.
 pub fn format_mapping(node_of_rank: &[u32]) -> String {
     let mut blocks: Vec<(u32, u32, u32)> = Vec::new();
     let mut rest = node_of_rank;
@@ -181,7 +181,7 @@ pub fn format_mapping(node_of_rank: &[u32]) -> String {
     text
 }
 
-/// The node of every rank out of [`format_mapping`]'s text, repeated until `size` ranks are covered.
+/// Reads the node of every rank from [`format_mapping`]'s text, repeated until `size` ranks are covered.
 pub fn parse_mapping(text: &str, size: u32) -> Option<Vec<u32>> {
     let body = text.strip_prefix("(vector")?.strip_suffix(')')?;
     let size = size as usize;
@@ -253,7 +253,7 @@ mod tests {
             let size = u32::try_from(nodes.len()).expect("small");
             assert_eq!(parse_mapping(&format_mapping(&nodes), size), Some(nodes));
         }
-        // Hydra writes one block and means it to wrap around.
+        // Hydra writes one block, which wraps around.
         assert_eq!(parse_mapping("(vector,(0,2,1))", 4), Some(vec![0, 1, 0, 1]));
         assert_eq!(parse_mapping("(vector,(0,0,1))", 4), None);
         assert_eq!(parse_mapping("nonsense", 4), None);

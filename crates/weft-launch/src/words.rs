@@ -1,6 +1,6 @@
 //! Words of a command template, split as a shell would.
 
-/// The words of `text`: blanks separate, quotes and backslashes protect.
+/// Splits `text` into words: blanks separate, quotes and backslashes protect.
 ///
 /// # Errors
 /// Half a sentence: a quote is not closed, or nothing follows the last backslash.
@@ -33,7 +33,8 @@ pub(crate) fn split(text: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Inside double quotes a backslash protects only what would be special there.
+/// Reads to the closing double quote. Inside it a backslash protects only characters that would be special
+/// there.
 fn double_quoted(letters: &mut std::str::Chars<'_>, word: &mut String) -> Result<(), String> {
     let unclosed = || "a double quote is not closed".to_string();
     loop {
@@ -51,7 +52,7 @@ fn double_quoted(letters: &mut std::str::Chars<'_>, word: &mut String) -> Result
     }
 }
 
-/// `word` as a shell reads it back unchanged.
+/// Quotes `word` so that a shell reads it back unchanged.
 pub(crate) fn quote(word: &str) -> String {
     let harmless = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(&byte);
     if !word.is_empty() && word.bytes().all(harmless) {

@@ -1,4 +1,4 @@
-//! Which processors ranks get, and that two jobs never get the same one.
+//! Tests of the processors that ranks get. Expect: two jobs never get the same one.
 
 mod common;
 
@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A registry of one story, apart from the machine's: other jobs of this machine must not change what
-/// happens.
+/// The registry of one test, apart from the machine's: other jobs of this machine must not change the result.
 struct Registry(PathBuf);
 
 impl Registry {
@@ -33,10 +32,10 @@ impl Drop for Registry {
     }
 }
 
-/// What a rank may use, as the kernel tells it.
+/// Prints the processors that a rank may use, as the kernel reports them.
 const SAY: &str = "sh -c set|$(grep|Cpus_allowed_list|/proc/self/status);|echo|rank|$PMI_RANK:|$2|$WEFT_LOAD";
 
-/// The processors of this process, `0-3`, one by one.
+/// The processors of this process, from `0-3`, one by one.
 fn own() -> Vec<u32> {
     let text = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("it is told").trim();
@@ -47,7 +46,7 @@ fn own() -> Vec<u32> {
     list.split(',').map(ends).flat_map(|(first, last)| first..=last).collect()
 }
 
-/// The same list as the kernel writes it.
+/// The same list in the kernel's form.
 fn own_list() -> String {
     let text = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("it is told");
@@ -91,7 +90,7 @@ fn a_job_gets_nothing_that_another_one_has() {
     let second = registry.run(&format!("--bind-to hwthread --report-bindings -n 1 {SAY}")).expect(0);
     second.says("rank 0 on ").says(&format!("not bound (other jobs have taken {count} of {count} hardware threads"));
     assert!(second.out.contains(&own_list()), "{second:?}");
-    // However the first one ends, what it had is free.
+    // Expect: however the first job ends, its processors are free.
     first.signal("KILL");
     first.wait();
     let began = Instant::now();

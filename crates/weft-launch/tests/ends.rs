@@ -1,4 +1,4 @@
-//! How a job ends: the status, the one line that says why, and that nobody waits for ever.
+//! Tests of the end of a job: the status, the one line with the reason, and that no rank waits for ever.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn a_rank_outside_calls_is_said_to_be_outside() {
 #[test]
 fn the_first_failing_rank_gives_the_status() {
     run("-n 3 PEER 1@exit=7 sleep=60000 done").expect(7).says("rank 1 on").says("exited with status 7");
-    // No MPI in it: the same.
+    // A program without MPI ends the job in the same way.
     run("-n 2 sh -c exit|3").expect(3).says("exited with status 3");
 }
 
@@ -61,7 +61,7 @@ fn a_rank_that_never_joins_ends_those_that_wait() {
 
 #[test]
 fn all_may_leave_without_mpi_but_not_without_finalize() {
-    // Whether they leave together or not.
+    // Expect the same whether or not the ranks leave together.
     run("-n 2 PEER exit=0").expect(1).says("without MPI_Finalize");
     run("-n 2 PEER 1@sleep=1500 exit=0").expect(1).says("without MPI_Finalize");
     run("-n 2 sh -c if|test|$PMI_RANK|=|0;|then|sleep|2;|fi").expect(0);
@@ -101,7 +101,7 @@ fn control_c_ends_everything() {
     let mark = mark(1);
     for (name, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let job = Run::start(command(&format!("{TWO_HOSTS} -n 3 sleep {mark}")), b"");
-        // The three ranks, and mpiexec itself, whose command line names them.
+        // The processes are the three ranks, and mpiexec, whose command line has the mark.
         await_processes(&mark, 4);
         job.signal(name);
         job.wait().expect(status).says(&format!("interrupted by SIG{name}; ending 3 ranks"));
@@ -124,10 +124,10 @@ fn nohup_and_background_jobs_are_respected() {
         shell.args(["-c", &script]);
         Run::start(shell, b"").wait().expect(0).out
     };
-    // A terminal that is gone ends a job, but not under nohup, which starts it with SIGHUP ignored.
+    // The loss of the terminal ends a job, but not under nohup, which starts it with SIGHUP ignored.
     assert_eq!(wait("", "READY; sleep 600", "HUP"), "129\n");
     assert_eq!(wait("nohup", "READY; sleep 1; echo stayed", "HUP"), "stayed\n0\n");
-    // A shell script starts its background jobs with SIGINT ignored; ranks must hear it.
+    // A shell script starts its background jobs with SIGINT ignored; ranks must get it.
     assert_eq!(
         wait("", r#"trap "echo heard; exit 0" INT; READY; while true; do sleep 0.02; done"#, "INT"),
         "heard\n130\n"

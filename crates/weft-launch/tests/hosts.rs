@@ -1,4 +1,4 @@
-//! Several hosts: where ranks go, what they see, and hosts that cannot be reached.
+//! Tests with several hosts: the places of ranks, their environment, and hosts that cannot be reached.
 
 mod common;
 
@@ -66,7 +66,7 @@ fn a_host_that_does_not_answer_is_given_up() {
     let outcome = run("--agent sh|-c|'exec|sleep|600' --agent-timeout 1 --hosts h0,h1 -n 2 true").expect(1);
     outcome.says("did not answer within 1 s");
     assert!(outcome.took < Duration::from_secs(30), "{outcome:?}");
-    // One host answers and the other does not: no rank is started.
+    // One host answers and the other does not. Expect: no rank is started.
     let template = "sh|-c|'test|{host}|=|h1|&&|exec|sleep|600;exec|\"$@\"'|x";
     let outcome = run(&format!("--agent {template} --agent-timeout 1 --hosts h0,h1 -n 2 echo started")).expect(1);
     outcome.says("the host h1 cannot be reached");
@@ -87,7 +87,7 @@ fn variables_reach_other_hosts() {
         let outcome = Run::start(command, b"").wait().expect(0);
         outcome.out.trim_end().rsplit_once('=').expect("a value").1.to_string()
     };
-    // An agent that starts from nothing, as over the network.
+    // An agent that starts with an empty environment, as over the network.
     let bare = "--agent env|-i|HOME=/there --hosts h0";
     assert_eq!(seen(bare, "COLOUR"), "blue");
     assert_eq!(seen(bare, "HOME"), "/there", "what describes a host is not sent");
@@ -107,8 +107,8 @@ fn variables_reach_other_hosts() {
 
 #[test]
 fn the_secret_is_seen_by_nobody_else() {
-    // Neither the command lines nor the environments of agents and ranks contain what the ranks are told in
-    // private.
+    // Expect: neither the command lines nor the environments of agents and ranks contain the secret that
+    // ranks are told.
     let script = "echo|cmd=init|pmi_version=1|pmi_subversion=1|>&$PMI_FD;|read|-r|a|<&$PMI_FD;\
                   echo|cmd=weft_hello|>&$PMI_FD;|read|-r|b|<&$PMI_FD;\
                   s=${b##*secret=};|s=${s:0:32};|if|[|${#s}|!=|32|];|then|exit|5;|fi;\

@@ -1,4 +1,4 @@
-//! The other way round: a program of ours under MPICH's launcher.
+//! Tests a program of Weft under MPICH's launcher.
 
 mod common;
 

@@ -1,11 +1,11 @@
-//! Nothing that was started stays, however the job ends.
+//! Expect: no process that was started stays, however the job ends.
 
 mod common;
 
 use common::{Run, TWO_HOSTS, await_processes, command, mark, processes, run, signal};
 use std::time::Duration;
 
-/// Ranks that start a process of their own, and one that leaves their process group.
+/// Ranks that start two processes of their own, one of which leaves the rank's process group.
 fn with_grandchildren(mark: &str) -> String {
     format!("sh -c sleep|{mark}|&|setsid|sleep|{mark}|&|exec|sleep|{mark}")
 }
@@ -31,7 +31,7 @@ fn killing_mpiexec_leaves_no_agent() {
     job.signal("KILL");
     job.wait();
     await_processes(&mark, 0);
-    // A command that has not become an agent yet does not stay either.
+    // A command that has not become an agent yet must not stay either.
     let job = Run::start(command(&format!("--agent sh|-c|'exec|sleep|{mark}' --hosts h0 -n 1 true")), b"");
     await_processes(&mark, 2);
     job.signal("KILL");
@@ -39,7 +39,7 @@ fn killing_mpiexec_leaves_no_agent() {
     await_processes(&mark, 0);
 }
 
-/// The agent of one of the ranks, which run `sleep` with this mark.
+/// The agent of one of the ranks; the ranks run `sleep` with this mark.
 fn an_agent(mark: &str, job: &Run) -> u32 {
     let ranks = processes(&format!("sleep\0{mark}"));
     let rank = *ranks.iter().find(|&&pid| pid != job.child.id()).expect("a rank");
@@ -82,7 +82,7 @@ fn many_ranks_on_few_processors_work() {
 
 #[test]
 fn a_host_that_falls_silent_ends_the_job() {
-    // A host without power: its connection stays open, and nothing comes through it any more.
+    // A host that loses power: its connection stays open, and nothing comes through it any more.
     let mark = mark(17);
     let job = Run::start(command(&format!("--host-timeout 2 {TWO_HOSTS} -n 2 sleep {mark}")), b"");
     await_processes(&mark, 3);

@@ -1,4 +1,4 @@
-//! What ranks print arrives whole, and what is typed arrives where it should.
+//! Expect: output of ranks arrives whole, and input arrives where it should.
 
 mod common;
 
@@ -38,7 +38,7 @@ fn both_streams_are_labelled() {
 fn a_last_line_without_newline_arrives() {
     let outcome = run("-n 2 printf no|newline").expect(0);
     assert_eq!(outcome.out, "no newline\nno newline\n");
-    // A single rank's bytes are its own.
+    // The bytes of a single rank are passed on unchanged.
     assert_eq!(run("-n 1 printf no|newline").expect(0).out, "no newline");
 }
 

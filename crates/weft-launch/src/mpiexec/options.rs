@@ -1,4 +1,4 @@
-//! The command line, in both families of options that people's scripts use.
+//! Reads the command line, in both families of options that people's scripts use.
 
 use super::environment::{Base, Variables};
 use super::settings::{Block, Loudness, RANKS_MAX, Settings, number};
@@ -12,22 +12,22 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 use table::{Action, Global, Local, Takes};
 
-/// Longest time that an option may say, in seconds (a year).
+/// The longest time that an option may give, in seconds (a year).
 const SECONDS_MAX: f64 = 366.0 * 86400.0;
-/// What `mpiexec` is asked to do.
+/// The task of `mpiexec`.
 #[derive(Debug)]
 pub(crate) enum Request {
     Run(Box<Settings>),
     Help,
     Version,
-    /// Be the agent of a host.
+    /// Serve as the agent of a host.
     Agent,
 }
 
 /// Reads the command line (without the program's own name). `variable` looks into the environment.
 ///
 /// # Errors
-/// One sentence.
+/// One sentence about the word that is wrong.
 pub(crate) fn parse(arguments: Vec<OsString>, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Request, String> {
     let mut parser = Parser::new(variable);
     let mut words = VecDeque::from(arguments);
@@ -64,7 +64,7 @@ pub(crate) fn parse(arguments: Vec<OsString>, variable: &dyn Fn(&str) -> Option<
     parser.finish().map(|settings| Request::Run(Box::new(settings)))
 }
 
-/// What follows an option.
+/// The next thing to read after an option.
 enum Next {
     /// The next word.
     Word,
@@ -73,9 +73,9 @@ enum Next {
     File(OsString),
 }
 
-/// The words of a file that has a program and its options in each line, as they would stand on a command line
-/// (MPI-5.0 §11.5): with `:` between programs. A line that begins with `#` is a comment; one that ends with a
-/// backslash goes on in the next.
+/// Splits the text of a file that has a program and its options in each line into words, as they would be on
+/// a command line (MPI-5.0 §11.5), with `:` between programs. A line that begins with `#` is a comment. A
+/// line that ends with a backslash goes on in the next.
 fn words_of_programs(text: &str) -> Result<VecDeque<OsString>, String> {
     let joined = text.replace("\\\n", " ");
     let mut words: VecDeque<OsString> = VecDeque::new();
@@ -91,24 +91,24 @@ fn words_of_programs(text: &str) -> Result<VecDeque<OsString>, String> {
     if words.is_empty() { Err("it names no program".into()) } else { Ok(words) }
 }
 
-/// The text of an option; `None`: a program's name.
+/// Returns the text of an option; `None` when it is a program's name.
 fn is_option(argument: &OsStr) -> Option<String> {
     let text = argument.to_string_lossy();
     (text.starts_with('-') && text.len() > 1).then(|| text.into_owned())
 }
 
-/// What was read so far.
+/// The state of the reading.
 struct Parser<'a> {
     settings: Settings,
     /// The block that is being read.
     block: Block,
-    /// Numbers of ranks that would do for it.
+    /// The numbers of ranks that would do for the block.
     soft: Option<String>,
     base: Base,
     set: Variables,
-    /// Whether the block that is being read sees the environment its own way.
+    /// The part of the environment for this block, if it was given for it.
     own_base: Option<Base>,
-    /// Whether another program must follow: the last word was `:`.
+    /// Another program must follow: the last word was `:`.
     more: bool,
     variable: &'a dyn Fn(&str) -> Option<OsString>,
 }
@@ -287,7 +287,7 @@ impl<'a> Parser<'a> {
             if block.environment.base == Base::All {
                 block.environment.base = self.base.clone();
             }
-            // What is said for one program counts more than what is said for all.
+            // An option for one program counts more than an option for all.
             let own = std::mem::take(&mut block.environment.set);
             block.environment.set = self.set.iter().cloned().chain(own).collect();
         }
@@ -305,8 +305,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The largest number of triplets `a:b:c` (from a to b in steps of c, MPI-5.0 §11.8.4) that is not above
-/// `limit`.
+/// Returns the largest number of triplets `a:b:c` (from a to b in steps of c, MPI-5.0 §11.8.4) that is not
+/// above `limit`.
 fn largest(triplets: &str, limit: u32) -> Result<u32, String> {
     let wrong = || format!("-soft needs numbers such as 2:8:2 or 1,4, not `{triplets}`");
     let limit = i64::from(limit);
@@ -320,7 +320,7 @@ fn largest(triplets: &str, limit: u32) -> Result<u32, String> {
             _ => return Err(wrong()),
         };
         let (first, last, step) = (i64::from(first), i64::from(last), i64::from(step));
-        // The two ends of what is not above the limit.
+        // The two ends of the numbers that are not above the limit.
         let (low, high) = if step > 0 { (first, last.min(limit)) } else { (last, first) };
         if low > high {
             continue;
@@ -338,7 +338,7 @@ fn largest(triplets: &str, limit: u32) -> Result<u32, String> {
     found.ok_or_else(|| format!("-soft {triplets}: none of these numbers is between 1 and {limit}"))
 }
 
-/// Ranks run on processors like those of this host.
+/// Checks that `text` names this host's architecture: ranks run only on processors like those of this host.
 fn architecture(name: &str, text: &str) -> Result<(), String> {
     let own = std::env::consts::ARCH;
     let asked = match text.to_ascii_lowercase().as_str() {
@@ -374,7 +374,7 @@ fn output(settings: &mut Settings, name: &str, text: &str) -> Result<(), String>
     Ok(())
 }
 
-/// The command template for what Hydra calls a launcher.
+/// The command template for a launcher in Hydra's words.
 fn launcher(name: &str, text: &str) -> Result<Option<String>, String> {
     match text {
         // This host needs no command.

@@ -80,8 +80,8 @@ fn where_ranks_go_can_be_said() {
     assert_eq!(settings("--agent 'ip netns exec {host}' a").agent.as_deref(), Some("ip netns exec {host}"));
 }
 
-/// Every option by each of its names, with values that make sense: it is accepted and does something, or is
-/// refused by its own sentence.
+/// Reads every option by each of its names, with values that make sense. Expect: it is accepted and has an
+/// effect, or is refused by its own sentence.
 #[test]
 fn every_option_is_read() {
     for entry in table::OPTIONS {

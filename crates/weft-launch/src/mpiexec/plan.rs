@@ -1,4 +1,4 @@
-//! From settings to a plan: which ranks each host's agent starts, and with what.
+//! Makes a plan from the settings: the ranks that each host's agent starts, and their programs.
 
 use super::allocation;
 use super::environment;
@@ -9,8 +9,8 @@ use crate::{JobSecret, reach, sys, wire};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// An agent waits for a silent `mpiexec` so many times as long as `mpiexec` for a silent host: whoever gives
-/// up first says why.
+/// The factor by which an agent waits longer for a silent `mpiexec` than `mpiexec` for a silent host. So
+/// `mpiexec` gives up first, and can tell the user why.
 const AGENT_PATIENCE: u64 = 4;
 
 /// A job that is ready to be started.
@@ -18,14 +18,14 @@ pub(crate) struct Job {
     pub(crate) settings: Settings,
     /// The command template for hosts that are not this one.
     pub(crate) template: String,
-    /// What each host starts; only hosts that have ranks.
+    /// The parts of all hosts that have ranks.
     pub(crate) shares: Vec<Share>,
     /// The index into `shares` of every rank.
     pub(crate) share_of_rank: Vec<usize>,
     pub(crate) size: u32,
 }
 
-/// One host's part of the job.
+/// The part of one host in the job.
 pub(crate) struct Share {
     pub(crate) host: String,
     pub(crate) remote: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Share {
 /// Places all ranks.
 ///
 /// # Errors
-/// One sentence.
+/// One sentence with the reason why not.
 pub(crate) fn make(settings: Settings) -> Result<Job, String> {
     let own_name = reach::own_name();
     let mut all = Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn make(settings: Settings) -> Result<Job, String> {
         hosts::add(&mut all, host.clone());
     }
     if all.is_empty() {
-        // Without a list for all, programs without hosts of their own use those of the others.
+        // Without a list for all, programs without their own hosts use those of the others.
         for host in settings.blocks.iter().flat_map(|block| &block.hosts) {
             hosts::add(&mut all, host.clone());
         }
@@ -74,7 +74,7 @@ pub(crate) fn make(settings: Settings) -> Result<Job, String> {
     let mut share_of_rank = Vec::new();
     for (rank, (name, block)) in (0..).zip(&placed) {
         let remote = is_remote(name);
-        // All names of this host mean one agent.
+        // All names of this host stand for one agent.
         let known = shares.iter().position(|share| if remote { share.host == *name } else { !share.remote });
         let share = known.unwrap_or_else(|| {
             let plan = empty_plan(&settings, name, size);
@@ -88,7 +88,7 @@ pub(crate) fn make(settings: Settings) -> Result<Job, String> {
     complete(job)
 }
 
-/// How many ranks each program has. A single program fills the hosts that are `named`.
+/// The number of ranks of each program. A single program fills the hosts that are `named`.
 fn counts(settings: &Settings, all: &[Host], named: bool) -> Result<Vec<u32>, String> {
     let only = settings.blocks.len() == 1;
     let fill = |hosts: &[Host]| match settings.ranks_per_host {
@@ -109,7 +109,7 @@ fn counts(settings: &Settings, all: &[Host], named: bool) -> Result<Vec<u32>, St
     Ok(counts)
 }
 
-/// The host's name and the program's index of every rank.
+/// The host's name and the program's index for every rank.
 fn place(settings: &Settings, all: &[Host], counts: &[u32]) -> Result<Vec<(String, u32)>, String> {
     let each = |host: &Host| Host { slots: settings.ranks_per_host.or(host.slots), ..host.clone() };
     let shared: Vec<Host> = all.iter().map(each).collect();
@@ -117,7 +117,7 @@ fn place(settings: &Settings, all: &[Host], counts: &[u32]) -> Result<Vec<(Strin
     let shared_count = settings.blocks.iter().zip(counts).filter(|(block, _)| block.hosts.is_empty());
     let shared_count: u32 = shared_count.map(|(_, &count)| count).sum();
     check_capacity(settings, &shared, shared_count)?;
-    // Programs without hosts of their own go on where the one before has stopped.
+    // Programs without their own hosts go on where the program before has stopped.
     let mut next_shared = hosts::place(&shared, shared_count, settings.order).into_iter();
     let mut placed = Vec::new();
     for (index, (block, &count)) in (0..).zip(settings.blocks.iter().zip(counts)) {
@@ -134,7 +134,7 @@ fn place(settings: &Settings, all: &[Host], counts: &[u32]) -> Result<Vec<(Strin
     Ok(placed)
 }
 
-/// Without `--no-oversubscribe` more ranks than slots are fine, as with MPICH.
+/// Checks `--no-oversubscribe`. Without it more ranks than slots are allowed, as with MPICH.
 fn check_capacity(settings: &Settings, list: &[Host], count: u32) -> Result<(), String> {
     if settings.oversubscribe {
         return Ok(());
@@ -175,7 +175,7 @@ fn empty_plan(settings: &Settings, host: &str, size: u32) -> Plan {
     }
 }
 
-/// Fills in what is the same for all hosts, and the programs.
+/// Fills in the parts that are the same for all hosts, and the programs.
 fn complete(mut job: Job) -> Result<Job, String> {
     let mut random = [0; 8];
     let no_random = |error: std::io::Error| format!("the system gives no random numbers: {error}");
@@ -230,7 +230,7 @@ fn complete(mut job: Job) -> Result<Job, String> {
     Ok(job)
 }
 
-/// A directory as ranks of any host understand it: relative to where `mpiexec` was started.
+/// Makes a directory absolute for ranks of any host: it is relative to where `mpiexec` was started.
 fn absolute(own: &[u8], asked: Option<Vec<u8>>) -> Vec<u8> {
     match asked {
         None => own.to_vec(),

@@ -1,4 +1,4 @@
-//! Where ranks go, given a command line.
+//! Tests of the places of ranks, given a command line.
 
 use super::super::options::{self, Request};
 use super::*;

@@ -1,4 +1,4 @@
-//! Starting agents on hosts and hearing their greeting.
+//! Starts agents on hosts and receives their greeting.
 
 use super::table;
 use crate::agent;
@@ -14,48 +14,48 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
 
-/// What a remote shell may print before the agent greets, in bytes.
+/// The most bytes that a remote shell may print before the agent greets.
 const NOISE_MAX: usize = 64 * 1024;
-/// How much of an agent's standard error is kept to explain a failure, in bytes.
+/// The bytes of an agent's standard error that are kept to explain a failure.
 const ERRORS_KEPT: usize = 2048;
-/// How many of its last lines are shown.
+/// The number of its last lines that are shown.
 const ERROR_LINES_SHOWN: usize = 3;
 
-/// How far an agent is.
+/// The progress of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It was started and has not greeted.
+    /// The agent was started and has not greeted.
     Started,
-    /// It waits for the plan.
+    /// The agent waits for the plan.
     Greeted,
-    /// It has the plan.
+    /// The agent has the plan.
     Working,
-    /// It has said its last word, or is gone.
+    /// The agent has said its last word, or is gone.
     Done,
 }
 
-/// One agent.
+/// An agent, and the connection to it.
 pub(crate) struct Agent {
     pub(crate) host: String,
     pub(crate) remote: bool,
-    /// The machine it runs on: several hosts may be virtual ones of the same.
+    /// The machine that the agent runs on; several hosts may be virtual hosts of one machine.
     pub(crate) machine: String,
-    /// The command that started it, to be shown.
+    /// The command that started the agent, for messages.
     pub(crate) command: String,
     pub(crate) channel: Channel,
     pub(crate) stage: Stage,
-    /// Its process; `None`: ended.
+    /// The process of the agent; `None` when it has ended.
     pub(crate) pid: Option<libc::pid_t>,
     pub(crate) ended: Option<Ended>,
-    /// When its channel was found closed before its time.
+    /// The time at which its channel was found closed too early.
     pub(crate) closed_at: Option<Instant>,
-    /// How long it may be silent, once it works on another host.
+    /// The watch on its silence, once it works on another host.
     pub(crate) watch: Option<Watch>,
     pub(crate) gathered: Option<(bool, Gathered)>,
     pub(crate) input_taken: u64,
     errors: Option<File>,
     kept: Vec<u8>,
-    /// What came instead of a greeting so far, in bytes.
+    /// The bytes that came instead of a greeting so far.
     noise: usize,
 }
 
@@ -80,8 +80,8 @@ impl Agent {
         }
     }
 
-    /// Starts the agent of this host: a copy of this process. Must come before the others, whose pipes it
-    /// must not hold open.
+    /// Starts the agent of this host, a copy of this process. Must come before the other agents, whose pipes
+    /// the copy must not hold open.
     pub(crate) fn start_local(host: &str, mask: &Mask) -> io::Result<Self> {
         let (own, other) = UnixStream::pair()?;
         let files = |stream: UnixStream| -> io::Result<(File, File)> {
@@ -92,7 +92,7 @@ impl Agent {
         match sys::fork()? {
             Fork::Parent(pid) => Ok(Self::new(host, false, "(a copy of mpiexec)".into(), channel, pid, None)),
             Fork::Child => {
-                // The child would keep its own other side open and never see that mpiexec is gone.
+                // The child would keep its own other end open and never see that mpiexec is gone.
                 drop(channel);
                 let status = match agent::serve_local(agent_input, agent_output, *mask) {
                     Ok(()) => 0,
@@ -112,7 +112,7 @@ impl Agent {
     /// Starts the agent of another host by the command template.
     ///
     /// # Errors
-    /// Half a sentence.
+    /// Half a sentence with the reason.
     pub(crate) fn start_remote(host: &str, template: &str, program: &str, mask: &Mask) -> Result<Self, String> {
         let words = reach::command(host, template, program, &[table::AGENT_OPTION])?;
         let shown = reach::shown(&words);
@@ -136,7 +136,7 @@ impl Agent {
             directory: None,
             streams: [child_input.as_raw_fd(), child_output.as_raw_fd(), child_errors.as_raw_fd()],
             keep: &[],
-            // An agent that works ends by itself when mpiexec is gone; a command that hangs before must not
+            // An agent that works ends by itself when mpiexec is gone. A command that hangs before must not
             // stay.
             death_signal: libc::SIGTERM,
             mask,
@@ -148,12 +148,12 @@ impl Agent {
         Ok(Self::new(host, true, shown, channel, pid, Some(errors)))
     }
 
-    /// Whether the agent was ever sent a plan and has not said its last word.
+    /// Returns whether the agent was sent a plan and has not said its last word.
     pub(crate) fn is_working(&self) -> bool {
         self.stage == Stage::Working
     }
 
-    /// Sends an order, at once if it leaves without waiting. False: it is too long.
+    /// Sends an order, at once if that needs no waiting. Returns `false` when it is too long.
     #[must_use]
     pub(crate) fn order(&mut self, order: &Order) -> bool {
         let fits = self.channel.queue(|out| order.encode(out));
@@ -161,12 +161,12 @@ impl Agent {
         fits
     }
 
-    /// Adds the agent's standard error to what is waited for.
+    /// Adds the agent's standard error to the descriptors that are waited for.
     pub(crate) fn wait_for_errors<'fd>(&'fd self, poll: &mut Poll<'fd>) -> Option<usize> {
         self.errors.as_ref().map(|errors| poll.add(errors, READ))
     }
 
-    /// Reads what the agent's command says on standard error. While it works it comes back, to be shown.
+    /// Reads the standard error of the agent's command. While the agent works, returns the text to be shown.
     pub(crate) fn read_errors(&mut self) -> Option<String> {
         let mut buffer = [0; 4096];
         while let Some(errors) = &mut self.errors {
@@ -188,16 +188,16 @@ impl Agent {
         Some(text)
     }
 
-    /// Hears the greeting, past whatever a remote shell says before it.
+    /// Receives the greeting, behind any text that a remote shell prints before.
     ///
     /// # Errors
-    /// Half a sentence: it will never come, or it is of another version.
+    /// Half a sentence: the greeting will never come, or it is of another version.
     pub(crate) fn hear_greeting(&mut self) -> Result<(), String> {
         while self.stage == Stage::Started {
             match self.channel.next_line(NOISE_MAX) {
                 Ok(None) => return Ok(()),
                 Ok(Some(line)) => {
-                    // The noise may lack a newline of its own.
+                    // The text of the shell may end without a newline.
                     if let Some(at) = line.rfind(GREETING) {
                         let greeting = line[at + GREETING.len()..].trim_end();
                         let (version, machine) = greeting.split_once(' ').unwrap_or((greeting, ""));
@@ -220,7 +220,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Why an agent that never greeted did not: its command, how that ended, and what it said last.
+    /// Explains why an agent never greeted: its command, how the command ended, and its last lines.
     pub(crate) fn explain(&mut self, timed_out: Option<f64>) -> String {
         self.read_errors();
         let fate = match (timed_out, self.ended) {
@@ -236,7 +236,7 @@ impl Agent {
         format!("the host {} cannot be reached: `{}` {fate}{words}", self.host, self.command)
     }
 
-    /// Ends the agent's command at once: what it says is of no use any more.
+    /// Ends the agent's command at once: its messages are of no use any more.
     pub(crate) fn kill(&mut self) {
         if let Some(pid) = self.pid {
             sys::kill_group(pid, libc::SIGKILL);
@@ -244,7 +244,7 @@ impl Agent {
         self.stage = Stage::Done;
     }
 
-    /// Whether nothing more can come.
+    /// Returns whether nothing more can come from the agent.
     pub(crate) fn is_silent(&self) -> bool {
         self.channel.state() == State::Closed
     }

@@ -1,4 +1,4 @@
-//! What the command line says, once it has been read.
+//! The settings that the command line has given.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -9,36 +9,36 @@ use crate::control::{BindTo, InputTo, MapBy};
 use crate::hosts::{Host, Order};
 use crate::reach;
 
-/// Most ranks of a job.
+/// The most ranks of a job.
 pub(crate) const RANKS_MAX: u32 = 1 << 16;
-/// How long an agent may take to answer when the user does not say.
+/// The longest time for an agent to answer when the user gives none.
 const AGENT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(reach::ANSWER_SECONDS);
 
-/// How long a host may be silent once its ranks run when the user does not say.
+/// The longest silence of a host whose ranks run when the user gives none.
 const HOST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
-/// One program of the command line.
+/// A program of the command line.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) count: Option<u32>,
     pub(crate) words: Vec<OsString>,
     pub(crate) environment: EnvironmentOptions,
     pub(crate) directory: Option<OsString>,
-    /// Directories where it is looked for before those of PATH, with colons between.
+    /// Directories that are searched for the program before those of PATH, with colons between.
     pub(crate) search_path: Option<OsString>,
     /// Hosts of this program alone.
     pub(crate) hosts: Vec<Host>,
 }
 
 impl Block {
-    /// A program of which nothing has been said.
+    /// A program without any options.
     pub(super) fn new() -> Self {
         let environment = EnvironmentOptions { base: Base::All, set: Vec::new() };
         Self { count: None, words: Vec::new(), environment, directory: None, search_path: None, hosts: Vec::new() }
     }
 }
 
-/// Everything the command line says.
+/// Everything that the command line says.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) blocks: Vec<Block>,
@@ -50,7 +50,7 @@ pub(crate) struct Settings {
     pub(crate) labels: bool,
     pub(crate) merge: bool,
     pub(crate) input: InputTo,
-    /// Whether the others go on when a rank fails.
+    /// The other ranks go on when a rank fails.
     pub(crate) keep_others: bool,
     pub(crate) time_limit: Option<Duration>,
     pub(crate) agent: Option<String>,
@@ -58,20 +58,20 @@ pub(crate) struct Settings {
     pub(crate) launcher: Option<String>,
     pub(crate) agent_program: Option<String>,
     pub(crate) agent_timeout: Duration,
-    /// How long a host may be silent once its ranks run; `None`: for ever.
+    /// The longest silence of a host once its ranks run; `None`: no limit.
     pub(crate) host_timeout: Option<Duration>,
-    /// Whether it is said which ranks are on which host.
+    /// Prints which ranks are on which host.
     pub(crate) print_rank_map: bool,
     pub(crate) stats: Option<stats::Format>,
     pub(crate) universe: Option<u32>,
     pub(crate) verbose: bool,
     pub(crate) quiet: bool,
-    /// Options that change nothing here: said always, or only to who wants to know.
+    /// Options that change nothing here, with the users who are told: all, or only those who ask for notes.
     pub(crate) notes: Vec<(Loudness, String)>,
 }
 
 impl Settings {
-    /// What holds where nothing is said.
+    /// The settings of an empty command line.
     pub(super) fn new() -> Self {
         Self {
             blocks: Vec::new(),
@@ -100,25 +100,25 @@ impl Settings {
     }
 }
 
-/// Who is told.
+/// The users who are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loudness {
     Everybody,
     Verbose,
 }
 
-/// What ranks are bound to when the user does not say (docs/decisions/0060).
+/// The unit that ranks are bound to when the user gives none (docs/decisions/0060).
 const BIND_TO_DEFAULT: BindTo = BindTo::None;
 
-/// What was said about processors.
+/// The options about processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Processors {
-    /// What ranks shall be bound to, if it was said.
+    /// The unit that ranks shall be bound to, if an option names it.
     pub(super) to: Option<BindTo>,
-    /// What follows from other options.
+    /// The unit that follows from other options.
     pub(super) implied: Option<BindTo>,
     pub(crate) by: MapBy,
-    /// Cores or threads for each rank.
+    /// The number of cores or threads for each rank.
     pub(crate) each: u32,
     pub(crate) report: bool,
 }
@@ -130,16 +130,16 @@ impl Default for Processors {
 }
 
 impl Processors {
-    /// What ranks shall be bound to.
+    /// The unit that ranks shall be bound to.
     pub(crate) fn to(&self) -> BindTo {
         self.to.or(self.implied).unwrap_or(BIND_TO_DEFAULT)
     }
 }
 
-/// A number of ranks, or of something of which there are no more than ranks.
+/// Reads a number of ranks, or another number with the same limits.
 ///
 /// # Errors
-/// One sentence.
+/// One sentence about the number.
 pub(super) fn number(name: &str, text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(number) if (1..=RANKS_MAX).contains(&number) => Ok(number),

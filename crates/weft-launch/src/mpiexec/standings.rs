@@ -1,5 +1,5 @@
-//! How the ranks of a job stand, in a few lines, however many they are: those in the same place share one.
-//! Below stands who keeps whom waiting.
+//! Describes the states of a job's ranks in a few lines, however many ranks there are: ranks in the same
+//! place share a line. Below these lines it explains which ranks keep which waiting.
 
 use super::survey::Seen;
 use super::verdict;
@@ -10,25 +10,25 @@ use crate::wait_for::{self, Doing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// Lines about ranks.
+/// The most lines about ranks.
 const LINES_MAX: usize = 24;
-/// Operations and messages of a line.
+/// The most operations, and messages, in a line.
 const PARTS_MAX: usize = 3;
-/// Messages that are there under another tag.
+/// The most sentences about messages that are there under another tag.
 const NEAR_MISSES_MAX: usize = 3;
-/// The call after which nothing is sent any more.
+/// The call after which a rank sends nothing any more.
 const FINALIZE: &str = "MPI_Finalize";
 
-/// What was found out about the ranks of a job.
+/// The facts that were found about the ranks of a job.
 pub(crate) struct Found<'a> {
-    /// Those that live, in order.
+    /// The ranks that live, in order.
     pub(crate) living: &'a [&'a Seen],
-    /// How far each rank had come when it ended; `None`: it has not ended.
+    /// The phase of each rank when it ended; `None`: it has not ended.
     pub(crate) ended: &'a [Option<Phase>],
 }
 
 impl Found<'_> {
-    /// The lines, each with its newline, and the conclusions.
+    /// The lines, each with its newline, and the conclusions from them.
     pub(crate) fn describe(&self, host_of: &dyn Fn(u32) -> String) -> String {
         let mut text = self.lines(host_of);
         for sentence in wait_for::explain(&self.doings()) {
@@ -64,7 +64,7 @@ impl Found<'_> {
         text
     }
 
-    /// What each rank does, as the graph wants to know.
+    /// The activity of each rank, for the wait-for graph.
     fn doings(&self) -> BTreeMap<u32, Doing> {
         let starting = |phase: Phase| phase != Phase::Waiting;
         let late = self.living.iter().filter(|(position, _)| starting(position.phase));
@@ -83,7 +83,7 @@ impl Found<'_> {
     }
 }
 
-/// Where a rank is, in words.
+/// The place of a rank, in words.
 fn whereabouts((position, _): &Seen) -> String {
     match verdict::whereabouts(position) {
         known if !known.is_empty() => known.trim_start().to_string(),
@@ -92,7 +92,8 @@ fn whereabouts((position, _): &Seen) -> String {
     }
 }
 
-/// What a rank says of the call that it is in: not of one that it has left since.
+/// The standing of a rank in its current call; `None` when the standing is of a call that the rank has left
+/// since.
 fn current((position, standing): &Seen) -> Option<&Standing> {
     let standing = standing.as_ref()?;
     match &position.whereabouts {
@@ -101,13 +102,14 @@ fn current((position, standing): &Seen) -> Option<&Standing> {
     }
 }
 
-/// The operations to be told of a rank: those that its call waits for, or all where it does not say.
+/// The operations to report of a rank: those that its call waits for, or all where the call does not say.
 fn told(standing: &Standing) -> Vec<&Wait> {
     let awaited: Vec<&Wait> = standing.waits.iter().filter(|wait| wait.is_awaited).collect();
     if awaited.is_empty() { standing.waits.iter().collect() } else { awaited }
 }
 
-/// What ranks must have in common to share a line: all but peers, times and lengths of queues.
+/// The text that ranks must have in common to share a line: everything except peers, times and lengths of
+/// queues.
 fn key(seen: &Seen) -> String {
     let mut key = whereabouts(seen);
     if let Some(standing) = current(seen) {
@@ -120,7 +122,7 @@ fn key(seen: &Seen) -> String {
     key
 }
 
-/// What is told of ranks that share a line.
+/// The text about ranks that share a line.
 fn line(group: &[&Seen]) -> String {
     let mut text = whereabouts(group[0]);
     let standings: Vec<&Standing> = group.iter().filter_map(|seen| current(seen)).collect();
@@ -153,7 +155,7 @@ fn line(group: &[&Seen]) -> String {
     text + &queues(&standings)
 }
 
-/// The queues of ranks that share a line.
+/// The text about the queues of ranks that share a line.
 fn queues(standings: &[&Standing]) -> String {
     let posted: u64 = standings.iter().map(|one| one.posted).sum();
     let unexpected: u64 = standings.iter().map(|one| one.unexpected).sum();
@@ -174,13 +176,13 @@ fn queues(standings: &[&Standing]) -> String {
     text
 }
 
-/// What a rank waits for may be there under another tag, or on another communicator.
+/// Finds a message that a rank may wait for, but that is there under another tag or on another communicator.
 fn near_miss(seen: &Seen) -> Option<String> {
     let standing = current(seen).filter(|standing| standing.is_waiting())?;
     let wait = told(standing)
         .into_iter()
         .find(|wait| wait.tag.is_some() && wait.peer.is_some() && wait.what == Operation::Receive.words())?;
-    // Where the communicator has no name, nobody knows whether the program could receive it.
+    // Where the communicator has no name, it is unknown whether the program could receive the message.
     let is_near = |message: &&Arrived| {
         message.tag.is_some() && !message.communicator.is_empty() && Some(message.peer) == wait.peer
     };
@@ -194,7 +196,7 @@ fn near_miss(seen: &Seen) -> Option<String> {
     Some(format!("rank {} waits ({what}), but a message from it {other} is there", seen.0.rank))
 }
 
-/// What a rank does. `late` are those that have not come to the barrier of the process manager.
+/// The activity of a rank. `late` are the ranks that have not come to the barrier of the process manager.
 fn doing(seen: &Seen, late: &[Range]) -> Doing {
     let (position, _) = seen;
     let waits_for = |needs: Needs, what: &str| Doing::Waits(needs, what.to_owned());
@@ -307,7 +309,7 @@ mod tests {
         let mut young = receives(1, 0, 7);
         young.1.as_mut().unwrap().still_ns = 1000;
         assert!(!describe(&[receives(0, 1, 7), young], &[]).contains("deadlock"));
-        // One that has left the call of which it last told is outside of it.
+        // A rank that has left the call of its last report is outside of that call.
         let mut left = receives(1, 0, 7);
         left.0.whereabouts = Whereabouts::Outside;
         let text = describe(&[receives(0, 1, 7), left], &[]);

@@ -1,12 +1,12 @@
-//! What the ranks report at the end, as one table.
+//! Makes one table of the statistics that ranks report at the end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Kinds of packets, or of changes, that are told apart: ranks of another version may have others.
+/// The most kinds of packets, or of changes, that are told apart: ranks of another version may report others.
 const CAUSES_MAX: usize = 32;
 
-/// How the table is printed.
+/// The format of the printed table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Text,
@@ -20,7 +20,7 @@ struct Counts {
     resends: u64,
 }
 
-/// What one of several rails between two ranks has carried.
+/// The traffic over one of several rails between two ranks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Rail {
     packets: u64,
@@ -29,7 +29,7 @@ struct Rail {
     state: String,
 }
 
-/// How many packets there were of each kind.
+/// The number of packets of each kind.
 type Packets = BTreeMap<String, u64>;
 
 /// Counts of every pair and link, and of every rail by the interface of the sender.
@@ -39,18 +39,18 @@ pub(crate) struct Stats {
     rails: BTreeMap<(u32, u32, String), Rail>,
     /// Packets that arrived and were dropped, by cause.
     dropped: Packets,
-    /// Packets of multicast groups, by what they are.
+    /// Packets of multicast groups, by kind.
     multicast: Packets,
-    /// How often packets became smaller or larger because a path's MTU had changed.
+    /// The number of times that packets became smaller or larger because a path's MTU had changed.
     path_mtu: Packets,
-    /// Lines that are neither.
+    /// The number of lines that could not be read.
     unreadable: u64,
 }
 
 impl Stats {
-    /// Adds lines `from to link messages bytes resends`, and `rank dropped cause packets`,
-    /// `rank multicast what packets` and `rank path-mtu how times`; lines of the same pair and link, and of
-    /// the same kind of packets, add up. Besides `rail from to interface packets bytes failures state`.
+    /// Adds lines `from to link messages bytes resends`, `rank dropped cause packets`, `rank multicast what
+    /// packets` and `rank path-mtu how times`. Lines of the same pair and link, and of the same kind of
+    /// packets, add up. Also takes `rail from to interface packets bytes failures state`.
     pub(crate) fn add(&mut self, text: &str) {
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             if let Some((name, rail)) = line.strip_prefix("rail ").and_then(parse_rail) {
@@ -70,7 +70,7 @@ impl Stats {
         }
     }
 
-    /// Adds a line about packets; `None`: it is none, or there are too many kinds.
+    /// Adds a line about packets; `None` when it is no such line, or there are too many kinds.
     fn add_packets(&mut self, line: &str) -> Option<()> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [rank, list, kind, packets] = words[..] else { return None };
@@ -162,7 +162,7 @@ impl Stats {
     }
 }
 
-/// Rows of cells, each as wide as its column.
+/// Formats rows of cells, each as wide as its column.
 fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..COLUMNS).map(width).collect();
@@ -175,7 +175,7 @@ fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     text
 }
 
-/// Names go into JSON unescaped.
+/// Returns whether a name goes into JSON unescaped.
 fn is_name(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.+/".contains(&byte))
 }

@@ -1,45 +1,45 @@
-//! Asks all agents where each of their ranks is and how it stands; `super::standings` sums that up.
+//! Asks all agents for the place and state of each of their ranks; `super::standings` describes the result.
 
 use crate::control::Position;
 use crate::standing::Standing;
 use std::time::Instant;
 
-/// A rank that lives: where it is, and how it stands if it says so.
+/// A rank that lives: its place, and its state if it publishes one.
 pub(crate) type Seen = (Position, Option<Standing>);
 
-/// Why the agents are asked.
+/// The reason why the agents are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The time limit is over.
     TimeLimit,
-    /// A rank ended early: is anybody waiting for it?
+    /// A rank ended early. Does any rank wait for it?
     Waiting,
-    /// The user wants the end, by this signal: what was going on?
+    /// The user ends the job by this signal. What was going on?
     Interrupt(i32),
-    /// The user wants to know.
+    /// The user wants to see the states.
     Look,
 }
 
-/// A question that is on its way.
+/// A question that is on its way to the agents.
 pub(crate) struct Survey {
     pub(crate) purpose: Purpose,
-    /// When it is answered with what is known.
+    /// The time at which the survey ends with the answers that are there.
     pub(crate) deadline: Instant,
     answers: Vec<Option<Vec<Seen>>>,
 }
 
 impl Survey {
-    /// A question to agents; those for whom `asked` is false have nothing to say.
+    /// Makes a question to agents. An agent for which `asked` is false has nothing to report.
     pub(crate) fn new(purpose: Purpose, deadline: Instant, asked: impl Iterator<Item = bool>) -> Self {
         Self { purpose, deadline, answers: asked.map(|asked| (!asked).then(Vec::new)).collect() }
     }
 
-    /// An agent has answered.
+    /// Notes the answer of an agent.
     pub(crate) fn handle_answer(&mut self, agent: usize, seen: Vec<Seen>) {
         self.answers[agent] = Some(seen);
     }
 
-    /// Whether every agent has answered.
+    /// Returns whether every agent has answered.
     pub(crate) fn is_complete(&self) -> bool {
         self.answers.iter().all(Option::is_some)
     }
@@ -51,7 +51,7 @@ impl Survey {
         all
     }
 
-    /// Agents that have not answered.
+    /// The agents that have not answered.
     pub(crate) fn missing(&self) -> impl Iterator<Item = usize> {
         self.answers.iter().enumerate().filter(|(_, answer)| answer.is_none()).map(|(agent, _)| agent)
     }

@@ -1,5 +1,6 @@
-//! The table of options: their names in all families, what they take, what they do or what is used instead.
-//! The parser, `--help`, the suggestions and the page of the book (`docs/book/mpiexec.md`) are made from it.
+//! The table of options: their names in all families, their values, and their effect or the option to use
+//! instead. The parser, `--help`, the suggestions and the page of the book (`docs/book/mpiexec.md`) are made
+//! from it.
 
 mod rows;
 mod suggestions;
@@ -11,11 +12,11 @@ pub(crate) use suggestions::unknown;
 /// The hidden option that makes this program the agent of a host.
 pub(crate) const AGENT_OPTION: &str = "--weft-agent";
 
-/// How many values follow.
+/// The number of values that follow an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
     Nothing,
-    /// One after `=`, or none.
+    /// A value after `=`, or none.
     Maybe,
     One,
     Two,
@@ -31,7 +32,7 @@ pub(crate) enum Global {
     RanksPerHost,
     OnePerHost,
     MapBy,
-    /// The same, with the word in the option's name.
+    /// As `MapBy`, with the word in the option's name.
     MapByFixed(&'static str),
     BindTo,
     BindToFixed(&'static str),
@@ -67,7 +68,7 @@ pub(crate) enum Global {
     BaseList,
 }
 
-/// Options for the program that follows.
+/// Options for the program that follows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Local {
     Count,
@@ -82,7 +83,7 @@ pub(crate) enum Local {
     BaseList,
 }
 
-/// What an option does.
+/// The effect of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Help,
@@ -91,13 +92,13 @@ pub(crate) enum Action {
     ConfigFile,
     Global(Global),
     Local(Local),
-    /// Accepted: what it asks for is so anyway, or changes nothing that a program sees.
+    /// Accepted without effect: its effect holds anyway, or a program cannot see it.
     Ignored(Loudness),
-    /// Refused: its text says what is used instead.
+    /// Refused: its text names the option to use instead.
     Instead,
 }
 
-/// Where `--help` and the book show an option.
+/// The section in which `--help` and the book show an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Section {
     Places,
@@ -123,7 +124,7 @@ impl Section {
         }
     }
 
-    /// What is so without any option.
+    /// The rules that hold without any option.
     pub(crate) fn remark(self) -> &'static str {
         match self {
             Self::Places => {
@@ -146,16 +147,16 @@ impl Section {
     }
 }
 
-/// One option.
+/// An option.
 pub(crate) struct Entry {
-    /// Its names as people write them; one dash or two may stand before any of them.
+    /// The names as people write them; one dash or two may stand before any of them.
     pub(crate) names: &'static [&'static str],
     pub(crate) takes: Takes,
-    /// What its values are called.
+    /// The name of its value in the help text.
     pub(crate) value: &'static str,
     pub(crate) action: Action,
     pub(crate) section: Section,
-    /// What it does; why it has no effect; or what is used instead.
+    /// The text: its effect, why it has none, or the option to use instead.
     pub(crate) text: &'static str,
 }
 

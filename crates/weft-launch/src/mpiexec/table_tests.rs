@@ -81,7 +81,7 @@ fn the_nearest_name_is_suggested() {
     assert_eq!((distance("hsots", "hosts"), distance("ab", "ba")), (1, 1));
 }
 
-/// A suggestion is an option that does something; a slip of one letter in a long name is understood.
+/// Expect: a suggestion is an option with an effect, and a slip of one letter in a long name is understood.
 #[test]
 fn slips_are_understood() {
     let works = |entry: &&Entry| !matches!(entry.action, Action::Ignored(_) | Action::Instead);

@@ -1,4 +1,4 @@
-//! Why a job failed: one sentence and an exit status.
+//! The reason why a job failed: one sentence and an exit status.
 
 use crate::call_site::Whereabouts;
 use crate::control::{Phase, Position};
@@ -9,17 +9,17 @@ use crate::wire;
 pub(crate) const STATUS_TIME_LIMIT: i32 = 124;
 /// Exit status when the launcher itself failed.
 pub(crate) const STATUS_LAUNCHER: i32 = 1;
-/// Exit status for a command line that is wrong.
+/// Exit status for a wrong command line.
 pub(crate) const STATUS_USAGE: i32 = 2;
-/// Added to a signal's number to make an exit status, as shells do.
+/// The number that is added to a signal's number to make an exit status, as shells do.
 pub(crate) const STATUS_SIGNAL: i32 = 128;
 
 /// The end of a job before its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// Exit status of `mpiexec`.
+    /// The exit status of `mpiexec`.
     pub(crate) status: i32,
-    /// What happened, without a full stop.
+    /// The reason, without a full stop.
     pub(crate) clause: String,
 }
 
@@ -29,7 +29,7 @@ impl Verdict {
     }
 }
 
-/// What a rank's end says about the job; `None`: nothing bad.
+/// The verdict about a rank's end; `None`: nothing bad.
 pub(crate) fn of_rank(position: &Position, host: &str, ended: Ended) -> Option<Verdict> {
     let rank = position.rank;
     match ended {
@@ -50,7 +50,7 @@ pub(crate) fn of_rank(position: &Position, host: &str, ended: Ended) -> Option<V
     }
 }
 
-/// Where a rank is or was, to be appended; empty when nothing is known.
+/// The place where a rank is or was, to be appended to a sentence; empty when nothing is known.
 pub(crate) fn whereabouts(position: &Position) -> String {
     match (position.phase, &position.whereabouts) {
         (Phase::Finalized, _) => " after MPI_Finalize".to_string(),
@@ -61,7 +61,7 @@ pub(crate) fn whereabouts(position: &Position) -> String {
     }
 }
 
-/// The job's abort: what `MPI_Abort` was told.
+/// The verdict about an abort: the arguments of `MPI_Abort`.
 pub(crate) fn of_abort(rank: u32, host: &str, code: i32, message: &str) -> Verdict {
     let colon = if message.is_empty() { "" } else { ": " };
     let clause = format!("rank {rank} on {host} called MPI_Abort with code {code}{colon}{message}");
@@ -69,18 +69,18 @@ pub(crate) fn of_abort(rank: u32, host: &str, code: i32, message: &str) -> Verdi
     Verdict::new(if code & 0xff == 0 { 1 } else { code & 0xff }, clause)
 }
 
-/// Counted ranks in words.
+/// A number of ranks in words.
 pub(crate) fn ranks(count: usize) -> String {
     if count == 1 { "1 rank".to_string() } else { format!("{count} ranks") }
 }
 
-/// Ranks by their numbers: `rank 0`, `ranks 1-3,7`.
+/// The ranks by their numbers: `rank 0`, `ranks 1-3,7`.
 pub(crate) fn named(ranks: &[u32]) -> String {
     let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
     format!("{noun} {}", wire::format_ranks(ranks))
 }
 
-/// A signal's name and what it usually means.
+/// The name of a signal and its usual meaning.
 pub(crate) fn describe(signal: i32) -> String {
     let known = [
         (libc::SIGHUP, "SIGHUP, hangup"),

@@ -1,4 +1,4 @@
-//! Of which parts of its machine a process is bound to one, for `MPI_Comm_split_type` (MPI-5.0 §7.4.2) and
+//! The parts of the machine that this process is bound to, for `MPI_Comm_split_type` (MPI-5.0 §7.4.2) and
 //! `MPI_Get_hw_resource_info` (§9.1.2).
 
 use std::fs;
@@ -7,16 +7,16 @@ use std::path::Path;
 use super::topology::{Processor, ROOT, Topology};
 use super::{Set, topology};
 
-/// A kind of hardware, the larger first.
+/// A kind of hardware. The larger kinds come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResourceKind {
-    /// Its name, as hwloc's object types are called.
+    /// The name, as hwloc's object types are called.
     pub name: &'static str,
     /// Other names that programs use for it.
     pub aliases: &'static [&'static str],
 }
 
-/// The kinds below a machine, each within the one before, as a rule.
+/// The kinds below a machine; as a rule each is inside the one before.
 pub const RESOURCE_KINDS: [ResourceKind; 6] = [
     ResourceKind { name: "hwloc://Package", aliases: &["package", "socket"] },
     ResourceKind { name: "hwloc://NUMANode", aliases: &["numanode", "numa"] },
@@ -26,18 +26,18 @@ pub const RESOURCE_KINDS: [ResourceKind; 6] = [
     ResourceKind { name: "hwloc://PU", aliases: &["pu", "hwthread"] },
 ];
 
-/// How a process stands to a kind of hardware.
+/// The binding of a process to a kind of hardware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
-    /// The kernel does not tell of it.
+    /// The kernel does not report this kind.
     Unknown,
-    /// The process may run in several.
+    /// The process may run in several parts of this kind.
     Several,
-    /// It is bound to the one with this number, which no other of the machine has.
+    /// The process is bound to the part with this number, which no other part of the machine has.
     One(u32),
 }
 
-/// This process, by kind.
+/// The binding of this process to each kind.
 pub fn resources() -> [Resource; RESOURCE_KINDS.len()] {
     of(Path::new(ROOT), &Set::allowed())
 }
@@ -61,7 +61,7 @@ fn of(root: &Path, allowed: &Set) -> [Resource; RESOURCE_KINDS.len()] {
     ]
 }
 
-/// The one that all processors are in.
+/// The part that all processors are in.
 fn single(mut numbers: impl Iterator<Item = Option<usize>>) -> Resource {
     let Some(Some(first)) = numbers.next() else { return Resource::Unknown };
     let mut is_one = true;
@@ -75,7 +75,7 @@ fn single(mut numbers: impl Iterator<Item = Option<usize>>) -> Resource {
     }
 }
 
-/// The lowest processor that shares the cache of this level for data with one.
+/// The lowest processor that shares the data cache of this level with processor `number`.
 fn cache(root: &Path, number: usize, level: u32) -> Option<usize> {
     let folder = root.join(format!("cpu/cpu{number}/cache"));
     for entry in fs::read_dir(folder).ok()? {
@@ -94,8 +94,8 @@ fn cache(root: &Path, number: usize, level: u32) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Two packages of two cores with two threads; a level-2 cache for each core, and a level-3 cache for
-    /// each package.
+    /// A machine of two packages with two cores of two threads each, with a level-2 cache for each core and a
+    /// level-3 cache for each package.
     fn machine() -> std::path::PathBuf {
         static MADE: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let made = MADE.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Levels of control groups looked at above this process's own.
+/// The most levels of control groups that are looked at above this process's own.
 const CGROUP_DEPTH_MAX: usize = 32;
 
-/// The smallest quota on the way from this process's control groups (v2 `cpu.max`, v1 `cpu.cfs_quota_us`)
-/// to the root, in processors; `None`: there is none.
+/// The smallest quota on the way from this process's control groups (v2 `cpu.max`, v1 `cpu.cfs_quota_us`) to
+/// the root, in processors; `None` when there is no quota.
 pub(super) fn quota() -> Option<f64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mut least: Option<f64> = None;

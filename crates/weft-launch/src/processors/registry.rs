@@ -1,9 +1,12 @@
-//! Which processors the jobs of this machine use: locks on files that every user may read.
+//! The registry of the processors that the jobs of this machine use: locks on files that every user may read.
 //!
-//! For processor 3 there is the file `taken-3`, which the agent that has bound a rank to it keeps locked, and
-//! there are `rank-3-0`, `rank-3-1`, …, one of which is locked for each rank that runs there. The locks are
-//! advisory (flock(2)) and end with the agent, however it ends. The files stay; they are empty. Whoever reads
-//! or changes the registry locks `registry` meanwhile.
+//! For processor 3 there are these files:
+//!
+//! - `taken-3`: the agent that has bound a rank to the processor keeps it locked.
+//! - `rank-3-0`, `rank-3-1`, …: one of them is locked for each rank that runs there.
+//!
+//! The locks are advisory (flock(2)) and end with the agent, however it ends. The files are empty, and stay.
+//! A process that reads or changes the registry locks `registry` meanwhile.
 
 use crate::sys;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions, create_dir_all};
@@ -13,64 +16,65 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Where the files lie: memory that all of a machine share, whatever network namespace they are in.
+/// The directory of the files, in memory that a whole machine shares, whatever network namespace a process is
+/// in.
 pub const DIRECTORY: &str = "/dev/shm/weft-processors";
-/// Another place, for containers that share one, and for tests.
+/// The variable for another directory, for containers that share one, and for tests.
 const DIRECTORY_VARIABLE: &str = "WEFT_REGISTRY";
-/// How long others may hold the registry before it is done without.
+/// The longest wait for the registry before the agent goes on without it.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Ranks that are counted at one processor: with more of them nothing changes.
+/// The most ranks that are counted at one processor: more of them change nothing.
 const RANKS_MAX: usize = 8;
 
-/// Where the jobs of a machine say which processors they use.
+/// The directory in which the jobs of a machine note which processors they use.
 #[derive(Debug)]
 pub(crate) struct Registry {
     directory: PathBuf,
 }
 
-/// What one agent has locked, until it is dropped.
+/// The locks of one agent, until it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
     files: Vec<File>,
 }
 
-/// The registry while nobody else may look at it.
+/// The registry while this process has it locked.
 #[derive(Debug)]
 pub(crate) struct Session {
     directory: Directory,
     _all: File,
 }
 
-/// The directory, opened and found to be what it should be: nobody can put another one in its place any more.
+/// The directory, opened and checked: no other directory can take its place any more.
 #[derive(Debug)]
 struct Directory {
     opened: File,
 }
 
 impl Registry {
-    /// The machine's.
+    /// The registry of the machine.
     pub(crate) fn of_machine() -> Self {
         let directory = std::env::var_os(DIRECTORY_VARIABLE).filter(|path| !path.is_empty());
         Self { directory: directory.map_or_else(|| DIRECTORY.into(), PathBuf::from) }
     }
 
-    /// One that lies in `directory`.
+    /// The registry in `directory`.
     #[cfg(test)]
     pub(crate) fn at(directory: PathBuf) -> Self {
         Self { directory }
     }
 
-    /// Waits a little for the others to be done.
+    /// Locks the registry. Waits a little for other processes to be done.
     ///
     /// # Errors
-    /// Half a sentence: there is no place for the files, or somebody does not let go.
+    /// Half a sentence: there is no place for the files, or another process does not let go.
     pub(crate) fn session(&self) -> Result<Session, String> {
         let directory = self.directory.as_path();
         let began = Instant::now();
         loop {
-            // Whoever makes the directory or a file needs a moment to open it to all.
+            // The process that makes the directory or a file needs a moment to open it to all.
             let attempt = Directory::open(directory).and_then(|opened| Ok((opened.file("registry")?, opened)));
             let why = match attempt.and_then(|(file, opened)| Ok((sys::try_lock(&file)?, file, opened))) {
                 Ok((true, all, directory)) => return Ok(Session { directory, _all: all }),
@@ -86,18 +90,18 @@ impl Registry {
 }
 
 impl Session {
-    /// Whether a rank of another agent is bound to this processor.
+    /// Returns whether a rank of another agent is bound to this processor.
     pub(crate) fn is_taken(&self, processor: usize) -> bool {
         self.is_locked(&taken(processor))
     }
 
-    /// Takes a processor for ranks of this agent alone. False: another agent has it.
+    /// Takes a processor for ranks of this agent alone. Returns `false` when another agent has it.
     #[must_use]
     pub(crate) fn take(&self, processor: usize, hold: &mut Hold) -> bool {
         self.lock(&taken(processor), hold)
     }
 
-    /// How many ranks are at home at this processor; more than a few are not told apart.
+    /// The number of ranks at home at this processor; at most [`RANKS_MAX`].
     pub(crate) fn ranks_at(&self, processor: usize) -> usize {
         let files = (0..RANKS_MAX).map(|number| rank(processor, number));
         files.filter(|name| self.is_locked(name)).count()
@@ -109,7 +113,7 @@ impl Session {
     }
 
     fn is_locked(&self, name: &str) -> bool {
-        // A file that is there and cannot be opened is somebody's who does not want to be seen.
+        // A file that exists and cannot be opened belongs to a user who does not want to be seen.
         self.directory.path(name).exists() && !matches!(self.try_lock(name), Ok(Some(_)))
     }
 
@@ -123,7 +127,7 @@ impl Session {
         }
     }
 
-    /// `None`: another agent has it.
+    /// Locks the file `name`. `None` when another agent has it.
     fn try_lock(&self, name: &str) -> io::Result<Option<File>> {
         let file = self.directory.file(name)?;
         Ok(sys::try_lock(&file)?.then_some(file))
@@ -139,8 +143,8 @@ fn rank(processor: usize, number: usize) -> String {
 }
 
 impl Directory {
-    /// The directory, made when it is not there: everybody may make files in it and nobody may remove those
-    /// of others.
+    /// Opens the directory, and makes it when it is missing. Every user may make files in it, and no user may
+    /// remove the files of others.
     fn open(directory: &Path) -> io::Result<Self> {
         if let Some(parent) = directory.parent() {
             create_dir_all(parent)?;
@@ -150,7 +154,7 @@ impl Directory {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
             Err(error) => return Err(error),
         };
-        // /dev/shm is open to all: a link that somebody has put there is not followed.
+        // /dev/shm is open to all users, so a link that somebody has put there is not followed.
         let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let opened = OpenOptions::new().read(true).custom_flags(flags).open(directory).map_err(|error| {
             match std::fs::symlink_metadata(directory) {
@@ -160,7 +164,7 @@ impl Directory {
             }
         })?;
         if is_made {
-            // Whatever this user's file mode mask says.
+            // The file mode mask of this user does not matter here.
             opened.set_permissions(Permissions::from_mode(0o1777))?;
         }
         match distrust(&opened.metadata()?, sys::user()) {
@@ -169,12 +173,13 @@ impl Directory {
         }
     }
 
-    /// The path of a file of it, by the descriptor: whatever stands at the directory's name by now.
+    /// The path of a file in it, by the descriptor: whatever the directory's name refers to by now.
     fn path(&self, name: &str) -> PathBuf {
         format!("/proc/self/fd/{}/{name}", self.opened.as_raw_fd()).into()
     }
 
-    /// Opens a file of the registry to be locked; makes it when it is not there. Nobody ever writes into it.
+    /// Opens a file of the registry for locking, and makes it when it is missing. Nothing is ever written to
+    /// it.
     fn file(&self, name: &str) -> io::Result<File> {
         let path = self.path(name);
         let mut read = OpenOptions::new();
@@ -184,7 +189,7 @@ impl Directory {
             other => return other,
         }
         match OpenOptions::new().write(true).create_new(true).mode(0o400).open(&path) {
-            // Whatever this user's file mode mask says.
+            // The file mode mask of this user does not matter here.
             Ok(file) => file.set_permissions(Permissions::from_mode(0o444))?,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -193,12 +198,13 @@ impl Directory {
     }
 }
 
-/// Owner that a user namespace shows for users that it does not know: the machine's root may be one of them.
+/// The owner that a user namespace shows for users that it does not know. The machine's root may be one of
+/// these.
 const OWNER_UNKNOWN: u32 = 65534;
 
-/// Why a directory cannot be the registry for this user; half a sentence. Whoever owns it can replace every
-/// file in it, which root accepts of nobody else, and where all may write, only the sticky bit keeps them
-/// from replacing those of others.
+/// The reason why a directory cannot be the registry for this user; half a sentence. Its owner can replace
+/// every file in it, and root trusts no owner but root. Where all users may write, only the sticky bit keeps
+/// them from replacing the files of others.
 fn distrust(found: &Metadata, user: u32) -> Option<String> {
     let (owner, mode) = (found.uid(), found.mode());
     if user == 0 && ![0, OWNER_UNKNOWN].contains(&owner) {
@@ -214,7 +220,7 @@ fn distrust(found: &Metadata, user: u32) -> Option<String> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A registry of a test's own, gone when dropped.
+    /// The registry of one test, gone when dropped.
     pub(crate) struct TestRegistry(pub(crate) Registry);
 
     impl TestRegistry {
@@ -259,7 +265,7 @@ pub(crate) mod tests {
         session.add_rank(0, &mut other);
         session.add_rank(1, &mut other);
         assert_eq!((session.ranks_at(0), session.ranks_at(1), session.ranks_at(2)), (2, 1, 0));
-        // The first one leaves: the other one's lock is on the second file.
+        // The first agent leaves: the lock of the second is on the second file.
         drop(one);
         assert_eq!(session.ranks_at(0), 1);
         for _ in 0..2 * RANKS_MAX {

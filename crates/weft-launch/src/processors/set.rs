@@ -3,9 +3,9 @@
 use crate::sys;
 use std::fmt;
 
-/// Bits of a word of the kernel's masks.
+/// The bits of a word of the kernel's masks.
 const WORD_BITS: usize = u64::BITS as usize;
-/// Highest processor number that is believed: Linux cannot be built for more.
+/// The highest processor number that is trusted: Linux cannot be built for more.
 const NUMBER_MAX: usize = 1 << 16;
 
 /// Processors in ascending order, each once.
@@ -13,7 +13,7 @@ const NUMBER_MAX: usize = 1 << 16;
 pub(crate) struct Set(Vec<usize>);
 
 impl Set {
-    /// The processors this process may run on; 0 alone when the kernel does not say.
+    /// The processors that this process may run on; only 0 when the kernel does not tell.
     pub(crate) fn allowed() -> Self {
         let words = sys::affinity().unwrap_or_default();
         let bits = (0..words.len() * WORD_BITS).filter(|&bit| words[bit / WORD_BITS] >> (bit % WORD_BITS) & 1 == 1);
@@ -21,7 +21,7 @@ impl Set {
         if set.is_empty() { Self(vec![0]) } else { set }
     }
 
-    /// A list as the kernel writes it, `0-3,8`; `None` when it is none.
+    /// Reads a list in the kernel's form, `0-3,8`; `None` when it is no such list.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut numbers = Vec::new();
         for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -51,7 +51,7 @@ impl Set {
         self.0.iter().copied()
     }
 
-    /// The kernel's mask.
+    /// The set as a mask for the kernel.
     pub(crate) fn words(&self) -> Vec<u64> {
         let mut words = vec![0; self.0.last().map_or(0, |last| last / WORD_BITS + 1)];
         for number in self.iter() {
@@ -70,7 +70,7 @@ impl FromIterator<usize> for Set {
     }
 }
 
-/// `0-3,8`.
+/// Shows a set as `0-3,8`.
 impl fmt::Display for Set {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.0.as_slice();

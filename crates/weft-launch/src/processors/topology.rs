@@ -1,20 +1,20 @@
-//! Which processors form a core, a socket and a memory node, as the kernel says in /sys/devices/system.
+//! The processors of each core, socket and memory node, as the kernel reports them in /sys/devices/system.
 
 use super::Set;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Where the kernel tells about processors and memory.
+/// The directory in which the kernel reports processors and memory.
 pub(super) const ROOT: &str = "/sys/devices/system";
-/// Most memory nodes that are looked at.
+/// The most memory nodes that are looked at.
 const NODES_MAX: usize = 4096;
 
-/// One processor (hardware thread) that may be used.
+/// A processor (hardware thread) that may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Processor {
     pub(crate) number: usize,
-    /// Package and core number: a core's number alone is not unique.
+    /// The package and core number: a core's number alone is not unique.
     pub(crate) core: (usize, usize),
     pub(crate) socket: usize,
     pub(crate) numa: usize,
@@ -26,21 +26,22 @@ pub(crate) struct Topology {
     pub(crate) processors: Vec<Processor>,
 }
 
-/// A name for this machine and the processors of it that this process may use: agents with equal names share
-/// them. Network namespaces and containers of one machine have one name, as long as they may use the same
-/// processors.
+/// A name for this machine and the processors of it that this process may use. Agents with equal names share
+/// the processors. Network namespaces and containers of one machine have the same name if they may use the
+/// same processors.
 pub(crate) fn machine() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     format!("{}/{}", boot.trim(), Set::allowed())
 }
 
 impl Topology {
-    /// Of the processors in `allowed`.
+    /// The topology of the processors in `allowed`.
     pub(crate) fn of(allowed: &Set) -> Self {
         Self::read(Path::new(ROOT), allowed)
     }
 
-    /// What is not told counts as: every processor a core of its own, one socket, one memory node.
+    /// Reads the topology below `root`. Where the kernel reports nothing, every processor counts as a core,
+    /// and all as one socket and one memory node.
     pub(super) fn read(root: &Path, allowed: &Set) -> Self {
         let nodes = nodes(root);
         let describe = |number: usize| {
@@ -71,12 +72,12 @@ impl Topology {
         self.groups(|processor| processor.numa)
     }
 
-    /// Each processor for itself, those of a core next to each other.
+    /// Each processor by itself, those of a core next to each other.
     pub(crate) fn threads(&self) -> Vec<Set> {
         self.groups(|processor| (processor.core, processor.number))
     }
 
-    /// All of them.
+    /// All processors.
     pub(crate) fn all(&self) -> Set {
         self.processors.iter().map(|processor| processor.number).collect()
     }
@@ -102,8 +103,8 @@ pub(super) fn nodes(root: &Path) -> Vec<(usize, Set)> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Two sockets, each a memory node, of `cores` cores with two threads each, numbered as Linux does: the
-    /// second threads come after all first ones.
+    /// Two sockets of `cores` cores with two threads each; each socket is a memory node. The numbers are as
+    /// in Linux: the second threads come after all first ones.
     pub(crate) fn two_sockets(cores: usize) -> Topology {
         let total = cores * 2;
         let describe = |number: usize| {

@@ -1,17 +1,17 @@
-//! Which processors a process may run on.
+//! The processors that a process may run on.
 
 use std::io;
 
-/// Words of a mask: 64 Ki processors, more than Linux can be built for.
+/// The most words of a mask: 64 Ki processors, more than Linux can be built for.
 const MASK_WORDS_MAX: usize = 1024;
-/// Words tried first: 1024 processors.
+/// The words that are tried first: 1024 processors.
 const MASK_WORDS: usize = 16;
 
-/// The processors in this thread's affinity mask, a bit for each, on machines of any size. The control
-/// groups' cpuset counts: the kernel keeps masks inside it.
+/// The processors in this thread's affinity mask, a bit for each, on machines of any size. The cpuset of the
+/// control groups counts: the kernel keeps masks inside it.
 ///
 /// # Errors
-/// The system's.
+/// An error of the system.
 pub(crate) fn affinity() -> io::Result<Vec<u64>> {
     let mut mask = vec![0_u64; MASK_WORDS];
     loop {

@@ -17,23 +17,23 @@ pub(crate) struct Poll<'fd> {
     entries: Vec<PollFd<'fd>>,
 }
 
-/// Which entries were ready after a wait.
+/// The entries that were ready after a wait.
 pub(crate) struct Ready(Vec<bool>);
 
 impl<'fd> Poll<'fd> {
-    /// Adds a descriptor; the answer is found under the returned number after the wait.
+    /// Adds a descriptor. Its result is under the returned number after the wait.
     pub(crate) fn add(&mut self, fd: &'fd impl AsFd, events: PollFlags) -> usize {
         self.entries.push(PollFd::new(fd, events));
         self.entries.len() - 1
     }
 
-    /// Waits until something is ready or the time is over; `None` waits without limit. An interruption by a
-    /// signal counts as time over.
+    /// Waits until an entry is ready or the time is over; `None` waits without limit. An interruption by a
+    /// signal counts as the end of the time.
     ///
     /// # Errors
-    /// The system's.
+    /// An error of the system.
     pub(crate) fn wait(mut self, limit: Option<Duration>) -> io::Result<Ready> {
-        // A limit that the system cannot say is none.
+        // A limit that the system cannot express is no limit.
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         match rustix::event::poll(&mut self.entries, limit.as_ref()) {
             Ok(_) => Ok(Ready(self.entries.iter().map(|entry| !entry.revents().is_empty()).collect())),
@@ -44,7 +44,7 @@ impl<'fd> Poll<'fd> {
 }
 
 impl Ready {
-    /// Whether the entry is ready for anything it waited for, or its other side is gone.
+    /// Returns whether the entry is ready for an event that it waited for, or its other side is gone.
     pub(crate) fn has(&self, entry: usize) -> bool {
         self.0[entry]
     }

@@ -8,16 +8,16 @@ use std::io;
 use std::os::fd::{AsFd, RawFd};
 use std::sync::OnceLock;
 
-/// Stack of a child between its creation and its `execve`; it calls a handful of system calls.
+/// The stack of a child between its creation and its `execve`, where it makes only a few system calls.
 const CHILD_STACK_BYTES: usize = 64 * 1024;
 const STACK_ALIGNMENT: usize = 16;
 
-/// What a forked child does first, once [`on_fork`] was called.
+/// The function that a forked child runs first, once [`on_fork`] was called.
 static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 
-/// Runs `handler` in every child that this process forks from now on, before anything else there. Only the
-/// first handler counts. It must neither wait nor allocate: it may hold whatever the process held when it
-/// forked.
+/// Runs `handler` in every child that this process forks from now on, before anything else. Only the first
+/// handler counts. It must neither wait nor allocate: the child may hold any lock that the process held when
+/// it forked.
 pub(crate) fn on_fork(handler: fn()) {
     extern "C" fn in_child() {
         if let Some(handler) = IN_CHILD.get() {
@@ -33,27 +33,27 @@ pub(crate) fn on_fork(handler: fn()) {
 
 /// A program to be started.
 pub(crate) struct Spawn<'a> {
-    /// File to execute; a relative path is taken from `directory`.
+    /// The file to execute; a relative path starts at `directory`.
     pub(crate) file: &'a CStr,
-    /// Arguments, the program's name first.
+    /// The arguments, the program's name first.
     pub(crate) arguments: &'a [CString],
-    /// Environment, `NAME=value` each.
+    /// The environment, `NAME=value` each.
     pub(crate) environment: &'a [CString],
-    /// Working directory; `None`: this process's.
+    /// The working directory; `None`: this process's.
     pub(crate) directory: Option<&'a CStr>,
     /// Standard input, output and error.
     pub(crate) streams: [RawFd; 3],
-    /// Descriptors that stay open under their own numbers; all others are expected to be close-on-exec.
+    /// Descriptors that stay open under their own numbers. All others are expected to be close-on-exec.
     pub(crate) keep: &'a [RawFd],
-    /// Signal that the child gets when this process dies.
+    /// The signal that the child gets when this process dies.
     pub(crate) death_signal: i32,
-    /// Signals that the child has blocked.
+    /// The signals that are blocked in the child.
     pub(crate) mask: &'a Mask,
-    /// Processors that the child may run on, a bit for each; empty: those of this process.
+    /// The processors that the child may run on, a bit for each; empty: those of this process.
     pub(crate) affinity: &'a [u64],
 }
 
-/// Which step of starting a program failed.
+/// The step of starting a program that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Prepare,
@@ -62,14 +62,14 @@ pub(crate) enum Step {
     Execute,
 }
 
-/// Why a program could not be started.
+/// The reason why a program could not be started.
 #[derive(Debug)]
 pub(crate) struct SpawnError {
     pub(crate) step: Step,
     pub(crate) error: io::Error,
 }
 
-/// What the child needs, made before it exists, so that it allocates nothing.
+/// Everything that the child needs. It is made before the child exists, so that the child allocates nothing.
 struct Child<'a> {
     spawn: &'a Spawn<'a>,
     arguments: Vec<*const libc::c_char>,
@@ -78,12 +78,12 @@ struct Child<'a> {
     failure: Option<(Step, i32)>,
 }
 
-/// Starts a program in a process group of its own. The child shares this process's memory until it executes,
-/// so the cost does not depend on how much memory this process has, and a failure to execute is known on
+/// Starts a program in a process group of its own. The child shares this process's memory until it executes.
+/// So the cost does not depend on how much memory this process has, and a failure to execute is known on
 /// return.
 ///
 /// # Errors
-/// Which step failed, and the system's reason.
+/// The step that failed, and the system's reason.
 pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<libc::pid_t, SpawnError> {
     let pointers = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
     let mut child = Child {
@@ -115,7 +115,7 @@ pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<libc::pid_t, SpawnError> {
     }
 }
 
-/// The child's whole life before `execve`.
+/// Runs in the child until `execve`.
 extern "C" fn run_child(argument: *mut libc::c_void) -> libc::c_int {
     let child = argument.cast::<Child<'_>>();
     // SAFETY: `spawn` passes a pointer to its local, which nobody else looks at while the child runs.
@@ -127,7 +127,7 @@ extern "C" fn run_child(argument: *mut libc::c_void) -> libc::c_int {
     unsafe { libc::_exit(127) }
 }
 
-/// Does not return unless a step failed; `errno` then says why.
+/// Turns the child into the program. Returns only if a step failed; `errno` then has the reason.
 fn become_program(child: &Child<'_>) -> Step {
     let spawn = child.spawn;
     // SAFETY: these calls take numbers or constant, valid pointers and are async-signal-safe.
@@ -149,8 +149,8 @@ fn become_program(child: &Child<'_>) -> Step {
                 return Step::Prepare;
             }
         }
-        // Rust ignores SIGPIPE, and a shell lets its background jobs ignore SIGINT and SIGQUIT; what mpiexec
-        // sends to a rank is meant for it. Handlers of this process do not survive execve anyway.
+        // Rust ignores SIGPIPE, and a shell lets its background jobs ignore SIGINT and SIGQUIT; but a rank
+        // must get the signals that mpiexec sends. Handlers of this process do not survive execve anyway.
         for signal in [libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT] {
             libc::signal(signal, libc::SIG_DFL);
         }
@@ -171,7 +171,7 @@ fn become_program(child: &Child<'_>) -> Step {
     Step::Execute
 }
 
-/// Which side of a [`fork`] this is.
+/// The side of a [`fork`].
 pub(crate) enum Fork {
     /// The process that called, with the child's id.
     Parent(libc::pid_t),
@@ -179,10 +179,10 @@ pub(crate) enum Fork {
     Child,
 }
 
-/// Doubles this process, which must have one thread only: the launcher never starts any.
+/// Copies this process, which must have only one thread: the launcher never starts any.
 ///
 /// # Errors
-/// The system's.
+/// An error of the system.
 pub(crate) fn fork() -> io::Result<Fork> {
     // SAFETY: with one thread there is no lock that another thread could hold in the child.
     match check(unsafe { libc::fork() })? {
@@ -205,17 +205,17 @@ pub(crate) fn new_group() {
 
 /// Makes orphans among this process's descendants its own children.
 pub(crate) fn become_subreaper() {
-    // A failure (Linux before 3.4) means that orphans are not found.
+    // After a failure (Linux before 3.4) orphans are not found.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// From now on the death of this process's parent is not a signal.
+/// Makes the death of this process's parent send no signal from now on.
 pub(crate) fn clear_death_signal() {
-    // It fails for no signal that there is.
+    // It cannot fail without a signal number.
     let _ = rustix::process::set_parent_process_death_signal(None);
 }
 
-/// Sends a signal to one process. One that is gone already is fine, and so is a number that is no signal.
+/// Sends a signal to one process. A process that is gone, or a number that is no signal, is no error.
 pub(crate) fn kill(pid: libc::pid_t, signal: i32) {
     assert!(pid > 1, "{pid} would mean more than one process");
     if let (Some(pid), Some(signal)) = (Pid::from_raw(pid), Signal::from_named_raw(signal)) {
@@ -223,8 +223,8 @@ pub(crate) fn kill(pid: libc::pid_t, signal: i32) {
     }
 }
 
-/// Sends a signal to the process group that `leader` leads. One that is gone already is fine, and so is a
-/// number that is no signal.
+/// Sends a signal to the process group that `leader` leads. A group that is gone, or a number that is no
+/// signal, is no error.
 pub(crate) fn kill_group(leader: libc::pid_t, signal: i32) {
     assert!(leader > 1, "{leader} would mean more than one process group");
     if let (Some(leader), Some(signal)) = (Pid::from_raw(leader), Signal::from_named_raw(signal)) {
@@ -232,17 +232,17 @@ pub(crate) fn kill_group(leader: libc::pid_t, signal: i32) {
     }
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// With this status.
+    /// The process exited with this status.
     Exit(i32),
-    /// By this signal.
+    /// This signal ended the process.
     Signal(i32),
 }
 
-/// The next child of this process that has ended: `Ok(None)` when all children live, `Err(())` when there is
-/// none.
+/// Reaps the next child of this process that has ended: `Ok(None)` when all children live, `Err(())` when
+/// there is none.
 pub(crate) fn reap() -> Result<Option<(libc::pid_t, Ended)>, ()> {
     let ended = rustix::process::wait(WaitOptions::NOHANG).map_err(|_| ())?;
     Ok(ended.map(|(pid, status)| {
@@ -254,8 +254,8 @@ pub(crate) fn reap() -> Result<Option<(libc::pid_t, Ended)>, ()> {
     }))
 }
 
-/// Whether this process may read from the terminal `fd`: a background process would be stopped. What is no
-/// terminal it may read.
+/// Returns whether this process may read from the terminal `fd`: a background process would be stopped. A
+/// process may read from a descriptor that is no terminal.
 pub(crate) fn is_foreground(fd: &impl AsFd) -> bool {
     match rustix::termios::tcgetpgrp(fd) {
         Ok(owner) => owner == rustix::process::getpgrp(),

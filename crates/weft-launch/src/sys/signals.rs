@@ -1,11 +1,11 @@
-//! Signals as something to read, not something that interrupts.
+//! Signals that are read instead of interrupting.
 
 use super::check;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The signals a process has blocked.
+/// The signals that a process has blocked.
 #[derive(Clone, Copy)]
 pub(crate) struct Mask(pub(super) libc::sigset_t);
 
@@ -15,11 +15,11 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Blocks `numbers` for this process and makes them readable. The mask from before comes back, for the
+    /// Blocks `numbers` for this process and makes them readable. Returns the mask from before, for the
     /// programs that this process starts.
     ///
     /// # Errors
-    /// The system's.
+    /// An error of the system.
     pub(crate) fn block(numbers: &[i32]) -> io::Result<(Self, Mask)> {
         // SAFETY: an all-zero sigset_t is a valid value to be initialised.
         let mut wanted: libc::sigset_t = unsafe { std::mem::zeroed() };
@@ -53,16 +53,16 @@ impl Signals {
     }
 }
 
-/// A file that this process writes and that grows larger than it may (`ulimit -f`) is an error of the write
-/// from now on, no signal that ends the process. Programs that it starts have the signal as they should: a
-/// handler does not survive execve(2).
+/// Makes a write that would exceed the largest allowed file (`ulimit -f`) an error from now on, and not a
+/// signal that ends the process. Programs that this process starts get the signal as usual: a handler does
+/// not survive execve(2).
 pub(crate) fn expect_full_files() {
     extern "C" fn nothing(_: libc::c_int) {}
     // SAFETY: the handler does nothing, which is safe at any time; the signal exists on every Linux.
     unsafe { libc::signal(libc::SIGXFSZ, nothing as *const () as libc::sighandler_t) };
 }
 
-/// Whether this process was started with this signal ignored.
+/// Returns whether this process was started with this signal ignored.
 pub(crate) fn is_ignored(signal: i32) -> bool {
     // SAFETY: an all-zero sigaction is a valid value to be overwritten.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };

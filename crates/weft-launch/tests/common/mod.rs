@@ -1,4 +1,4 @@
-//! Running `mpiexec` under a time limit and looking at everything it leaves.
+//! Runs `mpiexec` under a time limit, and looks at everything that it leaves.
 
 #![allow(dead_code, reason = "every test file uses its part")]
 
@@ -9,24 +9,24 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// No story takes longer, however busy the machine is.
+/// The time limit of a test, however busy the machine is.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-/// Pause between two looks.
+/// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The `mpiexec` under test.
 pub(crate) const MPIEXEC: &str = env!("CARGO_BIN_EXE_mpiexec");
-/// Two hosts whose agents run here, each believing to be another node.
+/// Two hosts whose agents run here; each believes that it is another node.
 pub(crate) const TWO_HOSTS: &str = "--agent env|WEFT_NODE={host} --hosts h0,h1";
 
-/// The example program, which `cargo test` builds too.
+/// The path of the example program, which `cargo test` builds too.
 pub(crate) fn peer() -> String {
     let beside = PathBuf::from(MPIEXEC).with_file_name("examples").join("peer");
     assert!(beside.exists(), "{} is missing: run `cargo build -p weft-launch --examples`", beside.display());
     beside.to_str().expect("a path in text").to_string()
 }
 
-/// What a run left.
+/// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) status: i32,
@@ -36,14 +36,14 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// The status, or the whole story.
+    /// Checks the status; on failure prints everything.
     #[track_caller]
     pub(crate) fn expect(self, status: i32) -> Self {
         assert_eq!(self.status, status, "{self:?}");
         self
     }
 
-    /// The one line of `mpiexec` that says why, or the whole story.
+    /// Checks that `mpiexec` printed the reason `text`; on failure prints everything.
     #[track_caller]
     pub(crate) fn says(&self, text: &str) -> &Self {
         assert!(self.err.contains(text), "`{text}` is not in {self:?}");
@@ -66,21 +66,21 @@ pub(crate) struct Run {
     began: Instant,
 }
 
-/// Words of a line; `|` stands for a blank inside a word, `PEER` for the example program.
+/// Splits a line into words; `|` stands for a blank inside a word, `PEER` for the example program.
 pub(crate) fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(|word| word.replace('|', " ").replace("PEER", &peer())).collect()
 }
 
-/// A program for which no signal is ignored: who runs the tests under nohup(1), or in the background of a
-/// script, has some ignored, and what is ignored stays so in what is started. The process is that of the
-/// program, which env(1) becomes.
+/// A command for a program with no signal ignored. Under nohup(1), or in the background of a script, some
+/// signals are ignored, and programs that are started inherit that. env(1) becomes the program, so the
+/// process is that of the program.
 pub(crate) fn with_default_signals(program: &str) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal", program]);
     command
 }
 
-/// `mpiexec` with the words of `line`, without variables of whoever runs the tests.
+/// A command for `mpiexec` with the words of `line`, without variables of the user who runs the tests.
 pub(crate) fn command(line: &str) -> Command {
     let mut command = with_default_signals(MPIEXEC);
     command.args(words(line));
@@ -108,7 +108,7 @@ impl Run {
         let err = collect(child.stderr.take().expect("piped"));
         if let Some(mut stdin) = child.stdin.take() {
             let input = input.to_vec();
-            // Nobody may read it to its end.
+            // It may be that no rank reads it to its end.
             std::thread::spawn(move || drop(stdin.write_all(&input)));
         }
         Self { child, out, err, began: Instant::now() }
@@ -149,7 +149,7 @@ pub(crate) fn run(line: &str) -> Outcome {
     Run::start(command(line), b"").wait()
 }
 
-/// The same with standard input.
+/// Runs `mpiexec` with the words of `line` and this standard input to its end.
 pub(crate) fn run_with_input(line: &str, input: &[u8]) -> Outcome {
     Run::start(command(line), input).wait()
 }
@@ -180,29 +180,29 @@ pub(crate) fn await_processes(mark: &str, count: usize) {
     }
 }
 
-/// A number of seconds to sleep that no other process on this machine uses: it marks the processes of one
-/// story.
+/// A number of seconds to sleep that no other process on this machine uses. It marks the processes of one
+/// test.
 pub(crate) fn mark(story: u32) -> String {
     format!("9{:07}{story:02}", std::process::id())
 }
 
-/// Files that ranks make to say that they are ready; gone when dropped.
+/// A directory in which ranks make files to say that they are ready; gone when dropped.
 pub(crate) struct Ready(PathBuf);
 
 impl Ready {
-    /// For the ranks of one story.
+    /// Makes the directory for the ranks of one test.
     pub(crate) fn new(story: u32) -> Self {
         let path = std::env::temp_dir().join(format!("weft-ready-{}", mark(story)));
         std::fs::create_dir(&path).expect("a new directory");
         Self(path)
     }
 
-    /// What a shell in a rank says, with `|` for blanks.
+    /// The command by which a shell in a rank says that it is ready, with `|` for blanks.
     pub(crate) fn say(&self) -> String {
         format!("echo|>|{}/$PMI_RANK", self.0.display())
     }
 
-    /// Waits for so many ranks.
+    /// Waits until `count` ranks are ready.
     pub(crate) fn wait(&self, count: usize) {
         let began = Instant::now();
         while std::fs::read_dir(&self.0).expect("it is there").count() < count {

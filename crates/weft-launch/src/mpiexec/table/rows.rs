@@ -35,12 +35,12 @@ const fn local(
     entry(section, names, takes, Action::Local(option), text)
 }
 
-/// An option that only who wants to know hears about.
+/// An option without effect, of which only users who ask for notes are told.
 const fn quiet(section: Section, names: Names, takes: (Takes, &'static str), text: &'static str) -> Entry {
     entry(section, names, takes, Action::Ignored(Loudness::Verbose), text)
 }
 
-/// An option whose user hears that it has no effect.
+/// An option without effect, of which every user is told.
 const fn loud(section: Section, names: Names, takes: (Takes, &'static str), text: &'static str) -> Entry {
     entry(section, names, takes, Action::Ignored(Loudness::Everybody), text)
 }
@@ -57,7 +57,7 @@ const fn one(value: &'static str) -> (Takes, &'static str) {
 
 use Section::{Ending, Environment, Output, Places, Processors, Reach};
 
-/// All options: the standard's (MPI-5.0 §11.5), MPICH's (Hydra), Intel's and Open MPI's.
+/// All options: those of the standard (MPI-5.0 §11.5), of MPICH (Hydra), of Intel and of Open MPI.
 pub(crate) static OPTIONS: &[Entry] = &[
     local(
         Places,
@@ -302,7 +302,7 @@ pub(crate) static OPTIONS: &[Entry] = &[
         Global::KeepOthers,
         "a rank that fails does not end the others",
     ),
-    // What is accepted and changes nothing.
+    // Options that are accepted and change nothing.
     loud(
         Reach,
         &["--mca", "--gmca", "--omca", "--prtemca", "--pmixmca"],
@@ -331,7 +331,7 @@ pub(crate) static OPTIONS: &[Entry] = &[
         NOTHING,
         "a rank that fails ends the others",
     ),
-    // What would be another job than the one that was asked for, without it.
+    // Options without which the job would be a different one, so they are refused.
     instead(
         Output,
         &["--output-filename", "-outfile-pattern", "-errfile-pattern", "--output-directory"],

@@ -1,8 +1,8 @@
-//! What is said about an option that the table does not have.
+//! Suggests an option in place of one that the table does not have.
 
 use super::{Action, Entry, OPTIONS};
 
-/// What to say about an option that is not known.
+/// The sentence about an unknown option.
 pub(crate) fn unknown(option: &str) -> String {
     match suggestion(option) {
         Some(known) => format!("the option {option} is not known; did you mean {known}?"),
@@ -10,7 +10,7 @@ pub(crate) fn unknown(option: &str) -> String {
     }
 }
 
-/// The option that was probably meant: one that does something, whose name was begun or gone beyond, or
+/// Finds the option that was probably meant. It must have an effect, and its name is longer, shorter, or
 /// differs in a letter (in two if it is long).
 pub(super) fn suggestion(option: &str) -> Option<&'static str> {
     let name = option.trim_start_matches('-');
@@ -27,15 +27,15 @@ pub(super) fn suggestion(option: &str) -> Option<&'static str> {
             3..=6 => 1,
             _ => 2,
         };
-        // Of two that are as far, the one that was begun: people leave out the end.
+        // Of two names at the same distance, the longer one: people leave out the end.
         let rating = if far <= allowed { far } else { allowed + 1 };
         (begun || exceeded || far <= allowed).then_some((rating, !begun, known))
     };
     names.filter_map(rate).min_by_key(|&(rating, later, _)| (rating, later)).map(|(_, _, known)| known)
 }
 
-/// How many letters must be inserted, removed, replaced or exchanged with their neighbour to make `one` of
-/// `other`.
+/// The number of letters that must be inserted, removed, replaced or exchanged with their neighbour to make
+/// `one` of `other`.
 pub(super) fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];
