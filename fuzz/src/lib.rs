@@ -1,8 +1,8 @@
-//! Hostile bytes: what others might send, made from what they do send.
+//! Hostile bytes: bytes that others might send, made from bytes that they do send.
 //!
-//! Everything that reads foreign bytes is a [`Target`]: a function that must neither panic, nor hang, nor
-//! keep more memory than its limits say, whatever it is given. `cargo test` gives each some thousand inputs
-//! made from its seeds by chance, always the same; `make fuzz` lets libFuzzer look for worse ones.
+//! Each piece of code that reads foreign bytes is a [`Target`]: a function that must neither panic, nor hang,
+//! nor keep more memory than its limits allow, for any input. `cargo test` gives each target some thousand
+//! inputs made from its seeds by chance, always the same; `make fuzz` lets libFuzzer look for worse ones.
 #![forbid(unsafe_code)]
 
 mod multicast;
@@ -11,17 +11,17 @@ mod network;
 mod one_sided;
 mod texts;
 
-/// Something that reads foreign bytes.
+/// A function that reads foreign bytes.
 pub struct Target {
-    /// Its name.
+    /// The target's name.
     pub name: &'static str,
-    /// What reads.
+    /// The function that reads.
     pub run: fn(&[u8]),
-    /// Bytes that are right, to begin with.
+    /// Valid inputs to begin with.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// All of them.
+/// All targets.
 pub fn targets() -> &'static [Target] {
     &[
         Target { name: "packet", run: network::packet, seeds: network::packet_seeds },
@@ -42,7 +42,7 @@ pub fn targets() -> &'static [Target] {
     ]
 }
 
-/// Cuts bytes into pieces, each with its length in two bytes in front; what is left over is the last.
+/// Cuts bytes into pieces, each with its length in two bytes in front; the rest is the last piece.
 fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (length, rest) = bytes.split_first_chunk::<2>()?;

@@ -1,5 +1,5 @@
-//! Packets on a multicast group: of strangers, of other jobs and groups, recorded and sent again, and of a
-//! member that has gone mad.
+//! Packets on a multicast group: from strangers, from other jobs and groups, recorded and sent again, and
+//! from a member that has gone mad.
 
 use weft_core::multicast::wire::{Acknowledgement, Body, HEADER_SIZE, Packet, peek, seal};
 use weft_core::multicast::{Destination, FIRST, Receiver, Scheme, Sender, Settings, StreamId};
@@ -11,12 +11,12 @@ use crate::{join, pieces};
 const STREAM: StreamId = StreamId { context: 4, first: 0, generation: 1, root: 0 };
 const WINDOW: u32 = 64;
 const PACKET_SIZE: usize = 400;
-/// Broadcasts that the root begins with, and bytes of each.
+/// The number of broadcasts with which the root begins, and the bytes of each.
 const BROADCASTS: usize = 20;
 const BROADCAST_BYTES: usize = 100;
-/// Packets asked of either side after each that arrives.
+/// The most packets asked of each side after a packet arrives.
 const ANSWERS_MAX: usize = 64;
-/// Virtual time after which everything that was lost is there again.
+/// The virtual time after which every lost packet has been repaired.
 const SETTLED: Duration = Duration::from_secs(10);
 
 fn secret() -> Secret {
@@ -28,7 +28,7 @@ fn settings(co_roots: u32) -> Settings {
     Settings { members: 3, packet_size: PACKET_SIZE, window: WINDOW, scheme, peer_timeout: Duration(0) }
 }
 
-/// A root, and a receiver that is the co-root of a second one if there is any.
+/// A root, and a receiver that is the co-root of a second receiver, if there is one.
 struct Pair {
     now: Instant,
     root: Sender,
@@ -49,7 +49,7 @@ impl Pair {
         Self { now: Instant(1), root, receiver: receiver(1), other: receiver(2), delivered: Default::default() }
     }
 
-    /// Everybody says what is due: to whom it is for, unless the network loses it.
+    /// Lets each member send the packets that are due, and delivers them unless the network loses them.
     fn exchange(&mut self, loses: bool) {
         let mut out = Vec::new();
         for from in 0..3 {
@@ -80,8 +80,8 @@ impl Pair {
     }
 }
 
-/// The first byte: whether there is a co-root, and whether tags are put right. Without right tags nothing
-/// that comes does anything: all broadcasts arrive whole and in order.
+/// Feeds packets to the group. The first byte says whether there is a co-root, and whether tags are put
+/// right. Without right tags no packet has any effect: all broadcasts arrive whole and in order.
 pub(crate) fn stream(bytes: &[u8]) {
     let Some((how, rest)) = bytes.split_first() else { return };
     let (co_roots, is_authentic) = (u32::from(how & 1), how & 2 != 0);
@@ -110,12 +110,13 @@ pub(crate) fn stream(bytes: &[u8]) {
     }
     for delivered in &group.delivered {
         let expected = (0..BROADCASTS).map(|number| vec![number as u8; BROADCAST_BYTES]);
-        // What libFuzzer learns of the tag by watching comparisons would be a forgery, and shows here.
+        // If libFuzzer learnt the tag by watching comparisons, the packet would be a forgery, and would show
+        // here.
         assert!(delivered.iter().cloned().eq(expected), "{} broadcasts", delivered.len());
     }
 }
 
-/// Packets of every kind by this stream, by others of the job and by another job; and the same again.
+/// Packets of every kind by this stream, by other streams of the job and by another job; each of them twice.
 pub(crate) fn stream_seeds() -> Vec<Vec<u8>> {
     let acknowledgement = Acknowledgement { expected: FIRST + 3, end: FIRST + 9, echo: None, map: vec![0b1010] };
     let bodies = [

@@ -1,6 +1,6 @@
-//! Bytes made worse, by chance from a seed.
+//! Bytes changed for the worse, by chance from a seed.
 
-/// Random numbers from a seed, as what is made worse needs them.
+/// Random numbers from a seed, in the form that mutations need.
 #[derive(Clone, Debug)]
 pub struct Random(weft_random::Random);
 
@@ -15,12 +15,12 @@ impl Random {
         self.0.next()
     }
 
-    /// A number below `bound`; 0 if that is 0.
+    /// A number below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0.below(bound as u64) as usize
     }
 
-    /// One of the elements. Panics if there is none.
+    /// An element of the list. Panics if the list is empty.
     pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len())]
     }
@@ -28,9 +28,9 @@ impl Random {
 
 /// Numbers at which lengths, counts and offsets go wrong.
 const BOUNDARIES: [u64; 12] = [0, 1, 63, 64, 255, 256, 65_535, 1 << 16, 0x7fff_ffff, 0xffff_ffff, 1 << 63, u64::MAX];
-/// Changes made to one input.
+/// The most changes made to one input.
 const CHANGES_MAX: usize = 8;
-/// Inputs do not grow beyond this, bytes.
+/// The size beyond which inputs do not grow, bytes.
 const BYTES_MAX: usize = 1 << 16;
 
 /// Flips between 1 and 8 bits.
@@ -44,8 +44,8 @@ pub fn flip_bits(bytes: &mut [u8], random: &mut Random) {
     }
 }
 
-/// One to [`CHANGES_MAX`] changes: flipped bits, cuts, insertions, repetitions, numbers at their limits,
-/// pieces of `other`.
+/// Makes one to [`CHANGES_MAX`] changes: flipped bits, cuts, insertions, repetitions, numbers at their
+/// limits, pieces of `other`.
 pub fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     for _ in 0..=random.below(CHANGES_MAX) {
         let at = random.below(bytes.len() + 1);

@@ -1,4 +1,4 @@
-//! What comes over the network: of strangers, and of members of the job that have gone mad.
+//! Packets that come over the network: from strangers, and from members of the job that have gone mad.
 
 use weft_core::flow::{Deliver, FAR_PACKETS_MAX, Flow, Regions, Settings};
 use weft_core::matching::Envelope;
@@ -20,10 +20,14 @@ fn secret() -> Secret {
 }
 /// Messages that a flow is given to send before strangers speak.
 const OWN_MESSAGES: usize = 20;
-/// Packets asked of a flow after each that arrives.
+/// The most packets asked of a flow after a packet arrives.
 const ANSWERS_MAX: usize = 64;
-/// What a flow of these settings may keep, bytes: what it was given to send, a window of packets ahead of a
-/// missing one, pieces of 64 packets, its maps, which reach as far as on the longest path.
+/// The most bytes that a flow of these settings may keep:
+///
+/// - the messages that it was given to send;
+/// - a window of packets ahead of a missing one;
+/// - pieces of 64 packets;
+/// - its maps, which reach as far as on the longest path.
 const FLOW_BYTES_MAX: usize = 64 * 600 * 2 + 64 * 600 * 5 + (64 << 10) + FAR_PACKETS_MAX as usize / 8;
 
 /// Every form of packet, without a tag.
@@ -52,7 +56,7 @@ pub(crate) fn packet_seeds() -> Vec<Vec<u8>> {
             let payload: &[u8] = match kind {
                 Kind::Probe(_) => &[],
                 Kind::Piece(_) => &piece,
-                // Runs, and a map.
+                // The payload is runs, and a map.
                 Kind::Acknowledgement(_) if echo.is_some() => &[3, 0x85, 1, 2, 4],
                 Kind::Acknowledgement(_) => &[0xff; 16],
                 Kind::Numbered { .. } => &[3, 0, b'a', b'b', b'c', 2, 0, b'd', b'e'],
@@ -77,7 +81,7 @@ pub(crate) fn packet_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// A packet's parser: what is read is what would be written.
+/// Parses a packet: writing the parsed packet must give the same bytes.
 pub(crate) fn packet(bytes: &[u8]) {
     let Some((packet, payload)) = Packet::parse(bytes) else { return };
     assert_eq!(peek_sender(bytes), Some(packet.sender));
@@ -104,8 +108,8 @@ impl Regions for Sink {
     }
 }
 
-/// A flow and packets of a peer that has the key and no sense. The first byte: sealed, and whether tags are
-/// put right.
+/// Feeds a flow with packets of a peer that has the key but breaks the protocol. The first byte says whether
+/// packets are sealed, and whether tags are put right.
 pub(crate) fn flow(bytes: &[u8]) {
     let Some((how, rest)) = bytes.split_first() else { return };
     let (sealed, authentic) = (how & 1 != 0, how & 2 != 0);
@@ -133,20 +137,19 @@ pub(crate) fn flow(bytes: &[u8]) {
     }
 }
 
-/// Packets one after the other, each of them as a flow might send it.
+/// Packets one after the other; each is one that a flow might send.
 pub(crate) fn flow_seeds() -> Vec<Vec<u8>> {
     let packets = packet_seeds();
     (0..4).map(|how| [&[how][..], &join(&packets)].concat()).collect()
 }
 
-/// Questions whether a carrier works, by the peer or by strangers.
+/// Feeds questions whether a carrier works, by the peer or by strangers.
 pub(crate) fn reach(bytes: &[u8]) {
     let mut rails = carriers();
     let keys = || Keys::new(&secret(), &Parties::of_only_job(0, 1));
     let asked = rails.poll_challenge(0, Instant(0), keys);
     assert!(asked.is_some() && (!is_path_frame(bytes) || bytes.len() == SIZE));
-    // Nothing that is made up is answered or believed. (A fuzzer that watches comparisons learns the tag in
-    // time.)
+    // No made-up packet is answered or believed. (A fuzzer that watches comparisons learns the tag in time.)
     let is_made_up = keys().open(bytes).is_none();
     for carrier in [Role::SmallMessages, Role::BulkData] {
         let before = rails.forged();
@@ -165,14 +168,14 @@ fn carriers() -> Rails {
     }))
 }
 
-/// A question.
+/// A question whether a carrier works.
 pub(crate) fn reach_seeds() -> Vec<Vec<u8>> {
     let question =
         carriers().poll_challenge(0, Instant(0), || Keys::new(&Secret::new([6; 16]), &Parties::of_only_job(1, 0)));
     question.map(|question| question.to_vec()).into_iter().collect()
 }
 
-/// Frames of a peer that has gone mad, some of them for receives that wait.
+/// Feeds frames of a peer that has gone mad, some of them for receives that wait.
 pub(crate) fn messages(bytes: &[u8]) {
     let (mut messages, mut peers) = (Messages::new(), Peer::new(|| 0));
     let buffer = SharedBuffer::new(4096);

@@ -8,7 +8,7 @@ use weft_engine::memory::SharedBuffer;
 /// Bytes of the window.
 const WINDOW_BYTES: i64 = 4096;
 
-/// Reads a batch, and walks what its datatypes touch of a window, as far as that lies inside.
+/// Reads a batch, and walks over the bytes of a window that its datatypes touch, as far as they lie inside.
 pub(crate) fn batch(bytes: &[u8]) {
     let window = SharedBuffer::new(WINDOW_BYTES as usize);
     let mut layouts: Vec<Layout> = Vec::new();
@@ -24,7 +24,7 @@ pub(crate) fn batch(bytes: &[u8]) {
                 let (low, high) = (offset.saturating_add(touched.start), offset.saturating_add(touched.end));
                 let fits = skip.checked_add(data.len() as u64).is_some_and(|end| end <= total);
                 if fits && 0 <= low && high <= WINDOW_BYTES && offset <= WINDOW_BYTES {
-                    // Every write is checked against the bounds of the buffer.
+                    // The buffer checks every write against its bounds.
                     window.describe(offset as usize, count, layout).write(skip, data);
                 }
             }

@@ -1,4 +1,4 @@
-//! What comes as text: business cards, settings, files; and the requests to `weft-netd`.
+//! Foreign text: business cards, settings and files; and the requests to `weft-netd`.
 
 use weft_mpi::settings::Settings;
 use weft_net::ethernet::netd;
@@ -29,7 +29,7 @@ pub(crate) fn card_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// What a process tells all others of itself.
+/// The address card of a process.
 pub(crate) fn address_card(bytes: &[u8]) {
     weft_mpi::start::reread_card(&String::from_utf8_lossy(bytes));
 }
@@ -89,7 +89,7 @@ pub(crate) fn pmi_seeds() -> Vec<Vec<u8>> {
         "cmd=put kvsname=weft-job key=a value=b c\ncmd=get kvsname=weft-job key=a\ncmd=getbyidx kvsname=x idx=0\n";
     let ends = "cmd=barrier_in\n\u{ff}cmd=barrier_in\n\u{ff}cmd=weft_stats bytes=5\nabcde\ncmd=abort exitcode=3\ncmd=finalize\n";
     let many = "mcmd=spawn\nnprocs=1\nendcmd\ncmd=publish_name service=a port=b\ncmd=weft_exchange value=card\n";
-    // The turns are marked by a byte that is no text.
+    // A byte that is no text marks the turns.
     [turns, puts, ends, many].map(|text| text.chars().map(|letter| letter as u8).collect()).to_vec()
 }
 

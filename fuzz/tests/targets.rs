@@ -1,14 +1,14 @@
-//! Every target bears its seeds, what has broken it once, and some thousand inputs made from them, always the
-//! same.
+//! Every target survives its seeds, the inputs that once broke it, and some thousand inputs made from them,
+//! always the same.
 
 use std::path::Path;
 
 use weft_fuzz::mutate::{Random, mutate};
 use weft_fuzz::targets;
 
-/// Inputs for each target; `WEFT_SCALE` multiplies them.
+/// The number of inputs for each target; `WEFT_SCALE` multiplies it.
 const INPUTS: u64 = 4000;
-/// An input is made worse again and again, so often.
+/// The number of times that an input is changed for the worse, again and again.
 const GENERATIONS: u64 = 16;
 
 #[test]

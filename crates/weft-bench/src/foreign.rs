@@ -1,5 +1,5 @@
-//! Everything in this crate that parses bytes from others, as plain functions for `weft-fuzz`. They panic
-//! only where the code is wrong.
+//! The parts of this crate that parse bytes from others, as plain functions for `weft-fuzz`. They panic only
+//! where the code is wrong.
 
 use crate::show::read;
 

@@ -1,18 +1,18 @@
 //! `weft hosts`: several virtual hosts on one machine, for as long as one command runs.
 //!
-//! Every host is a network namespace with an interface `e0`, and more on request; those of one number meet in
-//! a bridge that lives in a namespace of its own, so the machine's own network is never touched. The command
-//! is told where its hosts are:
+//! Every host is a network namespace with an interface `e0`, and more on request. The interfaces of one
+//! number meet in a bridge. The bridge lives in a namespace of its own, so the machine's own network is never
+//! touched. The command finds its hosts by two variables:
 //!
 //! - `WEFT_HOSTS` is the list of their names, `weft-4711-0,weft-4711-1`;
-//! - `WEFT_AGENT` is the template by which `mpiexec` reaches one of them, `weft hosts enter {host}`: there
-//!   the host has its own name as well.
+//! - `WEFT_AGENT` is the template of the command by which `mpiexec` reaches a host,
+//!   `weft hosts enter {host}`. Inside, the machine's name is the host's.
 //!
-//! Whoever may not make hosts on the machine makes them in a user namespace of their own ([`namespaces`]),
-//! and all is the same.
+//! A user who may not make hosts on the machine makes them in a user namespace ([`namespaces`]), with the
+//! same result.
 //!
-//! Whatever ends the command, the hosts and the processes left in them are removed. Only SIGKILL cannot be
-//! answered: what it leaves is swept by the next start, since the creator's process id is part of every name.
+//! However the command ends, the hosts and the processes left in them are removed. After SIGKILL they stay,
+//! and the next start sweeps them away: the creator's process id is part of every name.
 
 pub(crate) mod fabric;
 pub(crate) mod loss;
@@ -25,16 +25,16 @@ use clap::{Args, Subcommand};
 use fabric::{Fabric, Failure, Plan};
 use loss::Loss;
 
-/// Network namespaces cannot be made: neither the privilege nor a user namespace is to be had. The code by
-/// which test drivers skip a case.
+/// The exit code when network namespaces cannot be made, because this user has neither the privilege nor a
+/// user namespace. Test drivers skip a case that ends with this code.
 pub(crate) const EXIT_SKIPPED: u8 = 77;
-/// The command could not be started, as shells have it.
+/// The exit code when the command could not be started, as shells have it.
 pub(crate) const EXIT_NOT_STARTED: u8 = 127;
 
 const HOSTS_MAX: i64 = 64;
 const INTERFACES_MAX: i64 = 8;
 
-/// What follows `weft hosts`.
+/// The arguments of `weft hosts`.
 #[derive(Args, Debug)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -45,13 +45,14 @@ pub struct Arguments {
 enum Action {
     /// Run COMMAND beside virtual hosts joined by a switch; it finds them in WEFT_HOSTS and WEFT_AGENT
     Run {
-        /// How many
+        /// The number of hosts
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=HOSTS_MAX))]
         count: u8,
         /// Network interfaces of each host: e0 and so on, each in a network of its own
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=INTERFACES_MAX))]
         interfaces: u8,
-        /// What each host may send, as `tc` calls it: 10gbit; a list gives each interface its own
+        /// The rate at which each host may send, as `tc` calls it: 10gbit; a list gives each interface its
+        /// own
         #[arg(long, value_delimiter = ',')]
         rate: Vec<String>,
         /// Share of frames that each host drops on arrival: 1%
@@ -98,7 +99,7 @@ fn run(plan: &Plan, command: &[String]) -> ExitCode {
             return ExitCode::from(EXIT_NOT_STARTED);
         }
     };
-    // From inside a user namespace of its own this process would not see what others have left.
+    // From inside a user namespace this process would not see the hosts that others have left.
     for name in fabric::sweep() {
         crate::out::say!("weft hosts: removed {name}, left by a process that is gone");
     }

@@ -2,19 +2,19 @@
 //! measured.
 //!
 //! ```text
-//! compare · bench · availability · tune        what is measured: commands of `weft`
+//! compare · bench · availability · tune     what is measured: commands of `weft`
 //!             │
-//!          measure ─ hosts                     programs in C under each library in turn, in places of their own
+//!          measure ─ hosts             programs in C under each library in turn, in places of their own
 //!             │
 //!          run file (record)
 //!             │
-//!          report ─ show                       figures, tables, charts, pages
+//!          report ─ show               figures, tables, charts, pages
 //! ```
 //!
 //! Each command has `Arguments` for the command line and `main`, which returns the program's exit code. What
 //! they say goes through [`out`].
 #![forbid(unsafe_code)]
-// What is said goes through `out`, which knows what to do when nobody reads any more.
+// All output goes through `out`, which ends the command when its reader has gone.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod availability;

@@ -1,22 +1,22 @@
-//! What a cache line costs between the processors, and the states in which a machine is by it.
+//! The time that a cache line takes between the processors, and the states of a machine that it reveals.
 //!
 //! Virtual processors are moved about by their host: at one time two of them share a core or a cache, at
-//! another they do not, and the same program runs at another pace. The measured programs say before and after
-//! each sample what a line took (`bench/programs/lines.h`). No figure is expected: the states are found in
-//! the figures of the run itself.
+//! another they do not, and the same program runs at another pace. The measured programs print, before and
+//! after each sample, the time that a line took (`bench/programs/lines.h`). No figure is expected: the states
+//! are found in the figures of the run itself.
 
-/// Figures further apart than this, as a ratio, belong to different states when nothing lies between them.
+/// The ratio above which two figures belong to different states when no figure lies between them.
 pub(crate) const CHANGE_RATIO: f64 = 1.4;
 /// Samples of one size that a program may take again in a job, because the lines changed while they were
 /// taken.
 pub(crate) const REPEATS_MAX: u32 = 3;
-/// Figures this near to each other, as a ratio, are called the same.
+/// The ratio below which two figures count as the same.
 const SAME_RATIO: f64 = 1.15;
-/// A figure that fewer than this share of all come near to, itself among them, makes no state: it was taken
-/// while something else ran, or while the state changed.
+/// The share of all figures that a figure must have near it, itself included, to make a state. A figure with
+/// fewer was taken while something else ran, or while the state changed.
 const SHARE_MIN: f64 = 0.02;
 
-/// A figure is near to one state at most.
+/// With this relation a figure is near to one state at most.
 const _: () = assert!(SAME_RATIO * SAME_RATIO < CHANGE_RATIO);
 
 /// Figures that belong together, in nanoseconds that a line takes one way.
@@ -33,14 +33,14 @@ impl State {
     }
 }
 
-/// In which state a sample was taken.
+/// The state in which a sample was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// In this one of the states, before and after.
+    /// The sample was taken in this state, before and after.
     State(usize),
-    /// Before and after are not the same, or one is no state at all.
+    /// The states before and after differ, or one of the figures belongs to no state.
     Changed,
-    /// It could not be measured before, or after: somebody else had a processor.
+    /// The line could not be measured before, or after: another program had a processor.
     Unknown,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn states(figures: &[f64]) -> Vec<State> {
         .collect()
 }
 
-/// The state of a sample from the figures around it.
+/// The state of a sample, from the figures before and after it.
 pub(crate) fn classify(before: Option<f64>, after: Option<f64>, states: &[State]) -> Class {
     let (Some(before), Some(after)) = (before, after) else { return Class::Unknown };
     let state = |ns: f64| states.iter().position(|state| state.holds(ns));
@@ -71,7 +71,7 @@ pub(crate) fn classify(before: Option<f64>, after: Option<f64>, states: &[State]
     }
 }
 
-/// What a state is called among so many: `near` and `far` are the ends.
+/// The name of a state among `count` states: `near` and `far` are the ends.
 pub(crate) fn name(state: usize, count: usize) -> String {
     match state {
         0 => "near".to_owned(),
@@ -85,7 +85,7 @@ pub(crate) fn name(state: usize, count: usize) -> String {
 mod tests {
     use super::*;
 
-    /// Figures, and the states they make as (low, median, high).
+    /// Figures, and the states that they make as (low, median, high).
     type Row = (&'static str, &'static [f64], &'static [(f64, f64, f64)]);
 
     const STATES: &[Row] = &[
@@ -110,7 +110,7 @@ mod tests {
         }
     }
 
-    /// A hundred of each, and a few between them that would join the two.
+    /// A hundred figures of each of two states, and a few between them that would join the two.
     #[test]
     fn stray_figures_do_not_join_two_states() {
         let mut figures: Vec<f64> =

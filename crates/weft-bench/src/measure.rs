@@ -30,12 +30,12 @@ use std::path::PathBuf;
 pub(crate) use session::{Ended, Refused, Selection, run};
 pub(crate) use work::Work;
 
-/// Where what is worth keeping between runs lies: fetched peers and built programs.
+/// The directory of fetched peers and built programs, which are worth keeping between runs.
 pub(crate) fn cache() -> Result<PathBuf, String> {
     let named = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || named("HOME").map(|home| home.join(".cache"));
     let directory = named("XDG_CACHE_HOME").or_else(home).map(|directory| directory.join("weft"));
-    // What lies there is run, so it cannot be a place where others may write, such as /tmp.
+    // Programs in the directory are run, so it must not be a place where others may write, such as /tmp.
     directory.ok_or_else(|| {
         "there is no place for the programs that are built: neither HOME nor XDG_CACHE_HOME is an absolute path; set one of them".into()
     })

@@ -5,7 +5,7 @@ use weft_mpi::algorithms::choice::Operation;
 /// The operations of these names, or all.
 ///
 /// # Errors
-/// One sentence: there is no operation of a name.
+/// A sentence, if a name is no operation's.
 pub fn operations(names: &[String]) -> Result<Vec<Operation>, String> {
     let find = |name: &String| {
         let all = || Operation::ALL.map(Operation::name).join(", ");

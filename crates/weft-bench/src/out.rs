@@ -1,13 +1,13 @@
-//! What commands say on standard output and standard error. Whoever reads it may have seen enough
-//! (`weft simulate … | head`): then the command ends as if it had said everything, and what it has made is
-//! removed on the way.
+//! The output of commands on standard output and standard error. A reader may close the pipe early
+//! (`weft simulate … | head`): then the command ends as if it had written everything, and the things that it
+//! has made are removed on the way.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 
-/// Says a line on standard output, in the manner of `println!`.
+/// Writes a line to standard output, in the manner of `println!`.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __print_line {
@@ -16,7 +16,8 @@ macro_rules! __print_line {
     };
 }
 
-/// Says a line on standard error, in the manner of `eprintln!`. What cannot be written has nobody to be told.
+/// Writes a line to standard error, in the manner of `eprintln!`. A line that cannot be written is dropped:
+/// there is no further place to report it.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __say {
@@ -27,10 +28,10 @@ macro_rules! __say {
 
 pub use crate::{__print_line as print_line, __say as say};
 
-/// What unwinds when nobody reads any more.
+/// The payload of the unwinding that begins when the reader has gone.
 struct ReaderGone;
 
-/// Writes to standard output. Does not return when nobody reads it, or when it cannot be written.
+/// Writes to standard output. Does not return when its reader has gone, or when the text cannot be written.
 pub fn write(text: Arguments<'_>) {
     let mut out = std::io::stdout().lock();
     match out.write_fmt(text).and_then(|()| out.flush()) {
@@ -48,7 +49,7 @@ pub fn tell(text: Arguments<'_>) {
     weft_launch::say(&text.to_string());
 }
 
-/// Runs a command to its end, or until nobody reads what it says.
+/// Runs a command to its end, or until the reader of its output has gone.
 pub fn run(command: impl FnOnce() -> ExitCode) -> ExitCode {
     let carried = match catch_unwind(AssertUnwindSafe(command)) {
         Ok(code) => return code,

@@ -1,7 +1,7 @@
-//! The run file: everything a comparison saw, one JSON object a line, written as it happens.
+//! The run file: the events of a comparison, one JSON object a line, written as they happen.
 //!
-//! A file that ends early is still a run file: whoever reads it takes the lines that are whole. Nothing is
-//! computed here; medians, ratios and warnings are made from the samples when they are shown.
+//! A file that ends early is still a run file: a reader takes the lines that are whole. Medians, ratios and
+//! warnings are not in the file; they are made from the samples when they are shown.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 /// The version of the format; a reader refuses others.
 pub(crate) const FORMAT: u32 = 1;
 
-/// One line of a run file.
+/// A line of a run file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub(crate) enum Record {
@@ -21,9 +21,9 @@ pub(crate) enum Record {
     Place(Place),
     /// A library, or a carrier without MPI.
     Library(Library),
-    /// One program was run once. Written after its samples.
+    /// A single run of a program. The line comes after the program's samples.
     Job(Job),
-    /// A line that a program printed, told of whom it is.
+    /// A line that a program printed, with the library and the place of the program.
     Sample(Sample),
     /// The machine's state, taken before and after each job.
     Condition(Condition),
@@ -34,47 +34,47 @@ pub(crate) enum Record {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) format: u32,
-    /// Seconds since 1970, UTC.
+    /// The start of the run, in seconds since 1970, UTC.
     pub(crate) started: u64,
     /// The command line that made this file.
     pub(crate) command: Vec<String>,
-    /// Version of the tool.
+    /// The version of the tool.
     pub(crate) version: String,
     pub(crate) rounds: u32,
     /// Facts about the machine, in the order to be shown: "processor", "processors", "kernel", "memory", …
     pub(crate) machine: Vec<(String, String)>,
 }
 
-/// Where ranks run.
+/// The place where ranks run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Place {
-    /// Referred to by jobs and samples: `1-host-2-ranks`, `2-hosts-2-ranks-10gbit`,
+    /// The name by which jobs and samples refer to the place: `1-host-2-ranks`, `2-hosts-2-ranks-10gbit`,
     /// `2-hosts-2-ranks-loss-1%`.
     pub(crate) id: String,
-    /// 1: the machine as it is. More: virtual hosts.
+    /// The number of hosts; 1: the machine as it is; more: virtual hosts.
     pub(crate) hosts: u32,
     pub(crate) ranks: u32,
-    /// As given to `tc`: `10gbit`. None: not shaped.
+    /// The rate of the links as given to `tc`: `10gbit`. None: not shaped.
     pub(crate) rate: Option<String>,
-    /// Share of frames dropped on arrival at each host, in percent.
+    /// The share of frames dropped on arrival at each host, in percent.
     pub(crate) loss_percent: Option<f64>,
-    /// Processors that the ranks may use together.
+    /// The processors that the ranks may use together.
     pub(crate) processors: u32,
-    /// What else was changed there, a sentence: "segmentation offload is off, so that a lost frame is one
+    /// A sentence about other changes to the place: "segmentation offload is off, so that a lost frame is one
     /// packet".
     #[serde(default)]
     pub(crate) note: Option<String>,
-    /// What a cache line cost there, for a place that was made when a run is shown.
+    /// The time of a cache line in the place, for a place that was made when a run is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lines: Option<Lines>,
 }
 
-/// One state of the lines between processors.
+/// A state of the lines between processors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Lines {
-    /// `near`, `far`, …: none where there was only this state.
+    /// The state's name, `near`, `far`, …; None where this state is the only one.
     pub(crate) name: Option<String>,
-    /// Nanoseconds that a line took one way, the median.
+    /// The median time that a line took one way, nanoseconds.
     pub(crate) ns: f64,
 }
 
@@ -85,25 +85,25 @@ pub(crate) enum Role {
     Subject,
     /// Another MPI library.
     Peer,
-    /// No MPI: a floor under the figures.
+    /// A program without MPI: a floor under the figures.
     Carrier,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Library {
-    /// Referred to by jobs and samples: `weft`, `mpich`, `openmpi`, `impi`, `carrier-udp`, or what the user
-    /// called it.
+    /// The name by which jobs and samples refer to the library: `weft`, `mpich`, `openmpi`, `impi`,
+    /// `carrier-udp`, or the user's own name.
     pub(crate) id: String,
     pub(crate) role: Role,
-    /// For people: `Weft 0.1.0`, `MPICH 5.0.2 (ofi/tcp)`.
+    /// The title for people: `Weft 0.1.0`, `MPICH 5.0.2 (ofi/tcp)`.
     pub(crate) title: String,
-    /// What `MPI_Get_library_version` says, or the carrier's own words.
+    /// The text of `MPI_Get_library_version`, or of the carrier.
     pub(crate) version: String,
-    /// Where it was found.
+    /// The prefix where the library was found.
     pub(crate) prefix: Option<String>,
-    /// Variables that were set for it.
+    /// The variables that were set for the library.
     pub(crate) environment: BTreeMap<String, String>,
-    /// It took part only within one host (`true`), or only between several.
+    /// Says whether the library took part only within one host (`true`) or only between several (`false`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) within_host: Option<bool>,
 }
@@ -111,65 +111,66 @@ pub(crate) struct Library {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
-    /// It ended with 0 and every sample was valid.
+    /// The job ended with 0 and every sample was valid.
     Succeeded,
-    /// It ended, and not well, or printed what is no sample, or samples that did not validate.
+    /// The job ended with another code, printed a line that is no sample, or printed samples that did not
+    /// validate.
     Failed,
-    /// It was ended because it took too long.
+    /// The job was ended because it took too long.
     TimedOut,
-    /// The library or the machine does not have what the measurement needs; `why` says what.
+    /// The library or the machine lacks something that the measurement needs; `why` names it.
     Unsupported,
     /// The user ended the run.
     Interrupted,
 }
 
-/// One run of one program.
+/// A run of a program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
-    /// Names one row of the table, usually the program: `pingpong`, `availability`, `nas_is`.
+    /// The name of a row of the table, usually the program's: `pingpong`, `availability`, `nas_is`.
     pub(crate) measurement: String,
     pub(crate) place: String,
     pub(crate) library: String,
-    /// From 0.
+    /// The round, from 0.
     pub(crate) round: u32,
     pub(crate) command: Vec<String>,
     pub(crate) outcome: Outcome,
-    /// One sentence, unless it succeeded.
+    /// The reason in one sentence, unless the job succeeded.
     pub(crate) why: Option<String>,
     pub(crate) seconds: f64,
 }
 
-/// A line of a program.
+/// A line that a program printed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Sample {
     pub(crate) place: String,
     pub(crate) library: String,
     pub(crate) round: u32,
     /// The line itself: `measurement`, `size` (bytes), `ranks`, `unit`, `value` (or null), `valid`, `why`,
-    /// and the measurement's own fields. On one node `line_ns_before` and `line_ns_after`: what a cache line
-    /// took between the ranks (null: not known). `availability_sample` lines are the points of the sweeps
-    /// behind `availability`.
+    /// and the measurement's own fields. On one node `line_ns_before` and `line_ns_after` are the times that
+    /// a cache line took between the ranks (null: not known). `availability_sample` lines are the points of
+    /// the sweeps behind `availability`.
     #[serde(flatten)]
     pub(crate) line: Map<String, Value>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Condition {
-    /// Seconds since the run started.
+    /// The time in seconds since the run started.
     pub(crate) at: f64,
-    /// Load average of the last minute.
+    /// The load average of the last minute.
     pub(crate) load: f64,
-    /// Runnable processes that are not ours, just now.
+    /// The number of runnable processes that are not ours, at this moment.
     pub(crate) strangers: u32,
-    /// Of each processor, where the machine tells.
+    /// The frequency of each processor, where the machine tells it.
     pub(crate) megahertz: Vec<f64>,
-    /// Share of the time since the last condition that the hypervisor took, in percent.
+    /// The share of the time since the last condition that the hypervisor took, in percent.
     pub(crate) steal_percent: f64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct End {
-    /// Seconds since the run started.
+    /// The time in seconds since the run started.
     pub(crate) at: f64,
     pub(crate) interrupted: bool,
 }

@@ -1,4 +1,4 @@
-//! `weft report`: shows what `weft compare` measured.
+//! `weft report`: shows the measurements of `weft compare`.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::show::summary::Summary;
 use crate::show::terminal::Look;
 use crate::show::{export, html, markdown, read, terminal};
 
-/// What `weft report` is asked for.
+/// The arguments of `weft report`.
 #[derive(Args)]
 pub struct Options {
     /// Run files; each is shown by itself
@@ -39,17 +39,17 @@ pub struct Options {
 }
 
 impl Options {
-    /// What was measured just now: tables, or one of the forms for programs.
+    /// The options that show a run that was measured just now: as tables, or in a form for programs.
     pub(crate) fn of_run(path: &Path, json: bool, csv: bool) -> Options {
         Options { runs: vec![path.into()], output: None, charts: None, markdown: None, json, csv }
     }
 }
 
-/// Runs `weft report`; 1 when something cannot be read or written.
+/// Runs `weft report`; the code is 1 when a file cannot be read or written.
 pub fn run(options: &Options) -> ExitCode {
     match report(options) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read the output has closed it: `weft report … | head`.
+        // The reader has closed the pipe: `weft report … | head`.
         Err(error) if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe) => {
             ExitCode::SUCCESS
         }
@@ -79,7 +79,7 @@ fn report(options: &Options) -> anyhow::Result<()> {
     write_files(options, &summaries)
 }
 
-/// Each file that is written is named on standard error: standard output may be JSON.
+/// Writes the files. Each file is named on standard error: standard output may be JSON.
 fn write_files(options: &Options, summaries: &[Summary]) -> anyhow::Result<()> {
     if let Some(path) = &options.output {
         write(path, html::page(summaries).as_bytes())?;

@@ -1,4 +1,5 @@
-//! Everything that shows a run file: tables in the terminal, JSON, CSV, charts, a page, a Markdown file.
+//! The forms in which a run file is shown: tables in the terminal, JSON, CSV, charts, a page, a Markdown
+//! file.
 //!
 //! ```text
 //! run file ─ read ─ summarize ─ summary ─┬─ terminal · export (JSON, CSV)
@@ -6,7 +7,7 @@
 //!                                        └─ html · markdown
 //! ```
 //!
-//! `summarize` is where samples become figures; whatever comes after it only lays them out.
+//! In `summarize` samples become figures; the modules after it only lay them out.
 
 pub(crate) mod chart;
 pub(crate) mod export;

@@ -1,4 +1,5 @@
-//! The system's tools: `ip`, `tc`, `nft`, `ethtool`. An ordinary user's PATH need not lead to where they are.
+//! The system's tools: `ip`, `tc`, `nft`, `ethtool`. They are found even if an ordinary user's PATH does not
+//! lead to them.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -6,20 +7,21 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where systems keep what administrators run.
+/// The directories where systems keep administrators' programs.
 const DIRECTORIES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// Runs `name`, which finds these tools as well, and so does what it starts.
+/// A command that runs `name` with a PATH that leads to these tools, also for the programs that it starts.
 pub fn command(name: &str) -> Command {
-    // A command is looked for in the PATH that it is given.
+    // The program is looked for in the PATH that the command is given.
     let mut command = Command::new(name);
     command.env("PATH", path());
     command
 }
 
-/// Runs `program` with `input`; its output, or the first line of what it complained about.
+/// Runs `program` with `input`; returns its output, or the first line of its complaint.
 ///
-/// It runs in a process group of its own, so that Ctrl-C at the terminal cannot cut a clean-up short.
+/// The program runs in a process group of its own, so that Ctrl-C at the terminal cannot cut a clean-up
+/// short.
 pub(crate) fn tool(program: &str, arguments: &[&str], input: &str) -> Result<String, String> {
     let mut child = command(program)
         .args(arguments)
@@ -29,7 +31,7 @@ pub(crate) fn tool(program: &str, arguments: &[&str], input: &str) -> Result<Str
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| format!("{program}: {error} (Debian has it in the package {})", package(program)))?;
-    // A program that ends without reading its input says why on its standard error.
+    // A program that ends without reading its input gives the reason on its standard error.
     let _ = child.stdin.take().expect("piped above").write_all(input.as_bytes());
     let output = child.wait_with_output().map_err(|error| format!("{program}: {error}"))?;
     if output.status.success() {
@@ -49,12 +51,12 @@ fn package(program: &str) -> &'static str {
     }
 }
 
-/// PATH, with the directories behind it that it lacks.
+/// The PATH, followed by those of these directories that it lacks.
 pub(crate) fn path() -> OsString {
     extended(std::env::var_os("PATH").unwrap_or_default())
 }
 
-/// Where `name` is, if it is here.
+/// The path of `name`, if it is installed.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path()).map(|directory| directory.join(name)).find(|file| file.is_file())
 }
@@ -66,7 +68,7 @@ fn extended(path: OsString) -> OsString {
             all.push(directory.into());
         }
     }
-    // Each came out of a list or holds no colon.
+    // Each directory came out of a list or holds no colon.
     std::env::join_paths(all).unwrap_or(path)
 }
 

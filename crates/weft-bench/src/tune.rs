@@ -1,8 +1,8 @@
-//! `weft tune`: measures each algorithm of each collective here, and writes a table for
+//! `weft tune`: measures each algorithm of each collective on this machine, and writes a table for
 //! `WEFT_COLLECTIVES_TABLE`.
 //!
-//! Each algorithm is a job of its own in which it is asked for by its setting; the measured program is plain
-//! C over the MPI API.
+//! Each algorithm is measured by a job of its own, in which its setting asks for it; the measured program is
+//! plain C over the MPI API.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,12 +18,13 @@ use crate::measure::kind::Kind;
 use crate::measure::library::{Mpi, Spec};
 use crate::measure::progress::Progress;
 
-/// What is asked for stays with the algorithm of the size before, unless another is better by more than this.
+/// The factor by which another algorithm must be quicker: otherwise a size keeps the algorithm of the size
+/// before.
 const CLEARLY: f64 = 0.95;
 /// Seconds that one job may take.
 const LIMIT_SECONDS: u32 = 120;
 
-/// What follows `weft tune`.
+/// The arguments of `weft tune`.
 #[derive(Args)]
 pub struct Arguments {
     /// Ranks
@@ -49,7 +50,7 @@ pub struct Arguments {
     mpiexec: Vec<String>,
 }
 
-/// Where the ranks of a job were.
+/// The numbers of ranks and nodes of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Where {
     ranks: u32,
@@ -57,10 +58,10 @@ struct Where {
     per_node: u32,
 }
 
-/// What the jobs of an operation have measured: by size, the microseconds of each algorithm.
+/// The measurements of an operation's jobs: by size, the microseconds of each algorithm.
 type Times = BTreeMap<u64, Vec<(f64, &'static str)>>;
 
-/// 0: the table is written; 1: not; 2: wrong use.
+/// Runs `weft tune`. Exit codes: 0 if the table is written, 1 if not, 2 for wrong use.
 pub fn main(arguments: &Arguments) -> ExitCode {
     let operations = match crate::operations::operations(&arguments.operation) {
         Ok(operations) => operations,
@@ -106,7 +107,7 @@ fn tune(arguments: &Arguments, operations: &[Operation]) -> Result<(), String> {
         text += &rules(operation, place, &times);
     }
     progress.finish();
-    // What is written must be what the library reads.
+    // The library must be able to read the table that is written.
     Table::parse(&text).map_err(|why| format!("the table would not be understood: {why}"))?;
     std::fs::write(&arguments.output, text).map_err(|error| format!("{}: {error}", arguments.output.display()))?;
     if !arguments.quiet {
@@ -115,7 +116,7 @@ fn tune(arguments: &Arguments, operations: &[Operation]) -> Result<(), String> {
     Ok(())
 }
 
-/// One job: where its ranks were, and the microseconds for each size.
+/// Runs one job. Returns its ranks and nodes, and the microseconds for each size.
 fn measure(
     arguments: &Arguments,
     mpi: &Mpi,
@@ -130,7 +131,7 @@ fn measure(
     let mut command = Command::new(mpi.bin("mpiexec"));
     command.args(["-n", &arguments.n.to_string(), "--timeout", &LIMIT_SECONDS.to_string()]).args(&arguments.mpiexec);
     command.arg(program).arg(operation.name()).arg(arguments.seconds.to_string()).args(sizes);
-    // Nothing else may be in the way of what is measured.
+    // No other setting may disturb the measurement.
     command.env_remove("WEFT_COLLECTIVES_TABLE");
     command.env(format!("WEFT_{}", operation.name().to_uppercase()), algorithm).stdin(Stdio::null());
     let output = command.output().map_err(|error| format!("{}: {error}", mpi.bin("mpiexec").display()))?;
@@ -142,8 +143,8 @@ fn measure(
         .ok_or_else(|| "the measuring program said something strange".to_owned())
 }
 
-/// The lines of the measuring program: first ranks, nodes and ranks of the fullest node, then a size and its
-/// microseconds each.
+/// Reads the lines of the measuring program: first the numbers of ranks, of nodes and of ranks of the fullest
+/// node, then a size and its microseconds each.
 fn read(text: &str) -> Option<(Where, Vec<(u64, f64)>)> {
     let mut lines = text.lines();
     let first: Vec<u32> = lines.next()?.split(' ').map(|word| word.parse().ok()).collect::<Option<_>>()?;
@@ -155,8 +156,8 @@ fn read(text: &str) -> Option<(Where, Vec<(u64, f64)>)> {
     Some((Where { ranks, nodes, per_node }, lines.map(line).collect::<Option<_>>()?))
 }
 
-/// The lines of a table: for as many ranks in such a place, each size takes what was quickest at the nearest
-/// one that was measured.
+/// The lines of a table for this number of ranks and nodes: each size takes the algorithm that was quickest
+/// at the nearest measured size.
 fn rules(operation: Operation, place: Where, times: &Times) -> String {
     let mut chosen: Vec<(u64, f64, &str)> = Vec::new();
     for (&size, measured) in times {
@@ -179,7 +180,7 @@ fn rules(operation: Operation, place: Where, times: &Times) -> String {
         if next.is_some_and(|next| next.2 == algorithm) {
             continue;
         }
-        // Halfway to the next size, as factors go.
+        // The bound is halfway to the next size, as factors go.
         let until = next.map(|next| ((size.max(1) as f64) * next.0 as f64).sqrt() as u64);
         let until = until.map_or(String::new(), |until| format!(" bytes<={until}"));
         let _ = writeln!(text, "{here}{until} {algorithm} # {time:.1}");
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(place, Where { ranks: 8, nodes: 2, per_node: 4 });
         let mut measured = Times::new();
         for (size, ring) in times {
-            // Doubling is hardly slower at 1 KiB, and much at 1 MiB.
+            // Doubling is hardly slower at 1 KiB, and much slower at 1 MiB.
             let doubling = if size > 1024 { 3.0 * ring } else { ring * if size == 8 { 0.5 } else { 1.04 } };
             measured.insert(size, vec![(ring, "ring"), (doubling, "doubling")]);
         }

@@ -1,9 +1,9 @@
 //! `weft doctor [HOST …]`: checks each host and the paths between them, and names a cure for each problem
 //! that it finds.
 //!
-//! An agent runs on every host, reached as `mpiexec` reaches it; everything has a time limit, and an agent
-//! ends when its standard input closes. [`examine`] collects what the agents see; [`findings`] decides what
-//! that means.
+//! An agent runs on every host, reached as `mpiexec` reaches it. Every step has a time limit, and an agent
+//! ends when its standard input closes. [`examine`] collects the agents' observations; [`findings`] draws the
+//! conclusions.
 
 mod agent;
 mod examine;
@@ -26,24 +26,24 @@ use weft_mpi::settings::AGENT;
 use findings::Level;
 use host::Reach;
 
-/// Wrong use.
+/// The exit code for wrong use.
 const EXIT_USAGE: u8 = 2;
-/// What shells give to a program that SIGINT ended.
+/// The exit code that shells give to a program that SIGINT ended.
 const EXIT_INTERRUPTED: u8 = 130;
-/// Hosts of one run at most.
+/// The most hosts of one run.
 const HOSTS_MAX: usize = 256;
-/// Longest time limit, seconds.
+/// The longest time limit, seconds.
 const TIMEOUT_MAX: f64 = 3600.0;
 
-/// What the command line may say.
+/// The arguments of `weft doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Hosts, also as lists with commas; none: this machine alone
     hosts: Vec<String>,
-    /// The same, as for mpiexec
+    /// The hosts, as for mpiexec
     #[arg(long = "hosts", value_name = "H0,H1")]
     listed: Vec<String>,
-    /// Command that runs something on a host, as for mpiexec [default: WEFT_AGENT, else
+    /// The command that runs a program on a host, as for mpiexec [default: WEFT_AGENT, else
     /// `ssh -o BatchMode=yes {host}`]
     #[arg(long, value_name = "TEMPLATE")]
     agent: Option<String>,
@@ -61,7 +61,7 @@ pub(crate) struct Options {
     serve: bool,
 }
 
-/// Checks, and prints what was found.
+/// Examines the hosts and prints the findings.
 pub(crate) fn run(options: &Options) -> ExitCode {
     if options.serve {
         return agent::serve();
@@ -89,10 +89,10 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     ExitCode::from(u8::from(report.findings.iter().any(|finding| finding.level == Level::Fault)))
 }
 
-/// What to examine.
+/// The hosts to examine.
 #[derive(Debug)]
 struct Plan {
-    /// Names, and whether they are reached by the template rather than being this host.
+    /// The names of the hosts, each with whether it is reached by the template instead of being this host.
     hosts: Vec<(String, bool)>,
     reach: Reach,
 }
@@ -114,7 +114,7 @@ fn plan(options: &Options) -> Result<Plan, String> {
     }
     let own = reach::own_name();
     let said = options.agent.clone().or_else(|| std::env::var(AGENT.name).ok()).filter(|text| !text.is_empty());
-    // As for mpiexec: who names a command wants it used, also for this host.
+    // As for mpiexec: a user who names a command wants it used for this host as well.
     let explicit = said.is_some();
     let hosts = match names.is_empty() {
         true => vec![(own, false)],

@@ -1,7 +1,8 @@
-//! `weft info`: what is built in, what this machine offers, what would be used and why, and every setting.
+//! `weft info`: shows what is built in, what this machine offers, what a program would use and why, and every
+//! setting.
 //!
-//! Nothing is decided here: addresses, directories, limits and settings are asked of the code that a rank
-//! would run.
+//! This module makes no decisions: it asks for addresses, directories, limits and settings from the code that
+//! a rank would run.
 
 pub(crate) mod amounts;
 mod choices;
@@ -19,7 +20,7 @@ use serde::Serialize;
 use weft_mpi::constants;
 use weft_mpi::settings::{COSTS, Settings};
 
-/// What the command line may say.
+/// The arguments of `weft info`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Print one JSON object instead of text
@@ -45,7 +46,7 @@ pub(crate) struct Options {
     copy_from: Option<i32>,
 }
 
-/// Everything that is shown.
+/// The content of the page.
 #[derive(Debug, Serialize)]
 pub(crate) struct Info {
     weft: Weft,
@@ -54,32 +55,32 @@ pub(crate) struct Info {
     links: Vec<links::Link>,
     addresses: links::Addresses,
     memory: links::Memory,
-    /// How messages travel, by kind of peer and situation.
+    /// The ways of messages, by kind of peer and situation.
     messages: Vec<travel::Journey>,
-    /// The protocols, what they cost, and which sizes follow from that.
+    /// The protocols, their costs, and the sizes that follow from the costs.
     protocols: travel::Protocols,
-    /// Algorithms of collectives among 8 processes, each on a node of its own.
+    /// The algorithms of collectives among 8 processes, each on a node of its own.
     collectives: Vec<choices::Choice>,
     settings: Vec<variables::Row>,
-    /// Variables that look like settings and are none, each with a sentence.
+    /// Variables that look like settings but are not, each with a sentence.
     unknown_variables: Vec<String>,
-    /// Why a program would stop in `MPI_Init`: a setting that makes no sense.
+    /// The reason why a program would stop in `MPI_Init`: a setting that makes no sense.
     wrong_setting: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
 struct Weft {
     version: &'static str,
-    /// `MPI_Get_version`.
+    /// The version of `MPI_Get_version`.
     mpi_standard: String,
-    /// `MPI_Abi_get_version`.
+    /// The version of `MPI_Abi_get_version`.
     abi: String,
-    /// The file that this command is.
+    /// The path of this command's file.
     command: String,
 }
 
-/// Collects and prints. The exit code is 1 when programs would not start: a wrong setting, no library, no
-/// address.
+/// Collects the information and prints it. The exit code is 1 when programs would not start: a wrong setting,
+/// no library, no address.
 pub(crate) fn run(options: &Options) -> ExitCode {
     if let Some(pid) = options.copy_from {
         return ExitCode::from(machine::copy_from(pid));
@@ -104,7 +105,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     ExitCode::from(u8::from(!info.is_usable()))
 }
 
-/// Prints the costs that count here.
+/// Prints the costs that are in effect here.
 fn costs() -> ExitCode {
     match Settings::read(|name| std::env::var(name).ok()) {
         Ok(settings) => crate::out::write(format_args!("{}", settings.costs)),

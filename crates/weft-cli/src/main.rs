@@ -1,6 +1,6 @@
 //! The `weft` command: tools around the library that are no part of an MPI program.
 #![forbid(unsafe_code)]
-// What is said goes through `out`, which knows what to do when nobody reads any more.
+// All output goes through `out`, which ends the command when its reader has gone.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod doctor;
@@ -20,24 +20,24 @@ struct Line {
     command: Command,
 }
 
-// One line each; what a command takes and does is in the module of its name.
+// The help of each command is one line; its arguments and its work are in the module of its name.
 #[derive(Subcommand)]
 enum Command {
     /// Virtual hosts on this machine, for as long as one command runs
     Hosts(hosts::Arguments),
     /// Measure MPI libraries side by side: the same programs, in turn, in the same places
     Compare(compare::Arguments),
-    /// One measurement under the library at hand
+    /// Take a measurement under the library at hand
     Bench(bench::Arguments),
-    /// How much processor time is left to a program while messages are under way, for any MPI library
+    /// Measure the processor time that is left to a program while messages are under way, for any MPI library
     Availability(availability::Arguments),
     /// Check hosts and the ways between them; exit code 0: no fault, 1: faults, 2: wrong use
     Doctor(doctor::Options),
-    /// What is built in, what would be used and why, every setting
+    /// Show what is built in, what would be used and why, every setting
     Info(info::Options),
     /// Tables, charts and pages from the run files of `weft compare`
     Report(report::Options),
-    /// What collectives take in jobs of up to 4096 ranks, on a simulated network
+    /// Simulate collectives in jobs of up to 4096 ranks, on a simulated network
     Simulate(simulate::Arguments),
     /// Measure all algorithms of collectives here, and write the table by which the library chooses them
     Tune(tune::Arguments),

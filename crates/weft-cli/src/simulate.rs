@@ -1,6 +1,5 @@
-//! `weft simulate collectives`: what collectives take in jobs of any size, on a simulated network of leaf and
-//! spine switches; and broadcasts by multicast ([`bcast`]), and collectives between two clusters
-//! ([`clusters`]).
+//! `weft simulate`: simulates collectives in jobs of any size on a network of leaf and spine switches,
+//! broadcasts by multicast ([`bcast`]), and collectives between two clusters ([`clusters`]).
 
 mod bcast;
 mod clusters;
@@ -14,14 +13,14 @@ use weft_mpi::algorithms::cost::{Case, Network};
 
 use weft_bench::{Curve, Words, curves, operations};
 
-/// Most ranks of a simulated job.
+/// The most ranks of a simulated job.
 const RANKS_MAX: u32 = 4096;
-/// Schedules of more steps together are not simulated: minutes, and gigabytes.
+/// The most steps of all schedules together in a simulation: more would take minutes, and gigabytes.
 const STEPS_MAX: usize = 6 << 20;
-/// Bytes, as the table of choices counts them.
+/// The sizes in bytes, as the table of choices counts them.
 const SIZES: [(u64, &str); 3] = [(8, "8 B"), (16 << 10, "16 KiB"), (1 << 20, "1 MiB")];
 
-/// What follows `weft simulate`.
+/// The arguments of `weft simulate`.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -58,7 +57,7 @@ struct Collectives {
     charts: Option<PathBuf>,
 }
 
-/// 0: done; 1: a file cannot be written; 2: wrong use.
+/// Runs `weft simulate`. Exit codes: 0 if it is done, 1 if a file cannot be written, 2 for wrong use.
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let arguments = match &arguments.what {
         What::Collectives(arguments) => arguments,
@@ -95,7 +94,7 @@ fn choices(arguments: &Collectives) -> Result<Choices, String> {
     Ok(Choices::new(Vec::new(), table.transpose()?.unwrap_or_default()))
 }
 
-/// A curve for each size; each point is printed as soon as it is known.
+/// Makes a curve for each size; prints each point as soon as it is known.
 fn simulate(arguments: &Collectives, choices: &Choices, operation: Operation) -> Vec<Curve> {
     let ranks =
         || std::iter::successors(Some(2), |ranks| Some(ranks * 2)).take_while(|ranks| *ranks <= arguments.ranks);
@@ -104,7 +103,7 @@ fn simulate(arguments: &Collectives, choices: &Choices, operation: Operation) ->
     for (bytes, name) in sizes {
         let mut points = Vec::new();
         for ranks in ranks() {
-            // Of what is counted whole, each rank has a share.
+            // Where the size is that of all ranks together, each rank has a share.
             let is_whole = matches!(operation, Operation::Allgather | Operation::ReduceScatter);
             let bytes = if is_whole { bytes.next_multiple_of(u64::from(ranks)) } else { *bytes };
             let case = Case { operation, ranks, bytes };

@@ -1,4 +1,4 @@
-//! What libFuzzer drives (`make fuzz`): the target whose name is in `WEFT_FUZZ_TARGET`.
+//! The program that libFuzzer drives (`make fuzz`): it runs the target whose name is in `WEFT_FUZZ_TARGET`.
 #![no_main]
 
 use std::sync::OnceLock;

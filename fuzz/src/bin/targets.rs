@@ -1,5 +1,5 @@
-//! `targets list`, `targets seeds TARGET DIRECTORY`, `targets run TARGET FILE…`: what `make fuzz` and whoever
-//! repeats a crash need.
+//! `targets list`, `targets seeds TARGET DIRECTORY`, `targets run TARGET FILE…`: the commands that
+//! `make fuzz` uses, and that repeat a crash.
 #![forbid(unsafe_code)]
 
 use std::path::Path;

@@ -1,22 +1,22 @@
-//! Experiments: what is measured, under which settings, and where.
+//! Experiments: each joins measurements, the settings of libraries, and places.
 
 use weft_mpi::settings::{ACK, ACK_DELAY, BCAST, FABRIC_PROVIDER, LINK, LINKS};
 
 use crate::measure::kind::Kind;
 use crate::measure::library::Spec;
 
-/// The range of the experiment with acknowledgements, bytes, and how many sizes it has.
+/// The range of the experiment with acknowledgements, in bytes, and the number of its sizes.
 const ACK_SIZES: (u64, u64, u32) = (10_000, 4_000_000, 40);
-/// Packets after which something happens to a stream: 64 is the receiver's bound in the middle of data, 128 a
-/// train's longest, 512 and 1024 half a window and a whole one. Sizes of one packet less and one more are
-/// measured too.
+/// Numbers of packets after which something happens to a stream: 64 is the receiver's bound in the middle of
+/// data, 128 the longest train, 512 and 1024 half a window and a whole one. Sizes of one packet less and one
+/// more are measured too.
 const TURNING_POINTS: [u64; 4] = [64, 128, 512, 1024];
-/// Payload of a packet of bulk data on Ethernet: 1472 bytes of UDP less 44 of ours.
+/// The payload of a packet of bulk data on Ethernet: 1472 bytes of UDP less 44 of ours.
 const PACKET_BYTES: u64 = 1428;
-/// As long as the usNIC experiment put its acknowledgements off, microseconds.
+/// The time for which the usNIC experiment deferred its acknowledgements, microseconds.
 const LONG_DELAY_US: u32 = 5000;
 
-/// The link that is no carrier of our own.
+/// The link that uses libfabric instead of a carrier of our own.
 const FABRIC: &str = "fabric";
 
 /// Measurements, settings and places that belong together.
@@ -24,9 +24,9 @@ pub(super) struct Experiment {
     pub(super) name: &'static str,
     pub(super) measurements: Vec<String>,
     pub(super) hosts: Vec<u32>,
-    /// The first is the one that the others are compared with.
+    /// The libraries; the others are compared with the first.
     pub(super) libraries: Vec<Spec>,
-    /// Instead of each program's own.
+    /// The sizes, if they are not each program's own.
     pub(super) sizes: Option<String>,
     pub(super) carriers: bool,
 }
@@ -48,9 +48,9 @@ fn weft(environment: &[(&str, &str)], within_host: Option<bool>) -> Spec {
     Spec { environment, within_host, ..Spec::plain(Kind::Weft) }
 }
 
-/// Sendrecv between two hosts under each scheme of acknowledgements; the deferred and the immediate one also
-/// with a long delay, as in J. Squyres' experiment with usNIC, where the end of a message waited for a
-/// deferred acknowledgement.
+/// Sendrecv between two hosts under each scheme of acknowledgements. The deferred and the immediate scheme
+/// run also with a long delay, as in J. Squyres' experiment with usNIC, where the end of a message waited for
+/// a deferred acknowledgement.
 fn ack() -> Experiment {
     let long = LONG_DELAY_US.to_string();
     let scheme = |name| weft(&[(ACK.name, name)], None);
@@ -79,9 +79,9 @@ fn carriers() -> Experiment {
     Experiment { name: "carriers", measurements, hosts: vec![1, 2], libraries, sizes: None, carriers: true }
 }
 
-/// Weft over its own links, AF_XDP where there is the privilege, beside libfabric's datagrams and its
-/// reliable messages over TCP: what J. Squyres' article on the usNIC transport over libfabric compares,
-/// PingPong and Sendrecv between two hosts.
+/// Weft over its own links beside libfabric's datagrams and its reliable messages over TCP: PingPong and
+/// Sendrecv between two hosts, the comparison of J. Squyres' article on the usNIC transport over libfabric.
+/// AF_XDP takes part where the process has the privilege.
 fn fabric() -> Experiment {
     let over = |provider| weft(&[(LINK.name, FABRIC), (FABRIC_PROVIDER.name, provider)], Some(false));
     let own = |link| weft(&[(LINK.name, link)], Some(false));
@@ -98,7 +98,7 @@ fn fabric() -> Experiment {
 /// Broadcasts between eight hosts down trees and by each scheme of multicast, as in the paper of Liu,
 /// Mamidala and Panda.
 fn multicast(name: &'static str, measurements: &[&str]) -> Experiment {
-    // The first is what the table takes without multicast.
+    // The first way is the one that the table chooses where there is no multicast.
     const WAYS: [&str; 8] =
         ["tree", "binomial", "basic", "window", "coroot-2", "aggregate-10", "coroot-2+aggregate-10", "auto"];
     let by = |way| weft(&[(BCAST.name, way)], Some(false));

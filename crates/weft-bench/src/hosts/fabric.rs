@@ -1,4 +1,4 @@
-//! Making and removing the virtual hosts, by `ip` and `tc`.
+//! Makes and removes the virtual hosts, by `ip` and `tc`.
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -12,10 +12,11 @@ use super::loss::Loss;
 use super::namespaces::{self, NAMES};
 use crate::tools::{self, tool};
 
-/// How long processes left in a host may take to die after SIGKILL.
+/// The time that processes left in a host may take to die after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(3);
 const KILL_POLL: Duration = Duration::from_millis(5);
-/// How long the kernel may take to notice that cables are plugged in: about a second where there are several.
+/// The time that the kernel may take to notice that cables are plugged in: about a second where there are
+/// several.
 const CARRIER_TIMEOUT: Duration = Duration::from_secs(5);
 const CARRIER_POLL: Duration = Duration::from_millis(10);
 /// Names begin with this and the creator's process id.
@@ -25,27 +26,27 @@ const SWITCH: &str = "switch";
 /// Addresses are taken from the range set aside for benchmarks (RFC 2544, RFC 6890), a subnet for each
 /// interface of a host.
 const NETWORK: &str = "198.18";
-/// A burst of four full segmentation trains, and the queue that MPICH and we were measured with.
+/// A burst of four full segmentation trains, and the queue with which MPICH and Weft were measured.
 const SHAPE: &str = "burst 256kb latency 20ms";
 
-/// What is asked for.
+/// The plan of virtual hosts that the user asks for.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) count: usize,
     /// Interfaces of each host, `e0` and so on, each kind joined by a switch of its own.
     pub(crate) interfaces: usize,
-    /// What `tc` calls a rate, `10gbit`, for each interface, the last also for those behind; none: as quick
-    /// as the machine.
+    /// The rate of each interface, in the words of `tc`, `10gbit`; the last rate is also for the interfaces
+    /// behind it. An empty list: as quick as the machine.
     pub(crate) rates: Vec<String>,
-    /// What every host drops of the frames that arrive.
+    /// The share of arriving frames that every host drops.
     pub(crate) loss: Option<Loss>,
 }
 
-/// Why there are no hosts.
+/// The reason why there are no hosts.
 pub(crate) enum Failure {
-    /// This kernel or container does not let us make any.
+    /// Hosts cannot be made under this kernel or in this container.
     Unsupported(String),
-    /// One step went wrong.
+    /// A step failed.
     Step(String),
     Interrupted,
 }
@@ -56,7 +57,7 @@ impl From<String> for Failure {
     }
 }
 
-/// Hosts that exist; dropping removes them and every process in them.
+/// A set of hosts that exist; dropping it removes them and every process in them.
 pub(crate) struct Fabric {
     hosts: Vec<String>,
     switch: String,
@@ -64,15 +65,15 @@ pub(crate) struct Fabric {
 }
 
 impl Fabric {
-    /// Makes the hosts. `stop` is asked between steps; once it says so, what was made is removed and an error
-    /// returned.
+    /// Makes the hosts. `stop` is asked between steps: when it names a signal, all that was made is removed
+    /// and an error returned.
     pub(crate) fn create(plan: &Plan, stop: &mut dyn FnMut() -> Option<i32>) -> Result<Fabric, Failure> {
         if plan.loss.is_some() {
             Loss::tools()?;
         }
         let pid = std::process::id();
         let hosts = (0..plan.count).map(|index| format!("{PREFIX}{pid}-{index}")).collect();
-        // From here on `drop` removes whatever part of it exists.
+        // From here on `drop` removes every part of the fabric that exists.
         let fabric = Fabric { hosts, switch: format!("{PREFIX}{pid}-{SWITCH}"), interfaces: plan.interfaces };
         add_namespace(&fabric.switch).map_err(Failure::Unsupported)?;
         fabric.hosts.iter().try_for_each(|host| add_namespace(host))?;
@@ -84,7 +85,7 @@ impl Fabric {
                     &format!("link add e{interface} netns {host} type veth peer name {port} netns {}\n", fabric.switch);
             }
         }
-        // Inside, since the network that this process is in may be nobody's to change.
+        // The script runs inside: this process may not be allowed to change the network that it is in.
         ip_batch(&fabric.switch, &script)?;
         let mut script = String::new();
         for interface in 0..plan.interfaces {
@@ -114,7 +115,8 @@ impl Fabric {
         Ok(fabric)
     }
 
-    /// The kernel notices carriers with a delay, and a library that starts before leaves the interface out.
+    /// Waits until the kernel has noticed all carriers: a library that starts before leaves the interface
+    /// out.
     fn wait_for_carrier(&self, stop: &mut dyn FnMut() -> Option<i32>) -> Result<(), Failure> {
         let deadline = Instant::now() + CARRIER_TIMEOUT;
         for host in &self.hosts {
@@ -140,7 +142,7 @@ impl Fabric {
         &self.hosts
     }
 
-    /// Bytes that all hosts together have sent to the switch so far.
+    /// The bytes that all hosts together have sent to the switch so far.
     pub(crate) fn sent_bytes(&self) -> Result<u64, String> {
         let sent = |(host, interface): (&String, usize)| {
             let counter = format!("/sys/class/net/e{interface}/statistics/tx_bytes");
@@ -170,7 +172,7 @@ impl Drop for Fabric {
 }
 
 impl Plan {
-    /// Makes an interface as slow and as bad as it is to be.
+    /// Applies the rate and the loss of an interface.
     fn shape(&self, host: &str, interface: usize) -> Result<(), String> {
         if let Some(rate) = self.rates.get(interface).or(self.rates.last()) {
             let shape = format!("-n {host} qdisc add dev e{interface} root tbf rate {rate} {SHAPE}");
@@ -189,9 +191,10 @@ fn address_of(index: usize, interface: usize) -> String {
     format!("{NETWORK}.{interface}.{}", index + 1)
 }
 
-/// Becomes `command` inside `host`, where the system's name is the host's; returns why not.
+/// Becomes `command` inside `host`, where the system's name is the host's; returns the reason if it cannot.
 ///
-/// A user's own hosts are where their creator is ([`namespaces`]): whoever is elsewhere goes there first.
+/// A user's own hosts are in the user namespace of their creator ([`namespaces`]): a process outside goes
+/// there first.
 pub(crate) fn enter(host: &str, command: &[String]) -> String {
     if !Path::new(NAMES).join(host).exists() {
         let Some(pid) = creator(host).filter(|pid| is_weft(*pid)) else {
@@ -208,7 +211,7 @@ pub(crate) fn enter(host: &str, command: &[String]) -> String {
     format!("ip: {error} (Debian has it in the package iproute2)")
 }
 
-/// Removes the hosts of creators that no longer live; returns the names of what was removed.
+/// Removes the hosts whose creators live no longer; returns the names of the removed hosts.
 pub(crate) fn sweep() -> Vec<String> {
     let mut removed: Vec<String> = existing(Path::new(NAMES))
         .into_iter()
@@ -223,13 +226,13 @@ pub(crate) fn sweep() -> Vec<String> {
     removed
 }
 
-/// A user's own hosts end with the last process that sees them. So of those whose creator is gone only the
-/// processes in them have to be ended, which hold them.
+/// Removes a user's own hosts whose creators are gone. Such hosts end with the last process that holds them,
+/// so only the processes in them have to be ended.
 fn sweep_elsewhere() -> Vec<String> {
     let link = |pid: &str, kind: &str| std::fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok();
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().into_string().ok()?.parse::<i32>().ok());
-    // Where processes have other numbers, a creator's number says nothing.
+    // A creator's number means something only to processes of the same PID namespace.
     let own = link("self", "pid");
     let pids = pids.filter(|pid| own.is_some() && link(&pid.to_string(), "pid") == own);
     let mut removed = Vec::new();
@@ -247,7 +250,7 @@ fn sweep_elsewhere() -> Vec<String> {
     removed
 }
 
-/// Whether the creator of a host or switch of this name is gone.
+/// Returns whether the creator of a host or switch of this name is gone.
 fn is_left(name: &str) -> bool {
     creator(name).is_some_and(|pid| !is_weft(pid))
 }
@@ -259,7 +262,7 @@ fn creator(name: &str) -> Option<u32> {
     pid.parse().ok().filter(|_| is_ours)
 }
 
-/// Whether the process lives (a zombie does not) and is this program (process ids are used again).
+/// Returns whether the process lives (a zombie does not) and is this program (process ids are used again).
 fn is_weft(pid: u32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     // "pid (name) state …", proc_pid_stat(5)
@@ -273,7 +276,7 @@ fn existing(names: &Path) -> Vec<String> {
     names.filter(|name| creator(name).is_some()).collect()
 }
 
-/// Ends every process inside, then removes the namespace; its interfaces go with it.
+/// Ends every process inside the namespace, then removes it; its interfaces go with it.
 fn remove(name: &str) -> Result<(), String> {
     let deadline = Instant::now() + KILL_TIMEOUT;
     loop {
@@ -283,7 +286,7 @@ fn remove(name: &str) -> Result<(), String> {
             break;
         }
         for pid in inside {
-            // One that has ended meanwhile is what we want.
+            // A process that has ended meanwhile needs no signal.
             let _ = kill_process(pid, Signal::KILL);
         }
         std::thread::sleep(KILL_POLL);
@@ -291,8 +294,8 @@ fn remove(name: &str) -> Result<(), String> {
     tool("ip", &["netns", "delete", name], "").map(drop)
 }
 
-/// Makes a network namespace of this name. `ip netns add` would return to the network it came from, and only
-/// that network's owner may.
+/// Makes a network namespace of this name. `ip netns add` would return to the network from which it came, and
+/// only the owner of that network may do so.
 fn add_namespace(name: &str) -> Result<(), String> {
     let file = Path::new(NAMES).join(name);
     std::fs::File::create(&file).map_err(|error| format!("{}: {error}", file.display()))?;

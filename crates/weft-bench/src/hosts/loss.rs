@@ -1,20 +1,20 @@
-//! Frames that get lost between virtual hosts: each host drops a share of what arrives at its interface, at
-//! random.
+//! Frames that get lost between virtual hosts: each host drops a random share of the frames that arrive at
+//! its interface.
 //!
-//! Interfaces without hardware hand over up to 64 KiB of a stream as one frame, and dropping that would be a
-//! burst of 44 packets. So segmentation offload is switched off where frames are dropped: a frame is then a
-//! packet, as on a real wire.
+//! Interfaces without hardware hand over up to 64 KiB of a stream as one frame, and a dropped frame would be
+//! a burst of 44 lost packets. So segmentation offload is switched off where frames are dropped: a frame is
+//! then a packet, as on a real wire.
 
 use std::str::FromStr;
 
 use crate::tools::{self, tool};
 
-/// The random numbers of the rule are below this, so a share of 0.0001 % can still be told from nothing.
+/// The bound of the rule's random numbers, so that a share of 0.0001 % can still be told from nothing.
 const SCALE: f64 = 1_000_000.0;
 const PERCENT_MAX: f64 = 50.0;
-/// What may join packets into one frame.
+/// The offloads that may join packets into one frame.
 const OFFLOADS: [&str; 4] = ["tso", "gso", "gro", "tx-udp-segmentation"];
-/// The programs this needs, with the Debian package of each.
+/// The programs that losing frames needs, with the Debian package of each.
 const TOOLS: [(&str, &str); 2] = [("nft", "nftables"), ("ethtool", "ethtool")];
 
 /// A share of frames, in percent: above 0, at most [`PERCENT_MAX`].
@@ -34,7 +34,7 @@ impl FromStr for Loss {
 }
 
 impl Loss {
-    /// Err when a program that this needs is not here, with the cure.
+    /// Returns an error with the cure if a needed program is not installed.
     pub(super) fn tools() -> Result<(), String> {
         match TOOLS.iter().find(|(tool, _)| tools::find(tool).is_none()) {
             Some((tool, package)) => Err(format!("losing frames needs {tool}; Debian has it in the package {package}")),
@@ -42,7 +42,7 @@ impl Loss {
         }
     }
 
-    /// From now on `host` drops this share of what arrives at its interface of this number.
+    /// Makes `host` drop this share of the frames that arrive at its interface of this number.
     pub(super) fn apply(self, host: &str, interface: usize) -> Result<(), String> {
         tool("ip", &["netns", "exec", host, "nft", "-f", "-"], &self.rules(interface))?;
         let device = format!("e{interface}");

@@ -1,10 +1,10 @@
-//! Where virtual hosts are made: on the machine as it is by who may do that, and by anybody else in a user
-//! namespace of their own.
+//! The place where virtual hosts are made: on the machine itself if this process may do that, otherwise in a
+//! user namespace of its own.
 //!
-//! In it this process, and what it starts, keep their user and group and have what making hosts and using raw
-//! frames takes, for namespaces that were made there and for nothing else. A mount namespace comes with it,
-//! in which `/run/netns` is this process's own. The network stays the machine's, so that whatever runs beside
-//! the hosts still reaches the world.
+//! In the user namespace this process and its children keep their user and group. They have the capabilities
+//! that making hosts and using raw frames takes, but only for namespaces that were made there. A mount
+//! namespace comes with it, in which `/run/netns` is this process's own. The network stays the machine's, so
+//! that programs beside the hosts still reach the world.
 //!
 //! The hosts are seen from inside only; from outside the user enters them through the process that made them
 //! ([`join`]).
@@ -22,29 +22,29 @@ use rustix::thread::{
     move_into_link_name_space, set_capabilities,
 };
 
-/// Where `ip` keeps the names of network namespaces.
+/// The directory where `ip` keeps the names of network namespaces.
 pub(super) const NAMES: &str = "/run/netns";
 const RUN: &str = "/run";
-/// What it takes: namespaces and mounts, interfaces and filters, raw frames.
+/// The capabilities that virtual hosts take: namespaces and mounts, interfaces and filters, raw frames.
 const NEEDED: [CapabilitySet; 3] = [CapabilitySet::SYS_ADMIN, CapabilitySet::NET_ADMIN, CapabilitySet::NET_RAW];
-/// What distributions forbid ordinary users by, with the value that forbids.
+/// The settings by which distributions forbid user namespaces to ordinary users, with the value that forbids.
 const SWITCHES: [(&str, &str); 3] = [
     ("user/max_user_namespaces", "0"),
     ("kernel/unprivileged_userns_clone", "0"),
     ("kernel/apparmor_restrict_unprivileged_userns", "1"),
 ];
 
-/// Where hosts are made.
+/// The place where hosts are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ground {
-    /// Where this process was started, with the privilege it has.
+    /// The namespaces where this process was started, with the privilege that it has.
     Machine,
-    /// In a user namespace that is now this process's own.
+    /// A user namespace that is now this process's own.
     UserNamespace,
 }
 
 impl Ground {
-    /// One line for who wonders by what right; none where there is nothing to say.
+    /// A line that tells the user on what ground hosts are made; `None` where there is nothing to say.
     pub(crate) fn remark(self) -> Option<String> {
         (self == Self::UserNamespace).then(|| "the virtual hosts are in a user namespace, without root".to_owned())
     }
@@ -53,15 +53,15 @@ impl Ground {
 /// Goes to where hosts can be made. This process must have one thread, as it has at its start.
 ///
 /// # Errors
-/// A sentence: this user may not make hosts, and the kernel lets nobody have a user namespace. Then this
-/// process makes none.
+/// A sentence: this user may not make hosts, and the kernel gives no user namespace. Then this process makes
+/// none.
 pub(crate) fn prepare() -> Result<Ground, String> {
     if is_privileged() {
         return Ok(Ground::Machine);
     }
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS).map_err(|error| refusal("a user namespace", error.into()))?;
-    // Both maps know one number, which stays what it is (user_namespaces(7)).
+    // Both maps have one number, which is mapped to itself (user_namespaces(7)).
     let write = |file: &str, text: String| {
         fs::write(Path::new("/proc/self").join(file), text).map_err(|error| refusal(&format!("its {file}"), error))
     };
@@ -73,7 +73,8 @@ pub(crate) fn prepare() -> Result<Ground, String> {
     Ok(Ground::UserNamespace)
 }
 
-/// Goes to where the process `creator` of the same user made its hosts. This process must have one thread.
+/// Goes to the namespaces where the process `creator` of the same user made its hosts. This process must have
+/// one thread.
 pub(super) fn join(creator: u32) -> io::Result<()> {
     let directory = std::env::current_dir()?;
     let open = |kind: &str| fs::File::open(format!("/proc/{creator}/ns/{kind}"));
@@ -85,7 +86,7 @@ pub(super) fn join(creator: u32) -> io::Result<()> {
     std::env::set_current_dir(directory)
 }
 
-/// From now on this process and what it starts may call the machine something else, and nobody else notices.
+/// Changes the name of the machine for this process and its children, and for no other process.
 pub(super) fn own_host_name(name: &str) -> io::Result<()> {
     unshare(UnshareFlags::NEWUTS)?;
     Ok(rustix::system::sethostname(name.as_bytes())?)
@@ -97,15 +98,16 @@ fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
     rustix::thread::unshare(flags)
 }
 
-/// Whether hosts can be made as things are: root of the machine can, and whoever has been here before.
+/// Returns whether hosts can be made without a user namespace of its own: by root of the machine, and by a
+/// process that is in such a namespace already.
 fn is_privileged() -> bool {
     let needed = NEEDED.into_iter().fold(CapabilitySet::empty(), CapabilitySet::union);
     let may = capabilities(None).is_ok_and(|sets| sets.effective.contains(needed));
     may && fs::create_dir_all(NAMES).is_ok() && rustix::fs::access(NAMES, Access::WRITE_OK).is_ok()
 }
 
-/// What this process and its children keep of all they could do in the new namespace. The children have it
-/// although they are not root, because it is ambient (capabilities(7)).
+/// Keeps the needed capabilities in the new namespace, for this process and its children, and drops all
+/// others. The children have them although they are not root, because they are ambient (capabilities(7)).
 fn keep_needed() -> io::Result<()> {
     let needed = NEEDED.into_iter().fold(CapabilitySet::empty(), CapabilitySet::union);
     set_capabilities(None, CapabilitySets { effective: needed, permitted: needed, inheritable: needed })?;
@@ -115,15 +117,15 @@ fn keep_needed() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes `/run/netns` this mount namespace's own. Everything else in `/run` stays what it is.
+/// Makes `/run/netns` this mount namespace's own. The rest of `/run` stays unchanged.
 fn own_names() -> io::Result<()> {
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     let empty = |at: &str| mount("weft", at, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755");
     if Path::new(NAMES).is_dir() {
         return Ok(empty(NAMES)?);
     }
-    // The directory cannot be made there: so `/run` becomes a new one that shows all that is in the old one,
-    // and has it.
+    // The directory cannot be made there: so `/run` becomes a new directory that shows all entries of the old
+    // one.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let old = rustix::fs::open(RUN, flags, Mode::empty())?;
     let entries: Vec<fs::DirEntry> = fs::read_dir(RUN)?.flatten().collect();
@@ -132,7 +134,7 @@ fn own_names() -> io::Result<()> {
     empty(RUN)?;
     for ((entry, kind), link) in entries.iter().zip(kinds).zip(links) {
         let from = format!("/proc/self/fd/{}/{}", old.as_raw_fd(), entry.file_name().display());
-        // What cannot be shown is missing there: it is nothing that hosts need.
+        // An entry that cannot be shown is missing there: hosts need none of those.
         let _ = match (kind, link) {
             (_, Ok(target)) => std::os::unix::fs::symlink(target, entry.path()),
             (Ok(kind), _) if kind.is_dir() => fs::create_dir(entry.path()).and_then(|()| bind(&from, &entry.path())),
@@ -154,7 +156,8 @@ fn refusal(what: &str, error: io::Error) -> String {
     )
 }
 
-/// The setting that explains a refusal, or the error alone. `setting`: what stands in a file of /proc/sys.
+/// The setting that explains a refusal, or the error alone. `setting` returns the content of a file of
+/// /proc/sys.
 fn cause(error: &io::Error, setting: impl Fn(&str) -> Option<String>) -> String {
     let forbids = |(name, value): &&(&str, &str)| setting(name).is_some_and(|found| found.trim() == *value);
     match SWITCHES.iter().find(forbids) {

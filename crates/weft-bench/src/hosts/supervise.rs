@@ -1,4 +1,4 @@
-//! Running the command: signals are passed on to it, its end is waited for, its exit code handed over.
+//! Runs the command: passes signals on to it, waits for its end, and hands over its exit code.
 
 use std::ffi::OsString;
 use std::process::{Child, Command, ExitCode};
@@ -9,7 +9,7 @@ use signal_hook::consts::signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 
-/// How long the command may take to end after it was told so by SIGTERM or SIGHUP.
+/// The time that the command may take to end after SIGTERM or SIGHUP.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The signals that arrived, in order.
@@ -19,7 +19,7 @@ pub(crate) struct Caught {
 }
 
 impl Caught {
-    /// From now on the signals that would end this process are only noted.
+    /// Catches the signals that would end this process: from now on they are only noted.
     pub(crate) fn new() -> std::io::Result<Caught> {
         let signals = SignalsInfo::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGCHLD])?;
         Ok(Caught { signals, terminated: None })
@@ -48,7 +48,7 @@ pub(crate) fn run(command: &[String], environment: &[(&'static str, OsString)], 
         }
     };
     let pid = Pid::from_child(&child);
-    // One that came before there was a command, or just now.
+    // A signal that came before there was a command, or just now.
     if let Some(signal) = caught.terminated() {
         pass_on(pid, signal, true);
     }
@@ -70,8 +70,8 @@ fn ended(child: &mut Child) -> Option<ExitCode> {
     })
 }
 
-/// `from_process`: sent by `kill`. What the terminal sends has reached the command already, which is in our
-/// process group.
+/// Passes a signal on to the command. `from_process`: it was sent by `kill`. A signal of the terminal has
+/// reached the command already, which is in our process group.
 fn pass_on(pid: Pid, signal: i32, from_process: bool) {
     if signal == SIGCHLD || !from_process {
         return;

@@ -1,4 +1,4 @@
-//! What `weft compare`, `weft bench` and `weft availability` have in common on the command line.
+//! The arguments that `weft compare`, `weft bench` and `weft availability` share.
 
 use std::path::PathBuf;
 
@@ -20,13 +20,14 @@ pub(crate) struct Common {
     /// openmpi and impi
     #[arg(long, value_name = "LIBRARY,…")]
     pub(crate) library: Vec<Specs>,
-    /// Where: 1 is this machine as it is, 2 to 8 are virtual hosts; several make several places [default: 1]
+    /// The number of hosts: 1 is this machine as it is, 2 to 8 are virtual hosts; several numbers make
+    /// several places [default: 1]
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     pub(crate) hosts: Vec<u32>,
     /// Ranks in all [default: 2, or one on each host]
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     pub(crate) ranks: Vec<u32>,
-    /// What each virtual host may send, as `tc` calls it; `none` is as quick as the machine
+    /// The rate at which each virtual host may send, as `tc` calls it; `none` is as quick as the machine
     #[arg(long, value_delimiter = ',', value_name = "10gbit,…")]
     pub(crate) rate: Vec<String>,
     /// Share of frames that each virtual host drops on arrival; `none` is none
@@ -61,7 +62,7 @@ pub(crate) struct Common {
     pub(crate) program_options: Vec<String>,
 }
 
-/// How often everything is repeated.
+/// The number of repetitions.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Rounds {
     /// Rounds; in each, all libraries take their turn
@@ -69,7 +70,7 @@ pub(crate) struct Rounds {
     pub(crate) rounds: u32,
 }
 
-/// Everything a session needs to know.
+/// The request that a session carries out.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) measurements: Vec<&'static Measurement>,
@@ -77,14 +78,14 @@ pub(crate) struct Request {
     pub(crate) rounds: u32,
     pub(crate) carriers: bool,
     pub(crate) limit_seconds: u32,
-    /// Options that all programs understand, and those for programs with sizes.
+    /// Options that all programs understand, and the sizes for programs that have sizes.
     pub(crate) options: Vec<String>,
     pub(crate) sizes: Option<String>,
     pub(crate) is_quiet: bool,
 }
 
 impl Common {
-    /// What is asked for, or a sentence that says what makes no sense.
+    /// The request that the arguments make, or a sentence that says which argument makes no sense.
     pub(crate) fn request(&self, names: &[String], rounds: u32, carriers: bool) -> Result<Request, String> {
         let mut measurements: Vec<&Measurement> = Vec::new();
         for name in names {
@@ -145,7 +146,7 @@ impl Common {
     }
 }
 
-/// What a list of values means, `none` among them; no list is the same as `none`.
+/// Parses a list of values that may contain `none`; an empty list is the same as `none`.
 fn alternatives<T>(words: &[String], parse: impl Fn(&str) -> Result<T, String>) -> Result<Vec<Option<T>>, String> {
     if words.is_empty() {
         return Ok(vec![None]);

@@ -21,7 +21,7 @@ const PROGRAMS: &[(&str, &str)] = &sources!("programs":
 const CARRIERS: &[(&str, &str)] =
     &sources!("carriers": "carrier.c", "carrier.h", "link.c", "local.c", "packet.c", "udp.c", "xdp.c");
 
-/// The program whose samples say which library runs, and whether it does.
+/// The program whose samples tell which library runs, and that it runs at all.
 pub(crate) const LIBRARY: &str = "library";
 
 /// The program of `weft tune`.
@@ -49,7 +49,7 @@ impl Programs {
         Ok(Programs { compiler: compiler.into(), environment, directory, sources })
     }
 
-    /// The built program, built now unless that has been done.
+    /// Returns the built program; builds it now unless that has been done.
     pub(crate) fn build(&self, name: &str) -> Result<PathBuf, String> {
         let here = self.sources.join("programs");
         let files = [here.join(format!("{name}.c")), here.join("common.c")];
@@ -111,7 +111,7 @@ fn compile(
     Ok(program.into())
 }
 
-/// A file that appears whole: others may build the same at the same time.
+/// Makes a file that appears whole at its path: other processes may build the same file at the same time.
 fn put(path: &Path, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<(), String> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));

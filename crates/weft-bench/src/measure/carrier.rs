@@ -1,30 +1,31 @@
-//! Carriers: the same transfers between two processes without MPI, which bound what any library can reach.
+//! Carriers: the same transfers between two processes without MPI, which bound the figures that any library
+//! can reach.
 
 use std::path::Path;
 
 use super::launch::Invocation;
 use super::place::{Net, PlannedPlace};
 
-/// One of the programs in bench/carriers.
+/// A program in bench/carriers.
 #[derive(Debug)]
 pub(crate) struct Carrier {
-    /// What `carrier` calls it.
+    /// The program's argument that names the carrier.
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    /// Within one host, or between two.
+    /// Says whether the carrier works within one host; otherwise it works between two.
     is_local: bool,
-    /// What it has a figure for.
+    /// The measurements for which the carrier has a figure.
     measurements: &'static [&'static str],
-    /// How a client names the server.
+    /// The form of the server's address.
     address: Address,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Address {
-    /// It runs in one process or two of its own.
+    /// The carrier runs in one process, or makes its second process itself.
     None,
     Ip,
-    /// It asks the wire.
+    /// The client finds the server by asking the wire.
     Any,
 }
 
@@ -56,12 +57,12 @@ impl Carrier {
         format!("carrier-{}", self.name)
     }
 
-    /// Whether it is a floor under `measurement` in `place`.
+    /// Returns whether the carrier is a floor under `measurement` in `place`.
     pub(crate) fn fits(&self, measurement: &str, place: &PlannedPlace) -> bool {
         self.is_local == (place.hosts == 1) && place.ranks >= 2 && self.measurements.contains(&measurement)
     }
 
-    /// The side that measures, and the one that answers it.
+    /// The command of the side that measures, and that of the side that answers it.
     pub(crate) fn invocations(
         &self,
         program: &Path,

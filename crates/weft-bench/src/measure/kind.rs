@@ -1,6 +1,6 @@
-//! Which MPI a library is.
+//! The kinds of MPI libraries.
 
-/// What a library is told by, and started like.
+/// The kind of an MPI library, which decides how it is recognized and started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Weft,

@@ -1,4 +1,4 @@
-//! How the launcher of each library starts ranks in a place.
+//! Starts the ranks of a job in a place, by the launcher of each library.
 //!
 //! Weft's `mpiexec` runs outside the virtual hosts and reaches them through its agent. Other launchers must
 //! be reachable over IP from the other hosts, so they run inside the first host, and reach the others by a
@@ -10,15 +10,15 @@ use super::kind::Kind;
 use super::library::Mpi;
 use super::place::{Net, PlannedPlace, processors};
 
-/// A command and the variables it needs beside those of this process.
+/// A command, and the variables that it needs beside those of this process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Invocation {
     pub(crate) words: Vec<String>,
     pub(crate) environment: Vec<(String, String)>,
 }
 
-/// The job that runs `program` with `arguments` under `mpi` in `place`. `libfabric`: a directory that holds
-/// one, for a library that brings none.
+/// The job that runs `program` with `arguments` under `mpi` in `place`. `libfabric`: a directory with a
+/// libfabric, for a library that brings none.
 pub(crate) fn invocation(
     mpi: &Mpi,
     place: &PlannedPlace,
@@ -38,14 +38,15 @@ pub(crate) fn invocation(
     Invocation { words, environment: environment(mpi, net.is_some(), libfabric) }
 }
 
-/// The variables for `mpi`; those of the user come last.
+/// The variables for `mpi`; the user's variables come last.
 pub(crate) fn environment(mpi: &Mpi, is_remote: bool, libfabric: Option<&Path>) -> Vec<(String, String)> {
     let prefix = mpi.prefix.display().to_string();
     let mut library_path = format!("{prefix}/lib");
     let mut set: Vec<(&str, String)> = Vec::new();
     match mpi.kind {
         Kind::Weft => {}
-        // Virtual hosts share memory, and UCX finds out: it is held to the wire, should the user choose it.
+        // Virtual hosts share memory, and UCX would find out: should the user choose UCX, this setting holds
+        // it to the wire.
         Kind::Mpich if is_remote => set.extend([
             ("MPIR_CVAR_CH4_NETMOD", "ofi".into()),
             ("FI_PROVIDER", "tcp".into()),
@@ -57,8 +58,8 @@ pub(crate) fn environment(mpi: &Mpi, is_remote: bool, libfabric: Option<&Path>) 
         Kind::Intel => {
             set.push(("I_MPI_ROOT", prefix));
             if is_remote {
-                // All hosts share the processors: pinning on each would put the first ranks of all on the
-                // same one.
+                // All hosts share the processors: with pinning, the first ranks of all hosts would be on the
+                // same processor.
                 set.extend([("I_MPI_PIN", "off".into()), ("FI_PROVIDER", "tcp".into()), ("FI_TCP_IFACE", "e0".into())]);
                 library_path += &libfabric.map(|path| format!(":{}", path.display())).unwrap_or_default();
             }
@@ -113,7 +114,7 @@ fn options(kind: Kind, place: &PlannedPlace, net: Option<&Net>, prefix: &Path) -
                 words.extend(["--map-by".into(), ":OVERSUBSCRIBE".into()]);
             }
             if net.is_some() || is_oversubscribed {
-                // As with Intel's: the hosts share the processors.
+                // The hosts share the processors here as with Intel's library.
                 words.extend(["--bind-to".into(), "none".into()]);
             }
         }

@@ -1,5 +1,4 @@
-//! The libraries that are compared: their names on the command line, where they are installed, and which MPI
-//! they are.
+//! The libraries that are compared: their names on the command line, their prefixes, and their kinds.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,18 +7,18 @@ use std::str::FromStr;
 use super::fetch;
 use super::kind::Kind;
 
-/// One word of `--library`: `NAME[=PREFIX][:VARIABLE=VALUE,…]`.
+/// A word of `--library`: `NAME[=PREFIX][:VARIABLE=VALUE,…]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spec {
     pub(crate) name: String,
     pub(crate) prefix: Option<PathBuf>,
     pub(crate) environment: BTreeMap<String, String>,
-    /// It takes part only within one host (`true`), or only between several.
+    /// Says whether the library takes part only within one host (`true`) or only between several (`false`).
     pub(crate) within_host: Option<bool>,
 }
 
-/// What `--library` takes: several of them, separated by commas. A comma inside a list of variables is told
-/// by what follows it: variables have names in capitals.
+/// The value of a `--library` option: several words, separated by commas. A comma inside a list of variables
+/// is recognized by the text behind it: names of variables are in capitals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Specs(pub(crate) Vec<Spec>);
 
@@ -41,7 +40,7 @@ impl FromStr for Specs {
 }
 
 impl Spec {
-    /// The library by its name alone.
+    /// The library that is named by its kind alone.
     pub(crate) fn plain(kind: Kind) -> Spec {
         Spec { name: kind.name().into(), prefix: None, environment: BTreeMap::new(), within_host: None }
     }
@@ -78,24 +77,24 @@ fn variable(text: &str) -> Option<(&str, &str)> {
     (name.starts_with(|c: char| c.is_ascii_uppercase()) && name.chars().all(is_name)).then_some((name, value))
 }
 
-/// A library that is here.
+/// An installed library.
 #[derive(Clone, Debug)]
 pub(crate) struct Mpi {
-    /// As the user calls it, with the variables that tell it from another one.
+    /// The user's name of the library, with the variables that tell it from another one.
     pub(crate) id: String,
     pub(crate) kind: Kind,
     pub(crate) prefix: PathBuf,
-    /// What the user sets for it.
+    /// The variables that the user sets for the library.
     pub(crate) environment: BTreeMap<String, String>,
-    /// It carries programs of the standard ABI (MPI-5.0 §20).
+    /// Says whether the library runs programs of the standard ABI (MPI-5.0 §20).
     pub(crate) has_abi: bool,
-    /// As of [`Spec::within_host`].
+    /// The value of [`Spec::within_host`].
     pub(crate) within_host: Option<bool>,
 }
 
 impl Mpi {
-    /// The library that `spec` means. Without a prefix: the Weft that this command belongs to, or a fetched
-    /// peer.
+    /// Finds the library of `spec`. Without a prefix this is the Weft that this command belongs to, or a
+    /// fetched peer.
     pub(crate) fn find(spec: &Spec, cache: &Path) -> Result<Mpi, String> {
         let known = Kind::ALL.into_iter().find(|kind| kind.name() == spec.name);
         let prefix = match (&spec.prefix, known) {
@@ -134,14 +133,14 @@ impl Mpi {
         self.prefix.join("bin").join(name)
     }
 
-    /// The wrapper that builds programs for it, when it has one.
+    /// The wrapper that builds programs for the library, if it has one.
     pub(crate) fn compiler(&self) -> Option<PathBuf> {
         let abi = self.bin("mpicc_abi");
         let wrapper = if self.has_abi && abi.is_file() { abi } else { self.bin("mpicc") };
         wrapper.is_file().then_some(wrapper)
     }
 
-    /// A title for people, from what `MPI_Get_library_version` says.
+    /// A title for people, from the text of `MPI_Get_library_version`.
     pub(crate) fn title(&self, version: &str) -> String {
         let first = version.lines().next().unwrap_or_default();
         let name = match self.kind {
@@ -168,7 +167,7 @@ pub(crate) fn weft_at_hand() -> Result<PathBuf, String> {
     })
 }
 
-/// What is installed at `prefix`, or a sentence that says what was looked for.
+/// The kind of the library that is installed at `prefix`, or a sentence that says which files are missing.
 pub(crate) fn detect(prefix: &Path) -> Result<Kind, String> {
     let has = |name: &str| prefix.join("bin").join(name).is_file();
     let at = prefix.display();
@@ -226,7 +225,7 @@ mod tests {
         }
     }
 
-    /// A prefix with these files, for as long as it lives.
+    /// A prefix with these files; they are removed when it is dropped.
     struct Prefix(PathBuf);
 
     impl Prefix {

@@ -1,5 +1,5 @@
-//! Writes the run file: a line for each record, handed to the system at once, so that a run that is killed
-//! keeps its samples.
+//! Writes the run file: a line for each record, handed to the system at once, so that a killed run keeps its
+//! samples.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -20,7 +20,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// A new file at `path`. One that is there is replaced only when it is empty: samples are not thrown
+    /// Creates a file at `path`. An existing file is replaced only when it is empty: samples are not thrown
     /// away.
     pub(crate) fn create(path: &Path) -> Result<Output, String> {
         let holds = path.metadata().map_or(0, |data| if data.is_file() { data.len() } else { 0 });
@@ -32,7 +32,8 @@ impl Output {
         Ok(Output { file, path: path.into() })
     }
 
-    /// Appends one record. Err, when the disk is full for instance: what was written before stays a run file.
+    /// Appends one record. After an error, when the disk is full for instance, the records before still make
+    /// a run file.
     pub(crate) fn write(&mut self, record: &Record) -> Result<(), String> {
         let mut line = serde_json::to_vec(record).map_err(|error| format!("a record is no JSON: {error}"))?;
         line.push(b'\n');
@@ -42,7 +43,7 @@ impl Output {
     }
 }
 
-/// `weft-compare-20260131-235959.jsonl`: the moment in UTC.
+/// The default name of a run file, `weft-compare-20260131-235959.jsonl`: the moment in UTC.
 pub(crate) fn default_name(command: &str, seconds: u64) -> PathBuf {
     let (year, month, day) = date(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);

@@ -1,4 +1,4 @@
-//! Places: how many hosts and ranks there are, and the speed and loss of the links between the hosts.
+//! Places: the number of hosts and ranks, and the speed and loss of the links between the hosts.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -9,14 +9,14 @@ use crate::hosts::loss::Loss;
 use crate::hosts::namespaces::{self, Ground};
 use crate::record;
 
-/// More virtual hosts than this on one machine measure nothing but its scheduler.
+/// The most virtual hosts: with more on one machine a figure measures only its scheduler.
 pub(crate) const HOSTS_MAX: u32 = 8;
 pub(crate) const RANKS_MAX: u32 = 512;
 
-/// One place, before it exists.
+/// A place before it exists.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PlannedPlace {
-    /// 1: the machine as it is.
+    /// The number of hosts; 1: the machine as it is.
     pub(crate) hosts: u32,
     pub(crate) ranks: u32,
     pub(crate) rate: Option<String>,
@@ -36,17 +36,18 @@ impl PlannedPlace {
         id
     }
 
-    /// Ranks on each host, but the last.
+    /// The number of ranks on each host but the last.
     pub(crate) fn ranks_per_host(&self) -> u32 {
         self.ranks.div_ceil(self.hosts)
     }
 
-    /// Whether ranks can tell what a cache line costs between their processors: each has one of its own.
+    /// Returns whether ranks can measure the time of a cache line between their processors: each rank has a
+    /// processor of its own.
     pub(crate) fn has_lines(&self) -> bool {
         self.hosts == 1 && (2..=processors()).contains(&self.ranks)
     }
 
-    /// `ground`: where its hosts are made.
+    /// The place as the run file records it. `ground`: the place where its hosts are made.
     pub(crate) fn record(&self, ground: Ground) -> record::Place {
         let loss = self.loss.map(|_| "segmentation offload is off, so that a lost frame is one packet".to_owned());
         let remark = ground.remark().filter(|_| self.hosts > 1);
@@ -63,7 +64,7 @@ impl PlannedPlace {
         }
     }
 
-    /// The hosts of this place; none where it is the machine itself.
+    /// Makes the hosts of this place; `None` where the place is the machine itself.
     pub(crate) fn open(&self, work: &Path, stop: &mut dyn FnMut() -> Option<i32>) -> Result<Option<Net>, Failure> {
         if self.hosts == 1 {
             return Ok(None);
@@ -77,8 +78,11 @@ impl PlannedPlace {
     }
 }
 
-/// Goes to where the virtual hosts of these places can be made, if there are any; Err says why that is
-/// nowhere. As [`namespaces::prepare`] this comes while the process has one thread.
+/// Goes to where the virtual hosts of these places can be made, if there are any. Like
+/// [`namespaces::prepare`] it must be called while the process has one thread.
+///
+/// # Errors
+/// The reason why hosts cannot be made.
 pub(crate) fn ground(places: &[PlannedPlace], is_quiet: bool) -> Result<Ground, String> {
     if places.iter().all(|place| place.hosts == 1) {
         return Ok(Ground::Machine);
@@ -94,7 +98,7 @@ pub(crate) fn processors() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
 }
 
-/// Virtual hosts, and what other launchers use in the place of `ssh` to reach them.
+/// Virtual hosts, and the script by which other launchers reach them in the place of `ssh`.
 pub(crate) struct Net {
     fabric: Fabric,
     pub(crate) agent: PathBuf,
@@ -109,7 +113,7 @@ impl Net {
         (0..self.hosts().len()).map(fabric::address).collect()
     }
 
-    /// Bytes that have crossed the wire so far.
+    /// The bytes that have crossed the wire so far.
     pub(crate) fn sent_bytes(&self) -> Result<u64, String> {
         self.fabric.sent_bytes()
     }
@@ -120,12 +124,12 @@ impl Net {
     }
 }
 
-/// This command, as others can start it.
+/// The path of this command, by which others can start it.
 pub(crate) fn this_command() -> String {
     std::env::current_exe().map_or_else(|_| "weft".to_owned(), |path| path.display().to_string())
 }
 
-/// `agent [OPTION…] ADDRESS COMMAND…`, called as `ssh` would be.
+/// Writes the script `agent [OPTION…] ADDRESS COMMAND…`, which is called as `ssh` would be.
 fn write_agent(path: &Path, hosts: &[String]) -> std::io::Result<()> {
     let mut file = std::fs::File::create(path)?;
     writeln!(file, "#!/bin/sh\nwhile [ \"${{1#-}}\" != \"$1\" ]; do shift; done\ncase $1 in")?;
@@ -154,7 +158,8 @@ mod tests {
         assert!(note(Ground::UserNamespace).contains("user namespace"));
     }
 
-    /// Ranks that share a processor cannot wait for each other's writes; hosts are other machines.
+    /// Ranks that share a processor cannot wait for each other's writes, and ranks of other hosts count as on
+    /// other machines.
     #[test]
     fn only_ranks_of_one_host_with_a_processor_each_have_lines() {
         let has = |hosts, ranks| PlannedPlace { hosts, ranks, rate: None, loss: None }.has_lines();

@@ -1,6 +1,7 @@
-//! One job: a command under a time limit, its lines as they come, and nothing left of it afterwards.
+//! Runs a job: a command under a time limit. Hands over its lines as they come, and leaves nothing of it
+//! behind.
 //!
-//! Everything a job starts carries a mark in its environment, by which it is found again: launchers make
+//! Everything that a job starts carries a mark in its environment, by which it is found again: launchers make
 //! sessions and process groups of their own, also inside virtual hosts.
 
 use std::collections::BTreeSet;
@@ -18,24 +19,24 @@ use super::launch::Invocation;
 use crate::lines::{CHANGE_RATIO, REPEATS_MAX};
 
 const MARK: &str = "WEFT_MEASUREMENT_JOB";
-/// `RATIO:REPEATS:FILE`, for bench/programs/lines.h.
+/// The variable `RATIO:REPEATS:FILE`, for bench/programs/lines.h.
 const LINES: &str = "BENCH_LINES";
-/// How often an ending signal and the time limit are looked at: seldom, because looking takes processor time
-/// from the job.
+/// The time between two looks at ending signals and the time limit: long, because looking takes processor
+/// time from the job.
 const LOOK: Duration = Duration::from_millis(50);
 const POLL: Duration = Duration::from_millis(1);
-/// How long launchers may take to clean up after SIGTERM.
+/// The time that launchers may take to clean up after SIGTERM.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long what a job started may outlive it without being called left behind.
+/// The time that processes may outlive their job before they count as left behind.
 const LEFTOVER_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long the rest of the output is waited for when the job has ended.
+/// The time to wait for the rest of the output when the job has ended.
 const REST_TIMEOUT: Duration = Duration::from_millis(300);
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 const LINES_MAX: usize = 100_000;
-/// Lines of complaint that are kept: the first and the last of this many.
+/// The most lines of complaint that are kept: the first and the last of this many.
 const COMPLAINTS_MAX: usize = 200;
 
-/// How a job came to its end.
+/// The end of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The exit code, or 128 + signal.
@@ -44,34 +45,34 @@ pub(crate) enum Ending {
     Interrupted,
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) ending: Ending,
-    /// Lines of standard output.
+    /// The lines of standard output.
     pub(crate) lines: Vec<String>,
-    /// Lines of standard error, those of a companion too.
+    /// The lines of standard error, also those of a companion.
     pub(crate) complaints: Vec<String>,
-    /// From its start to its end.
+    /// The time from the job's start to its end.
     pub(crate) elapsed: Duration,
 }
 
-/// What to run.
+/// A job to run.
 pub(crate) struct Task<'a> {
     pub(crate) main: &'a Invocation,
-    /// Runs beside it, and is ended with it.
+    /// A command that runs beside the job, and is ended with it.
     pub(crate) companion: Option<&'a Invocation>,
-    /// For everybody's temporary files.
+    /// A directory for the temporary files of all.
     pub(crate) temporary: &'a Path,
     pub(crate) limit: Duration,
-    /// Tells this job from all others.
+    /// The number that tells this job from all others.
     pub(crate) number: u32,
-    /// It is to say what a cache line costs around its samples.
+    /// Says whether the job measures the time of a cache line around its samples.
     pub(crate) lines: bool,
 }
 
 impl Task<'_> {
-    /// Maps the line that ranks measure by.
+    /// The file of the cache line that ranks map and measure.
     fn lines_file(&self) -> PathBuf {
         self.temporary.join(format!("lines-{}", self.number))
     }
@@ -82,7 +83,8 @@ enum Said {
     Complaint(String),
 }
 
-/// Runs a task to its end, its time limit, or until `stop` names a signal. Err: it could not be started.
+/// Runs a task to its end, its time limit, or until `stop` names a signal. Returns an error if the task could
+/// not be started.
 pub(crate) fn run(task: &Task, stop: &mut dyn FnMut() -> Option<i32>) -> Result<Finished, String> {
     let mark = format!("{}-{}", std::process::id(), task.number);
     let (sender, receiver) = channel();
@@ -107,7 +109,7 @@ pub(crate) fn run(task: &Task, stop: &mut dyn FnMut() -> Option<i32>) -> Result<
         }
     });
     if let Some(companion) = &mut companion {
-        // It ends by itself when the other side has: it is only given a moment.
+        // The companion ends by itself when the other side has: it is only given a moment.
         let deadline = Instant::now() + LEFTOVER_TIMEOUT;
         while result.is_ok() && Instant::now() < deadline && matches!(companion.try_wait(), Ok(None)) {
             std::thread::sleep(POLL);
@@ -120,7 +122,7 @@ pub(crate) fn run(task: &Task, stop: &mut dyn FnMut() -> Option<i32>) -> Result<
         finished.take(said);
     }
     if task.lines {
-        // It is there only if the program got so far.
+        // The file is there only if the program got so far.
         let _ = fs::remove_file(task.lines_file());
     }
     result.map(|()| finished)
@@ -174,7 +176,7 @@ fn read(stream: Option<impl Read + Send + 'static>, sender: Sender<Said>, make: 
     });
 }
 
-/// Takes what the job says until it ends (None), or must.
+/// Takes the output of a job until the job ends (None), or must be ended.
 fn attend(
     child: &mut Child,
     said: &Receiver<Said>,
@@ -194,7 +196,7 @@ fn attend(
                 Err(RecvTimeoutError::Timeout) => {}
             }
         } else {
-            // Its output is closed: it ends about now, and when is what a launch measures.
+            // Its output is closed: it ends about now, and a launch measures the exact time.
             std::thread::sleep(POLL);
         }
         if !matches!(child.try_wait(), Ok(None)) {
@@ -214,7 +216,7 @@ fn await_end(child: &mut Child) -> i32 {
     status.and_then(|status| status.code().or(status.signal().map(|signal| 128 + signal))).unwrap_or(-1)
 }
 
-/// SIGTERM, a moment to clean up, SIGKILL: each to the whole process group.
+/// Ends a job: SIGTERM, a moment to clean up, SIGKILL, each to the whole process group.
 fn end(child: &mut Child) {
     if !matches!(child.try_wait(), Ok(None)) {
         return;
@@ -231,13 +233,13 @@ fn end(child: &mut Child) {
     }
 }
 
-/// Ends everything that carries the mark, and removes the shared memory that it leaves: a library that is
-/// killed cannot.
+/// Ends all processes that carry the mark, and removes the shared memory that they leave: a killed library
+/// cannot.
 fn sweep(mark: &str, is_certain: bool) {
     let entry = format!("{MARK}={mark}");
     let mut shared = BTreeSet::new();
     let deadline = Instant::now() + if is_certain { Duration::ZERO } else { LEFTOVER_TIMEOUT };
-    // A process may start another one while it is looked for, so this ends when a look finds none.
+    // A process may start another one during a look, so the loop ends when a look finds none.
     let give_up = deadline + END_TIMEOUT;
     loop {
         let left = marked(&entry);
@@ -257,7 +259,8 @@ fn sweep(mark: &str, is_certain: bool) {
     }
 }
 
-/// The processes whose environment holds `entry`; those that have ended and wait for their parent have none.
+/// The processes whose environment holds `entry`; processes that have ended and wait for their parent have no
+/// environment.
 fn marked(entry: &str) -> Vec<Pid> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

@@ -1,4 +1,4 @@
-//! What the user sees while measurements run.
+//! The progress of measurements, as the user sees it.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl Progress {
         Progress { bar, is_quiet }
     }
 
-    /// One job begins.
+    /// Notes that a job begins.
     pub(crate) fn begin(&self, job: &str) {
         if let Some(bar) = &self.bar {
             bar.set_message(job.to_owned());
@@ -30,7 +30,7 @@ impl Progress {
         }
     }
 
-    /// It has ended; `trouble` is why it gave no figure.
+    /// Notes that a job has ended; `trouble` is the reason why it gave no figure.
     pub(crate) fn end(&self, job: &str, took: Duration, trouble: Option<&str>) {
         match (&self.bar, trouble) {
             (Some(bar), trouble) => {

@@ -1,8 +1,8 @@
-//! A session: every library in every place, round by round, into a run file.
+//! A session: runs every library in every place, round by round, and writes a run file.
 //!
 //! In a round each measurement runs each library in turn before the next measurement begins, and each round
-//! begins with another library. So a change in the machine's speed affects all libraries alike, and none
-//! always runs after the same other one.
+//! begins with another library. So a change in the machine's speed affects all libraries alike, and no
+//! library always runs after the same other one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,22 +30,22 @@ use crate::hosts::namespaces::Ground;
 use crate::hosts::supervise::Caught;
 use crate::record::{self, Condition, End, Job, Outcome, Record, Role, Run, Sample};
 
-/// How a session ended that has a run file.
+/// The end of a session that has a run file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// With a figure, or a reason, in every cell.
+    /// Every cell has a figure, or a reason.
     Complete,
-    /// The same, and no cell has a figure.
+    /// Every cell has a reason, and none has a figure.
     Nothing,
-    /// By this signal.
+    /// A signal ended the session.
     Interrupted(i32),
 }
 
-/// Why a session could not be held.
+/// The reason why a session could not be held.
 pub(crate) enum Refused {
     /// A sentence for the command line.
     Wrong(String),
-    /// Virtual hosts cannot be made, and why.
+    /// Virtual hosts cannot be made; the text says why.
     Unsupported(String),
 }
 
@@ -55,20 +55,20 @@ impl From<String> for Refused {
     }
 }
 
-/// Libraries to be compared: those named, or Weft and the peers that are there. `fetch`: gets peers that are
-/// not.
+/// The libraries to compare: the named ones, or Weft and the peers that are installed. `fetch`: fetch peers
+/// that are not.
 pub(crate) struct Selection {
     pub(crate) named: Vec<Spec>,
     pub(crate) fetch: bool,
-    /// Peers are wanted when nobody is named.
+    /// Says whether peers take part when the user names no library.
     pub(crate) peers: bool,
 }
 
-/// One competitor: a library, or a carrier.
+/// A competitor: a library, or a carrier.
 struct Competitor {
     record: record::Library,
     what: What,
-    /// It does not load or start, and what it said: nothing more is tried.
+    /// The output of a competitor that does not load or start: it is not tried again.
     broken: Option<String>,
 }
 
@@ -118,7 +118,8 @@ pub(crate) fn run(request: &Request, selection: &Selection, path: &Path) -> Resu
     match result {
         Ok(()) => session.write(Record::End(End { at, interrupted: signal.is_some() }))?,
         Err(refused) => {
-            // The run file may be what is broken: it is tried, and the first reason is the one that is told.
+            // The run file may be the broken part: an attempt is made to write to it, and the first reason is
+            // reported.
             let _ = session.write(Record::End(End { at, interrupted: true }));
             return Err(refused);
         }
@@ -130,7 +131,8 @@ pub(crate) fn run(request: &Request, selection: &Selection, path: &Path) -> Resu
     })
 }
 
-/// Finds, and on request fetches, what takes part. What cannot be fetched is said, and left out.
+/// Finds, and on request fetches, the libraries that take part. A library that cannot be fetched is reported
+/// and left out.
 fn libraries(selection: &Selection, cache: &Path, is_quiet: bool) -> Result<Vec<Mpi>, String> {
     let is_wanted = |kind: &Kind| {
         let mut named = selection.named.iter().filter(|spec| spec.prefix.is_none());
@@ -168,14 +170,14 @@ fn libraries(selection: &Selection, cache: &Path, is_quiet: bool) -> Result<Vec<
     }
 }
 
-/// The directory of a libfabric that a library carries, for one that carries none.
+/// The directory of the libfabric that a library brings; a library without one uses it.
 fn brings_libfabric(mpi: &Mpi) -> Option<PathBuf> {
     let directory = mpi.prefix.join("lib/mpich");
     directory.join("libfabric.so.1").is_file().then_some(directory)
 }
 
 /// The wrapper by which programs for `mpi` are built. Libraries of the standard ABI share one binary, built
-/// by MPICH's wrapper when it takes part; one that has no wrapper borrows another's.
+/// by MPICH's wrapper when it takes part. A library without a wrapper borrows another library's.
 fn compiler<'a>(mpi: &'a Mpi, all: &'a [Mpi]) -> Result<(&'a Mpi, PathBuf), String> {
     let shared = || {
         let abi = |kind| all.iter().find(|one| one.kind == kind && one.has_abi && one.compiler().is_some());
@@ -192,7 +194,7 @@ fn compiler<'a>(mpi: &'a Mpi, all: &'a [Mpi]) -> Result<(&'a Mpi, PathBuf), Stri
     Ok((chosen, compiler))
 }
 
-/// Where the temporary files of the jobs are, in the session's directory.
+/// The directory of the jobs' temporary files, in the session's directory.
 const TEMPORARY: &str = "t";
 
 struct Session<'a> {
@@ -204,9 +206,10 @@ struct Session<'a> {
     caught: &'a mut Caught,
     ground: Ground,
     jobs: u32,
-    /// Jobs that gave a figure.
+    /// The number of jobs that gave a figure.
     figures: usize,
-    /// What took too long once is not waited for again: measurement, place and library, with the round.
+    /// Combinations of measurement, place and library that took too long, with the round: the session does
+    /// not wait for them again.
     given_up: BTreeMap<(String, String, String), u32>,
     libfabric: Option<PathBuf>,
     progress: Progress,
@@ -254,7 +257,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Every measurement in one place, each with every competitor.
+    /// Runs every measurement in one place, each with every competitor.
     fn round(
         &mut self,
         round: u32,
@@ -274,12 +277,12 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Asks every library who it is, which tells whether it works at all; builds the carriers.
+    /// Asks every library for its version, which also shows that it works; builds the carriers.
     fn competitors(&mut self, libraries: &[Mpi], cache: &Path) -> Result<Vec<Competitor>, Refused> {
         let mut all = Vec::new();
         let alone = PlannedPlace { hosts: 1, ranks: 1, rate: None, loss: None };
-        // A second Weft in the same places, with other settings, is compared with the first like anybody
-        // else.
+        // A second Weft in the same places, with other settings, is compared with the first like any other
+        // library.
         let subject_of = |places: Option<bool>| {
             libraries.iter().position(|mpi| mpi.kind == Kind::Weft && mpi.within_host == places).unwrap_or(0)
         };
@@ -344,7 +347,7 @@ impl Session<'_> {
         Ok(all)
     }
 
-    /// What `MPI_Get_library_version` says, from a program with one rank.
+    /// The text of `MPI_Get_library_version`, from a program with one rank.
     fn ask(&mut self, mpi: &Mpi, place: &PlannedPlace, programs: &Programs) -> Result<String, String> {
         let program = programs.build(build::LIBRARY)?;
         let invocation = launch::invocation(mpi, place, None, self.libfabric.as_deref(), &program, &[]);
@@ -353,7 +356,7 @@ impl Session<'_> {
         text.filter(|_| verdict.outcome == Outcome::Succeeded).ok_or(verdict.why.unwrap_or("it said nothing".into()))
     }
 
-    /// `lines`: the program is to say what a cache line costs around its samples.
+    /// Runs an invocation. `lines`: the program measures the time of a cache line around its samples.
     fn execute(
         &mut self,
         main: &Invocation,
@@ -368,7 +371,7 @@ impl Session<'_> {
         Ok((verdict::judge(&finished, limit.as_secs_f64()), finished.elapsed))
     }
 
-    /// The same between hosts, where it counts only if it crossed the wire.
+    /// Runs an invocation; between hosts its samples count only if they crossed the wire.
     fn measure(
         &mut self,
         main: &Invocation,
@@ -384,7 +387,7 @@ impl Session<'_> {
         Ok((verdict, took))
     }
 
-    /// One job with its condition before and after, its samples and its verdict.
+    /// Runs one job, with its condition before and after, its samples and its verdict.
     fn job(
         &mut self,
         round: u32,
@@ -449,7 +452,8 @@ impl Session<'_> {
 type Prepared = (Invocation, Option<Invocation>);
 
 impl Competitor {
-    /// A carrier is there only for what it is a floor of; a library unless it was asked for only some places.
+    /// Returns whether the competitor takes part. A carrier takes part where it is a floor; a library takes
+    /// part everywhere, unless the user asked for it in some places only.
     fn takes_part(&self, measurement: &Measurement, place: &PlannedPlace) -> bool {
         match &self.what {
             What::Mpi { mpi, .. } => mpi.within_host.is_none_or(|within| within == (place.hosts == 1)),
@@ -457,7 +461,7 @@ impl Competitor {
         }
     }
 
-    /// What to run, with a companion beside it; or why there is nothing to run.
+    /// The command to run, with a companion beside it; or the reason why there is none.
     fn invocation(
         &self,
         request: &Request,
@@ -498,7 +502,7 @@ fn launch_sample(measurement: &Measurement, place: &PlannedPlace, took: Duration
     }
 }
 
-/// The same in another order for each round: everyone begins once, and the neighbours stay.
+/// Rotates the order for each round: every competitor begins once, and the neighbours stay the same.
 fn rotated<T: Copy>(all: &[T], round: u32) -> impl Iterator<Item = T> + '_ {
     let first = if all.is_empty() { 0 } else { round as usize % all.len() };
     all[first..].iter().chain(&all[..first]).copied()

@@ -1,4 +1,4 @@
-//! Decides how a job went, from its exit status and its output.
+//! Judges a job by its exit status and its output.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +7,7 @@ use crate::record::Outcome;
 
 /// The exit status by which the programs of bench/carriers say that something is missing here.
 const EXIT_MISSING: i32 = 77;
-/// A reason is one sentence, not a page.
+/// The longest reason: one sentence, not a page.
 const WHY_CHARACTERS_MAX: usize = 240;
 
 /// A job's samples and its verdict.
@@ -37,12 +37,12 @@ pub(crate) fn judge(finished: &Finished, limit_seconds: f64) -> Verdict {
 }
 
 impl Verdict {
-    /// Between hosts, what was measured must have crossed the wire: virtual hosts are one machine, and a
-    /// library that finds out takes a shorter way. `sent_bytes`: what all hosts have sent during the job.
+    /// Requires that the measured bytes crossed the wire: virtual hosts are one machine, and a library that
+    /// finds out takes a shorter way. `sent_bytes`: the bytes that all hosts have sent during the job.
     pub(crate) fn require_wire(&mut self, sent_bytes: u64) {
         let number = |sample: &Map<String, Value>, name: &str| sample.get(name).and_then(Value::as_u64).unwrap_or(0);
         let carried = |sample: &Map<String, Value>| number(sample, "size").saturating_mul(number(sample, "iterations"));
-        // Half: a reduction may send less than the size it is named by.
+        // The limit is half of the bytes: a reduction may send less than the size by which it is named.
         let expected = self.samples.iter().map(carried).fold(0, u64::saturating_add) / 2;
         if sent_bytes >= expected {
             return;
@@ -73,7 +73,7 @@ fn ended(
     let last_word = || useful(complaints).map_or_else(|| format!("it ended with {code}"), str::to_owned);
     match (code, reason) {
         (EXIT_MISSING, _) => (Outcome::Unsupported, Some(last_word())),
-        // The programs say so themselves when a library or the number of ranks is not what they need.
+        // The programs themselves report a library or a number of ranks that does not suit them.
         (_, Some(reason)) if !has_figure && (code == 0 || reason.starts_with("needs ")) => {
             (Outcome::Unsupported, Some(reason))
         }
@@ -94,7 +94,7 @@ fn sample(line: &str) -> Option<Map<String, Value>> {
     is_whole.then_some(sample)
 }
 
-/// The line of a complaint that says most: the first that names an error, else the last that is no ornament.
+/// The most useful line of a complaint: the first that names an error, else the last that is no ornament.
 pub(crate) fn useful(complaints: &[String]) -> Option<&str> {
     const SIGNS: [&str; 8] = ["error", "cannot", "fail", "unable", "no such", "refused", "not found", "abort"];
     let says = |line: &&str| line.chars().filter(|c| c.is_alphanumeric()).count() > 3;

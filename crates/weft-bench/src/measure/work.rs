@@ -5,14 +5,15 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Names that are tried: others may have been there first, in a directory that is open to all.
+/// The number of names that are tried: other processes may have made files of the first ones, in a directory
+/// that is open to all.
 const NAMES_MAX: u32 = 1000;
 
-/// The directory; removed with everything in it.
+/// A directory that is removed with everything in it.
 pub(crate) struct Work(PathBuf);
 
 impl Work {
-    /// Nobody else can enter it, or have made it.
+    /// Makes a directory that no other user can enter or have made.
     pub(crate) fn new() -> Result<Work, String> {
         Self::below(&std::env::temp_dir())
     }

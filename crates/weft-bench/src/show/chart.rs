@@ -1,8 +1,8 @@
-//! Charts: what is drawn (`gallery`), how a plot is laid out (`plot`), and the drawing as SVG and PNG
+//! Charts: the choice of charts (`gallery`), the layout of a plot (`plot`), and the drawing as SVG and PNG
 //! (`canvas`, `png`).
 //!
-//! A chart is drawn once, into a list of lines, shapes and texts of which the place and width are known; SVG
-//! and PNG are two ways to write that list down. So a test can tell whether two texts overlap.
+//! A chart is drawn once, into a list of lines, shapes and texts whose places and widths are known; SVG and
+//! PNG are two ways to write that list down. So a test can tell whether two texts overlap.
 
 mod axis;
 mod bars;

@@ -11,7 +11,7 @@ use super::units::{self, Better};
 use super::words;
 use crate::record::{Library, Place, Role, Run};
 
-/// The version of the shape; it grows when something is taken away or changes its meaning.
+/// The version of the shape; it grows when a field is removed or changes its meaning.
 const SHAPE: u32 = 1;
 
 #[derive(Serialize)]
@@ -56,7 +56,7 @@ struct RowFigures<'a> {
 struct CellFigures<'a> {
     library: &'a str,
     figure: Option<Numbers>,
-    /// `failed`, `timed out`, … when there is no figure.
+    /// The reason why there is no figure: `failed`, `timed out`, …
     missing: Option<&'static str>,
     spread_is_large: bool,
     notes: Vec<&'a str>,
@@ -73,9 +73,9 @@ struct CarrierFigures<'a> {
 struct Beside<'a> {
     library: &'a str,
     size: u64,
-    /// `times` or `points`.
+    /// The kind of the advantage: `times` or `points`.
     kind: &'static str,
-    /// `ahead`, `level` or `behind`.
+    /// The subject's standing: `ahead`, `level` or `behind`.
     standing: &'static str,
     advantage: Numbers,
 }
@@ -98,7 +98,7 @@ impl From<Figure> for Numbers {
     }
 }
 
-/// All runs as one JSON object.
+/// Writes all runs as one JSON object.
 pub(crate) fn json(out: &mut dyn Write, summaries: &[Summary]) -> anyhow::Result<()> {
     let report = Report { shape: SHAPE, runs: summaries.iter().map(run).collect() };
     serde_json::to_writer_pretty(&mut *out, &report)?;
@@ -200,8 +200,8 @@ const COLUMNS: &[&str] = &[
     "notes",
 ];
 
-/// A row for each cell of each table, then one for each figure of a carrier; advantages only in the subject's
-/// rows.
+/// Writes a row for each cell of each table, then one for each figure of a carrier; advantages stand only in
+/// the subject's rows.
 pub(crate) fn csv(out: &mut dyn Write, summaries: &[Summary]) -> io::Result<()> {
     writeln!(out, "{}", COLUMNS.join(","))?;
     for summary in summaries {

@@ -1,4 +1,4 @@
-//! The report: one page that needs nothing else, on light and dark screens and on paper.
+//! The report as one page that needs no other file, on light and dark screens and on paper.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use super::terminal::{cell_text, columns_compared};
 use super::{units, words};
 use crate::record::Role;
 
-/// Of the rows in which the subject is ahead or behind, so many are listed in the head; the rest unfolds.
+/// The most rows listed in the head where the subject is ahead, and where it is behind; the rest unfolds.
 const VERDICTS_MAX: usize = 10;
 
-/// The whole page for these runs. Whatever comes from a run file is escaped.
+/// Makes the whole page for these runs. All text of a run file is escaped.
 pub(crate) fn page(summaries: &[Summary]) -> String {
     let subject = summaries.iter().find_map(|summary| Some(summary.library(summary.subject()?).title.clone()));
     let title = match subject {

@@ -1,8 +1,9 @@
-//! Samples of one place are shown apart by what a cache line cost while they were taken (`crate::lines`).
+//! Separates the samples of one place by the time that a cache line took while they were taken
+//! (`crate::lines`).
 //!
 //! A place whose lines had several states becomes several places, so that every table, chart and ratio is of
-//! one state. What was measured without lines stays where it is: a start-up has none. Samples in which the
-//! lines changed are left out, and counted.
+//! one state. Samples of programs that do not measure lines stay where they are: a start-up has none. Samples
+//! in which the lines changed are left out, and counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,22 +13,22 @@ use super::words;
 use crate::lines::{self, Class, State};
 use crate::record::{Job, Lines, Place, Sample};
 
-/// The points of a sweep come before the line that says what lines cost.
+/// The measurement of a sweep's points, which come before the line that has the time of a cache line.
 const POINT: &str = "availability_sample";
 
-/// What became of one place.
+/// The places into which one place is split.
 struct Plan {
     states: Vec<State>,
-    /// For each state: its place, and how many samples it has.
+    /// For each state: its place, and the number of its samples.
     parts: BTreeMap<usize, (Place, usize)>,
-    /// Programs whose samples say what lines cost, with the states in which an MPI library has some; a
-    /// carrier, where there is no library.
+    /// Programs whose samples have the time of a cache line, with the states in which an MPI library has
+    /// samples, or a carrier, where there is no library.
     programs: BTreeMap<String, BTreeSet<usize>>,
     changed: usize,
     unknown: usize,
 }
 
-/// The same run with a place for each state, and sentences that say so.
+/// Splits the places of a run by state; returns the run, and sentences that report the split.
 pub(super) fn separate(mut file: RunFile) -> (RunFile, Vec<String>) {
     let plans: BTreeMap<String, Plan> =
         file.places.iter().map(|place| (place.id.clone(), plan(place, &file.samples))).collect();
@@ -39,7 +40,7 @@ pub(super) fn separate(mut file: RunFile) -> (RunFile, Vec<String>) {
             continue;
         }
         let ids = plans.get(&sample.place).map_or_else(|| vec![sample.place.clone()], |plan| plan.places_of(&sample));
-        // A sweep that was broken off has no line that would use its points.
+        // A sweep that was broken off has no final line that would use its points.
         let key = |sample: &Sample| (sample.place.clone(), sample.library.clone(), sample.round);
         let points: Vec<Sample> = waiting.drain(..).filter(|point| key(point) == key(&sample)).collect();
         for one in points.into_iter().chain([sample]) {
@@ -73,7 +74,7 @@ fn measurement(sample: &Sample) -> &str {
     sample.line.get("measurement").and_then(serde_json::Value::as_str).unwrap_or_default()
 }
 
-/// The figures around a sample; None when its program does not measure lines.
+/// The figures before and after a sample; None when its program does not measure lines.
 fn figures(sample: &Sample) -> Option<[Option<f64>; 2]> {
     let [before, after] = ["line_ns_before", "line_ns_after"].map(|name| sample.line.get(name));
     Some([before?.as_f64(), after?.as_f64()])
@@ -106,7 +107,7 @@ fn plan(place: &Place, samples: &[Sample]) -> Plan {
     for (program, states) in floors {
         plan.programs.entry(program).or_insert(states);
     }
-    // States that only changing samples have seen have no table: they are not counted either.
+    // A state that only samples with changing lines have seen has no table and is not counted.
     let (several, count) = (counts.len() > 1, counts.len());
     for (position, (state, samples)) in counts.into_iter().enumerate() {
         let name = several.then(|| lines::name(position, count));
@@ -122,14 +123,14 @@ impl Plan {
         self.parts.len() > 1
     }
 
-    /// Where a job of this program belongs; nowhere else than before when that is empty.
+    /// The places to which a job of this program belongs; if there are none, its place does not change.
     fn places_of_program(&self, program: &str) -> Vec<String> {
         let states = self.programs.get(program).filter(|_| self.is_split());
         states.into_iter().flatten().map(|state| self.parts[state].0.id.clone()).collect()
     }
 
-    /// Where a sample counts: in no place when it is left out, in all of its program's when it has nothing to
-    /// do with lines.
+    /// The places in which a sample counts: none when it is left out, all of its program's when it has no
+    /// time of a line.
     fn places_of(&self, sample: &Sample) -> Vec<String> {
         let program = words::program(measurement(sample));
         let stay = || vec![sample.place.clone()];

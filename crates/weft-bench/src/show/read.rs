@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use crate::record::{Condition, End, FORMAT, Job, Library, Place, Record, Run, Sample};
 
-/// Larger files are refused: their samples would not fit in memory. A run of hours has a few megabytes.
+/// The size above which files are refused: their samples would not fit in memory. A run of hours has a few
+/// megabytes.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// What a run file holds, by kind, in the order of the file.
+/// The content of a run file, by kind, in the order of the file.
 #[derive(Clone, Debug)]
 pub(crate) struct RunFile {
     /// The file's name, for people.
@@ -23,9 +24,9 @@ pub(crate) struct RunFile {
     pub(crate) jobs: Vec<Job>,
     pub(crate) samples: Vec<Sample>,
     pub(crate) conditions: Vec<Condition>,
-    /// None: whoever wrote it was killed, or still runs.
+    /// The end of the run; None if the writer was killed, or still runs.
     pub(crate) end: Option<End>,
-    /// The last line was cut off, and is left out.
+    /// Says whether the last line was cut off; it is then left out.
     pub(crate) cut: bool,
 }
 
@@ -40,7 +41,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<RunFile> {
     parse(BufReader::new(file.take(FILE_BYTES_MAX)), &name.to_string())
 }
 
-/// The same for what is not a file; `source` names it in errors.
+/// Parses the lines of a run file from any source; `source` names it in errors.
 pub(crate) fn parse(mut lines: impl BufRead, source: &str) -> anyhow::Result<RunFile> {
     let mut bytes = Vec::new();
     let mut number = 0;
@@ -78,7 +79,8 @@ pub(crate) fn parse(mut lines: impl BufRead, source: &str) -> anyhow::Result<Run
     Ok(file)
 }
 
-/// The first line, looked at loosely first: a file of another version must be told from no run file at all.
+/// Parses the first line, loosely at first: a file of another version must be told from a file that is no run
+/// file at all.
 fn first(bytes: &[u8], source: &str) -> anyhow::Result<Run> {
     let value: Option<Value> = serde_json::from_slice(bytes).ok();
     let Some(value) = value.filter(|value| value["record"] == "run") else {
@@ -116,7 +118,7 @@ impl RunFile {
         }
     }
 
-    /// The run did not come to its planned end.
+    /// Returns whether the run ended before its planned end.
     pub(crate) fn interrupted(&self) -> bool {
         self.end.as_ref().is_none_or(|end| end.interrupted)
     }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-/// One valid value and the round it is from.
+/// A valid value and its round.
 pub(crate) type Observation = (u32, f64);
 
-/// What is said about the values of one cell.
+/// The description of the values of one cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Figure {
     pub(crate) median: f64,
@@ -15,7 +15,7 @@ pub(crate) struct Figure {
     pub(crate) min: f64,
     pub(crate) max: f64,
     pub(crate) samples: usize,
-    /// Rounds that have a valid sample.
+    /// The number of rounds that have a valid sample.
     pub(crate) rounds: usize,
 }
 
@@ -53,8 +53,8 @@ fn by_round(observations: &[Observation]) -> BTreeMap<u32, f64> {
     rounds.into_iter().filter_map(|(round, values)| Some((round, median(values.into_iter())?))).collect()
 }
 
-/// Compares `ours` with `theirs` in each round that has both, by their medians there, and describes what came
-/// out: drift of the machine hits the two of one round alike. `samples` and `rounds` count rounds.
+/// Compares `ours` with `theirs` in each round that has both, by their medians there, and describes the
+/// results: drift of the machine affects both values of a round alike. `samples` and `rounds` count rounds.
 pub(crate) fn paired(
     ours: &[Observation],
     theirs: &[Observation],
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(median([f64::NAN, 3.0].into_iter()), Some(3.0));
     }
 
-    /// All orders of up to five values from a small set: the same figure.
+    /// Values in any order give the same figure: values from a small set, shuffled.
     #[test]
     fn order_does_not_matter() {
         let mut numbers = weft_random::Random::new(1);

@@ -1,4 +1,4 @@
-//! From samples to figures: what was measured where, by whom, how often, and how it compares.
+//! Turns samples into figures: one for each measurement, place, library and size, with their comparison.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use super::units::{Better, better, is_share};
 use super::{lines, warnings, words};
 use crate::record::{Job, Library, Outcome, Place, Role, Sample};
 
-/// Fields of a sample that tell figures of one program and size apart, and what they are when absent.
+/// Fields of a sample that tell figures of one program and size apart, with the values that stand for absent
+/// ones.
 const KEYS: &[(&str, &str)] = &[
     ("direction", ""),
     ("kind", ""),
@@ -22,10 +23,11 @@ const KEYS: &[(&str, &str)] = &[
     ("statistic", "median"),
 ];
 
-/// A carrier stands for a message size of its own, or one at most so many times larger or smaller.
+/// The factor by which a carrier's size may be larger or smaller than the message size for which the carrier
+/// stands.
 const CARRIER_SIZES_APART_MAX: u64 = 8;
 
-/// What is collected of one row.
+/// The samples collected for one row, by library.
 type Collected = BTreeMap<String, Vec<Observed>>;
 
 #[derive(Clone)]
@@ -40,7 +42,7 @@ struct Gathered {
     rows: BTreeMap<(String, u64), Collected>,
 }
 
-/// Samples of which nothing is known but what is in the file become figures.
+/// Makes figures from samples, with no other knowledge than the file.
 pub(crate) fn summarize(file: RunFile) -> Summary {
     let (file, told) = lines::separate(file);
     let mut libraries = file.libraries.clone();
@@ -93,7 +95,7 @@ fn role_order(role: Role) -> u8 {
     }
 }
 
-/// A library that samples speak of and the file does not describe: its start was cut out.
+/// A library that samples name and the file does not describe: its record was cut out.
 fn unknown_library(id: &str) -> Library {
     let role = if id.starts_with(CARRIER_PREFIX) { Role::Carrier } else { Role::Peer };
     let (id, title) = (id.to_owned(), id.to_owned());
@@ -120,7 +122,7 @@ fn known_places(file: &RunFile) -> Vec<Place> {
     places
 }
 
-/// In the order of `words`, then as they come.
+/// The measurements of the file: in the order of `words`, then as they come.
 fn measurements(file: &RunFile, gathered: &BTreeMap<(String, String), Gathered>) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let jobs = file.jobs.iter().map(|job| job.measurement.clone());
@@ -164,8 +166,8 @@ fn gather(samples: &[Sample]) -> BTreeMap<(String, String), Gathered> {
     gathered
 }
 
-/// A program that cannot measure at all says so once, without a size: its reason belongs to the sizes that
-/// others have.
+/// Gives the reason of a program that cannot measure at all to all sizes: such a program prints one line
+/// without a size.
 fn spread_refusals(table: &mut Gathered) {
     let refusals = |((_, size), row): (&(String, u64), &Collected)| {
         *size == 0 && row.values().flatten().all(|observed| observed.value.is_err())
@@ -205,7 +207,7 @@ fn table(measurement: &str, place: &Place, libraries: &[Library], jobs: &[&Job],
     let is_there = |library: &Library| library.within_host.is_none_or(|within| within == (place.hosts == 1));
     let mpi = |library: &Library| library.role != Role::Carrier && is_there(library);
     let anyone = libraries.iter().any(|library| mpi(library) && ran(library));
-    // Where only carriers were measured they are the columns.
+    // Where only carriers were measured, they are the columns.
     let columns: Vec<usize> =
         (0..libraries.len()).filter(|i| if anyone { mpi(&libraries[*i]) } else { ran(&libraries[*i]) }).collect();
     let mut table = Table {
@@ -279,9 +281,12 @@ fn fill(
 
 type Candidate = (usize, u64, Vec<Observation>);
 
-/// Carriers' samples that may stand beside a message of `size`: of the same size when there are any; for a
-/// time else those of the nearest size; for a stream else those of any size that is not far larger, since a
-/// carrier's frames are no messages.
+/// The samples of carriers that may stand beside a message of `size`:
+///
+/// - samples of the same size, when there are any;
+/// - for a time, else, samples of the nearest size;
+/// - for a stream, else, samples of any size that is not far larger, since a carrier's frames are no
+///   messages.
 fn fitting(unit: &str, size: u64, libraries: &[Library], found: &Gathered) -> Vec<Candidate> {
     let mut all: Vec<Candidate> = Vec::new();
     for (index, library) in libraries.iter().enumerate().filter(|(_, library)| library.role == Role::Carrier) {
@@ -301,7 +306,7 @@ fn fitting(unit: &str, size: u64, libraries: &[Library], found: &Gathered) -> Ve
     all
 }
 
-/// The one with the best median.
+/// The candidate with the best median.
 fn choose(unit: &str, candidates: Vec<Candidate>) -> Option<Candidate> {
     let median = |candidate: &Candidate| figure(&candidate.2).map(|figure| figure.median);
     let known = candidates.into_iter().filter(|candidate| median(candidate).is_some());
@@ -359,7 +364,7 @@ fn cell(table: &mut Table, library: &Library, jobs: &[&Job], observed: &[Observe
     cell
 }
 
-/// What went wrong, each thing once, with the rounds in which it did.
+/// The failures of jobs: each failure once, with the rounds in which it happened.
 fn troubles(jobs: &[&Job]) -> Vec<(Outcome, String, Vec<u32>)> {
     let mut troubles: Vec<(Outcome, String, Vec<u32>)> = Vec::new();
     for job in jobs.iter().filter(|job| job.outcome != Outcome::Succeeded) {
@@ -383,7 +388,7 @@ fn note(table: &mut Table, cell: &mut Cell, sentence: String) {
     }
 }
 
-/// Place, library, direction, size.
+/// The key of a sweep: place, library, direction, size.
 type SweepKey = (String, String, String, u64);
 
 fn sweeps(samples: &[Sample], places: &[Place], libraries: &[Library]) -> Vec<Sweep> {

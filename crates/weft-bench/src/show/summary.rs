@@ -1,20 +1,20 @@
-//! What is shown of a run file: its figures, by measurement and place, and how they compare.
+//! The content of a report: the figures of a run file, by measurement and place, and their comparison.
 
 use super::statistics::Figure;
 use crate::record::{Job, Library, Place, Role, Run};
 
-/// A ratio further than this from 1 counts as a lead or a lag; and a difference of so many percentage points.
+/// The least ratio that counts as a lead or a lag, and the least difference in percentage points.
 const LEVEL_RATIO: f64 = 1.05;
 const LEVEL_POINTS: f64 = 2.0;
-/// How the names of carriers start in a run file.
+/// The prefix of carriers' names in a run file.
 pub(crate) const CARRIER_PREFIX: &str = "carrier-";
 
-/// Everything that is shown of one run file.
+/// The report of one run file.
 pub(crate) struct Summary {
     pub(crate) source: String,
     pub(crate) run: Run,
     pub(crate) places: Vec<Place>,
-    /// The subject first, then peers, then carriers.
+    /// The libraries: the subject first, then peers, then carriers.
     pub(crate) libraries: Vec<Library>,
     pub(crate) tables: Vec<Table>,
     /// The points behind availability.
@@ -24,30 +24,30 @@ pub(crate) struct Summary {
     /// The first command of each measurement, place and library.
     pub(crate) commands: Vec<Job>,
     pub(crate) interrupted: bool,
-    /// How long the run took in seconds, when it ended.
+    /// The duration of the run in seconds, if it ended.
     pub(crate) seconds: Option<f64>,
 }
 
-/// One measurement at one place.
+/// A measurement at a place.
 pub(crate) struct Table {
     pub(crate) measurement: String,
     pub(crate) place: Place,
     pub(crate) unit: String,
-    /// Libraries that speak MPI, by their index in `Summary::libraries`: the columns.
+    /// The columns: libraries with MPI, by their index in `Summary::libraries`.
     pub(crate) columns: Vec<usize>,
     pub(crate) rows: Vec<Row>,
-    /// What carriers reached, by library and size; their sizes are not always those of the rows.
+    /// The figures of carriers, by library and size; their sizes are not always those of the rows.
     pub(crate) carriers: Vec<(usize, u64, Figure)>,
     /// Sentences that cells refer to.
     pub(crate) footnotes: Vec<String>,
 }
 
 pub(crate) struct Row {
-    /// Direction, class and such: empty when there is nothing to tell apart.
+    /// The direction, class and such; empty when there is nothing to tell apart.
     pub(crate) variant: String,
-    /// None: nothing was measured of which the size would be known.
+    /// The size; None if no sample with a size was measured.
     pub(crate) size: Option<u64>,
-    /// One for each column.
+    /// The cells, one for each column.
     pub(crate) cells: Vec<Cell>,
     pub(crate) best_peer: Option<Comparison>,
     pub(crate) carrier: Option<Comparison>,
@@ -55,9 +55,9 @@ pub(crate) struct Row {
 
 pub(crate) struct Cell {
     pub(crate) figure: Option<Figure>,
-    /// Why there is no figure.
+    /// The reason why there is no figure.
     pub(crate) missing: Option<Missing>,
-    /// The samples differ much.
+    /// Says whether the samples differ much.
     pub(crate) spread: bool,
     /// Indices of the table's footnotes.
     pub(crate) notes: Vec<usize>,
@@ -69,23 +69,24 @@ pub(crate) enum Missing {
     TimedOut,
     Unsupported,
     Interrupted,
-    /// It ran, but what it received was not what was sent.
+    /// The job ran, but the received bytes were not those that were sent.
     Invalid,
     NotRun,
-    /// It ran well, and has no sample of this size.
+    /// The job ran well, and has no sample of this size.
     NoSample,
 }
 
-/// The subject beside another library.
+/// The comparison of the subject with another library.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Comparison {
-    /// Index in `Summary::libraries`.
+    /// The index of the other library in `Summary::libraries`.
     pub(crate) against: usize,
-    /// What size of message the other figure is for.
+    /// The message size of the other figure.
     pub(crate) size: u64,
-    /// How many times better the subject is (above 1: better), or, for percentages, how many points.
+    /// The factor by which the subject is better (above 1: better), or, for percentages, the difference in
+    /// points.
     pub(crate) advantage: Figure,
-    /// The same of the medians over all rounds, which are what a table shows.
+    /// The advantage of the medians over all rounds, which a table shows.
     pub(crate) of_medians: f64,
     pub(crate) is_points: bool,
 }
@@ -98,8 +99,8 @@ pub(crate) enum Standing {
 }
 
 impl Comparison {
-    /// Ahead or behind only when the median says so clearly, three quarters of the rounds agree, and so do
-    /// the medians over all.
+    /// The subject's standing. It is ahead or behind only when three things agree: a clear median, three
+    /// quarters of the rounds, and the medians over all rounds.
     pub(crate) fn standing(&self) -> Standing {
         let (up, level, down) =
             if self.is_points { (LEVEL_POINTS, 0.0, -LEVEL_POINTS) } else { (LEVEL_RATIO, 1.0, 1.0 / LEVEL_RATIO) };
@@ -113,13 +114,13 @@ impl Comparison {
     }
 }
 
-/// One sweep of the work behind an availability.
+/// A sweep of the work behind an availability.
 pub(crate) struct Sweep {
     pub(crate) place: Place,
     pub(crate) library: usize,
     pub(crate) direction: String,
     pub(crate) size: u64,
-    /// Work and iteration in microseconds, from no work on.
+    /// The work and the iteration's time in microseconds, beginning without work.
     pub(crate) points: Vec<(f64, f64)>,
     pub(crate) transfer_us: f64,
     pub(crate) overhead_us: f64,
@@ -128,7 +129,7 @@ pub(crate) struct Sweep {
 }
 
 impl Summary {
-    /// What the comparison is about: the only library of that role.
+    /// The subject of the comparison: the only library of that role.
     pub(crate) fn subject(&self) -> Option<usize> {
         self.libraries.iter().position(|library| library.role == Role::Subject)
     }

@@ -7,21 +7,21 @@ use comfy_table::{Attribute, Cell as Field, Color, ContentArrangement, Table as 
 use super::summary::{Cell, Row, Standing, Summary, Table};
 use super::{units, words};
 
-/// Where tables do not know how wide they may be: a file or a pipe.
+/// The width of tables where the output is a file or a pipe.
 const WIDTH_OF_A_FILE: u16 = 200;
-/// Of the verdicts, so many of each kind are listed.
+/// The most verdicts of each kind that are listed.
 const VERDICTS_MAX: usize = 5;
 
-/// How the output looks.
+/// The look of the output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     pub(crate) colour: bool,
-    /// Columns; None: what the terminal has.
+    /// The number of columns; None: as many as the terminal has.
     pub(crate) width: Option<u16>,
 }
 
 impl Look {
-    /// For standard output: colour only on a terminal, and not when `NO_COLOR` is set to anything.
+    /// The look of standard output: colour only on a terminal, and not when `NO_COLOR` is set to a text.
     pub(crate) fn of_stdout() -> Look {
         let terminal = io::stdout().is_terminal();
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -29,8 +29,8 @@ impl Look {
     }
 }
 
-/// The whole of a run: warnings, a table for each measurement and place, and where the subject leads and
-/// lags.
+/// Writes a run: warnings, a table for each measurement and place, and the rows in which the subject leads
+/// and lags.
 pub(crate) fn write(out: &mut dyn Write, summary: &Summary, look: Look) -> io::Result<()> {
     for warning in &summary.warnings {
         writeln!(out, "{}", painted(look, "33", &format!("warning: {warning}")))?;
@@ -41,7 +41,7 @@ pub(crate) fn write(out: &mut dyn Write, summary: &Summary, look: Look) -> io::R
     write_verdicts(out, summary, look)
 }
 
-/// One table with its footnotes.
+/// Writes a table with its footnotes.
 pub(crate) fn write_table(out: &mut dyn Write, summary: &Summary, table: &Table, look: Look) -> io::Result<()> {
     let title = format!("{}, {}", words::title(&table.measurement), words::place(&table.place));
     writeln!(out, "\n{} ({})", painted(look, "1", &title), words::caption(table))?;
@@ -66,7 +66,7 @@ pub(crate) fn write_table(out: &mut dyn Write, summary: &Summary, table: &Table,
     for row in &table.rows {
         grid.add_row(line(summary, table, row, compared, look));
     }
-    // Figures end on the right of their column, so that they can be compared.
+    // Figures are aligned to the right of their column, so that they can be compared.
     for column in grid.column_iter_mut().skip(1) {
         column.set_cell_alignment(comfy_table::CellAlignment::Right);
     }
@@ -80,7 +80,7 @@ pub(crate) fn write_table(out: &mut dyn Write, summary: &Summary, table: &Table,
     Ok(())
 }
 
-/// Which of the columns of ratios a table has.
+/// The columns of ratios that a table has.
 #[derive(Clone, Copy)]
 pub(super) struct Compared {
     pub(super) peer: bool,
@@ -117,7 +117,7 @@ fn line(summary: &Summary, table: &Table, row: &Row, compared: Compared, look: L
     line
 }
 
-/// `12.4 ±3% ~ [1]`: median, half the distance of the quartiles, and marks.
+/// The text of a cell, `12.4 ±3% ~ [1]`: median, half the distance of the quartiles, and marks.
 pub(super) fn cell_text(cell: &Cell, unit: &str) -> String {
     let mut text = match (&cell.figure, cell.missing) {
         (Some(figure), _) => words::figure(figure, unit),

@@ -10,7 +10,7 @@ use crate::record::Role;
 
 const FIXTURE: &str = include_str!("../../../../tests/report/run.jsonl");
 
-/// Boxes of texts may touch, and the measures are those of one font.
+/// The overlap that is allowed: boxes of texts may touch, and the measures are those of one font.
 const OVERLAP_PIXELS: f64 = 0.5;
 
 fn fixture() -> Summary {
@@ -33,7 +33,7 @@ const HEAD: &str = r#"{"record":"run","format":1,"started":0,"command":["weft","
 {"record":"library","id":"other","role":"peer","title":"Other","version":"","prefix":null,"environment":{}}
 "#;
 
-/// `measurement unit size library round value …`: a run file of such samples.
+/// Makes a run file of samples that are written as `measurement unit size library round value …`.
 fn run_of(samples: &str, more: &str) -> Summary {
     let mut text = HEAD.to_owned() + more;
     for line in samples.lines().filter(|line| !line.trim().is_empty()) {
@@ -59,7 +59,7 @@ fn a_line_that_was_cut_off_is_left_out_and_said() {
     assert!(!whole.interrupted && shorter.interrupted);
 }
 
-/// A run file that ends anywhere is a run file, or is refused with one sentence.
+/// A run file that ends anywhere is read as a run file, or refused with one sentence.
 #[test]
 fn a_file_may_end_anywhere() {
     let text = &FIXTURE[..FIXTURE.len().min(6000)];
@@ -153,13 +153,13 @@ fn what_failed_stays_in_the_table_with_its_reason() {
     let summary = run_of("pingpong us 8 weft 0 1\n pingpong us 8 other 1 1", &some);
     assert_eq!(summary.tables[0].footnotes, ["Other failed in round 1 of 2: signal 11."]);
     assert!(summary.tables[0].rows[0].cells[1].figure.is_some());
-    // Nobody has a sample: the table is there all the same.
+    // No library has a sample: the table is there all the same.
     let summary = run_of("", &all);
     assert!(terminal(&summary, false).contains("timed out [2]"));
     assert!(summary.tables[0].footnotes.iter().any(|note| note == "Weft was not run here."));
 }
 
-/// A program that cannot start prints one sample without a size; others have sizes.
+/// A program that cannot start prints one sample without a size; other programs print samples with sizes.
 #[test]
 fn a_refusal_stands_beside_the_sizes_of_others() {
     let refusal = r#"{"record":"sample","place":"p","library":"weft","round":0,"measurement":"put_latency","size":0,"unit":"us","value":null,"valid":false,"why":"no windows"}
@@ -208,7 +208,7 @@ fn what_may_have_spoilt_a_run_is_said() {
     assert_eq!(run_of(calm, "").warnings, Vec::<String>::new());
 }
 
-/// Titles, reasons and names come from programs that we do not know.
+/// Titles, reasons and names come from unknown programs.
 #[test]
 fn markup_in_a_run_file_stays_text() {
     let text = FIXTURE
@@ -226,7 +226,7 @@ fn markup_in_a_run_file_stays_text() {
     }
 }
 
-/// Carriers have no version and no place where they are installed; the row says what they are.
+/// Carriers have no version and no place where they are installed; their row says what they are.
 #[test]
 fn every_row_about_the_machine_and_what_was_measured_says_something() {
     let carrier = r#"{"record":"library","id":"carrier-udp","role":"carrier","title":"UDP","version":"","prefix":null,"environment":{}}"#;
@@ -243,7 +243,8 @@ fn every_row_about_the_machine_and_what_was_measured_says_something() {
     }
 }
 
-/// Who meets "0.107×" reads there whether less or more is better, not at the end of the page.
+/// A reader who meets "0.107×" learns in the head of that table whether less or more is better, not at the
+/// end of the page.
 #[test]
 fn what_factors_mean_stands_at_the_head_of_each_table_that_has_some() {
     let summary = fixture();
@@ -360,8 +361,8 @@ fn the_document_says_where_the_subject_is_behind_first() {
     at("| 8 | **2.00 k** | 1.00 k | 2.00× other |");
 }
 
-/// `measurement unit size library round value before after …`: the same with what a cache line cost; `-` is
-/// null.
+/// Makes a run file of samples with the times of a cache line:
+/// `measurement unit size library round value before after …`; `-` is null.
 fn run_with_lines(samples: &str, more: &str) -> Summary {
     let mut text = HEAD.to_owned() + more;
     for line in samples.lines().map(|line| line.replace(" -", " null")).filter(|line| !line.trim().is_empty()) {
@@ -389,7 +390,8 @@ fn what_lines_cost_makes_tables_of_their_own() {
         summary.tables[table].rows[0].cells.iter().map(|cell| cell.figure.unwrap().median).collect()
     };
     assert_eq!([medians(0), medians(1)], [[1.0, 2.0], [3.0, 9.0]]);
-    // Rounds 1 and 3 have nobody beside whom the other may stand: one was near, the other far, or it changed.
+    // In rounds 1 and 3 no pair can be compared: one library was near and the other far, or the state
+    // changed.
     let ratio = |table: usize| summary.tables[table].rows[0].best_peer.unwrap().advantage;
     assert_eq!([ratio(0).median, ratio(1).median], [2.0, 3.0]);
     assert_eq!([ratio(0).rounds, ratio(1).rounds], [1, 1]);
@@ -430,11 +432,11 @@ fn what_has_no_lines_stays_in_one_table() {
     };
     assert_eq!(places("startup"), ["p"]);
     assert_eq!(places("pingpong"), ["p-lines-near", "p-lines-far"]);
-    // A program of one process has no lines to wait for: it is the floor of both.
+    // A program of one process has no lines to wait for: it is the floor of both states.
     assert!(summary.tables.iter().filter(|t| t.measurement == "pingpong").all(|t| t.rows[0].carrier.is_some()));
 }
 
-/// A floor that met a state which no library met is shown alone, and nobody's absence with it.
+/// A floor in a state that no library met is shown alone, without columns of missing figures.
 #[test]
 fn a_state_that_only_a_carrier_met_has_no_empty_columns() {
     let job = r#"{"record":"job","measurement":"pingpong","place":"p","library":"weft","round":0,"command":[],"outcome":"succeeded","why":null,"seconds":1.0}
@@ -457,7 +459,7 @@ fn one_state_has_the_tables_it_had() {
     assert!(!summary.warnings.join(" ").contains("cache line"), "{:?}", summary.warnings);
 }
 
-/// The points of a sweep come before the line that says in which state it was.
+/// The points of a sweep come before the line that tells its state.
 #[test]
 fn a_sweep_is_shown_with_its_state() {
     let point = |library: &str, number: u32| {
@@ -475,7 +477,7 @@ fn a_sweep_is_shown_with_its_state() {
         )
     };
     let sweep = |library: &str, ns: f64| (0..4).map(|i| point(library, i)).collect::<String>() + &result(library, ns);
-    // The second library's first sweep is broken off: its points belong to nobody.
+    // The second library's first sweep is broken off: its points belong to no sweep.
     let summary =
         run_of("", &(sweep("weft", 32.0) + &point("other", 0) + &sweep("weft", 155.0) + &sweep("other", 155.0)));
     let found: Vec<(&str, usize, usize)> =

@@ -1,13 +1,15 @@
-//! How values are written: three significant digits, a unit that fits, sizes as 8, 1 KB, 64 KB, 1 MB.
+//! The form in which values are written: three significant digits, a unit that fits, sizes as 8, 1 KB, 64 KB,
+//! 1 MB.
 
-/// Which of two values of a unit is the better one.
+/// The direction in which values of a unit are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Better {
     Lower,
     Higher,
 }
 
-/// Times and memory are better when lower; all else that the programs measure is better when higher.
+/// The better direction of a unit: times and memory are better when lower; all else that the programs measure
+/// is better when higher.
 pub(crate) fn better(unit: &str) -> Better {
     match unit {
         "us" | "ms" | "s" | "ns" | "MiB" => Better::Lower,
@@ -15,7 +17,7 @@ pub(crate) fn better(unit: &str) -> Better {
     }
 }
 
-/// A percentage is compared by the difference: it may be 0 or below.
+/// Returns whether the unit is a percentage, which is compared by the difference: it may be 0 or below.
 pub(crate) fn is_share(unit: &str) -> bool {
     unit == "percent"
 }
@@ -29,7 +31,7 @@ pub(crate) fn unit_title(unit: &str) -> &str {
     }
 }
 
-/// Three significant digits, never an exponent below 10^15: `0.263`, `12.4`, `948`, `1460`.
+/// Writes three significant digits, never an exponent below 10^15: `0.263`, `12.4`, `948`, `1460`.
 pub(crate) fn digits(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();
@@ -37,7 +39,7 @@ pub(crate) fn digits(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
-    // Rounded first: 9.996 has as many decimals as 10.
+    // The value is rounded first: 9.996 has as many decimals as 10.
     let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
     let magnitude = rounded.abs().log10().floor() as i32;
     if magnitude >= 15 {
@@ -47,13 +49,13 @@ pub(crate) fn digits(value: f64) -> String {
     minus(format!("{rounded:.decimals$}"))
 }
 
-/// With the minus sign that is as wide as a plus.
+/// Replaces the minus sign by one that is as wide as a plus.
 fn minus(text: String) -> String {
     text.replace('-', "−")
 }
 
-/// A value of a unit, without the unit; percentages have one decimal, counts a second are in thousands and
-/// millions.
+/// Writes a value of a unit, without the unit; percentages have one decimal, counts a second are in thousands
+/// and millions.
 pub(crate) fn value(value: f64, unit: &str) -> String {
     match unit {
         "percent" if value.is_finite() => minus(format!("{:.*}", usize::from(value.abs() < 99.95), value)),
@@ -63,13 +65,13 @@ pub(crate) fn value(value: f64, unit: &str) -> String {
     }
 }
 
-/// Value and unit: `12.4 µs`, `10.3 M messages/s`, `98.1 %`.
+/// Writes a value and its unit: `12.4 µs`, `10.3 M messages/s`, `98.1 %`.
 pub(crate) fn with_unit(v: f64, unit: &str) -> String {
     format!("{} {}", value(v, unit), unit_title(unit))
 }
 
-/// `8`, `1 KB`, `64 KB`, `1 MB`; what is no whole number of those, in bytes. (K is 1024 here, as for message
-/// sizes usual.)
+/// Writes a size: `8`, `1 KB`, `64 KB`, `1 MB`; a size that is no whole number of those in bytes. (K is 1024
+/// here, as is usual for message sizes.)
 pub(crate) fn size(bytes: u64) -> String {
     const STEPS: [(u64, &str); 3] = [(1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")];
     for (step, name) in STEPS {
@@ -80,13 +82,13 @@ pub(crate) fn size(bytes: u64) -> String {
     bytes.to_string()
 }
 
-/// The same with `B` for plain bytes, in a sentence.
+/// Writes a size for a sentence, with `B` for plain bytes.
 pub(crate) fn size_in_words(bytes: u64) -> String {
     let text = size(bytes);
     if text.contains(' ') { text } else { format!("{text} B") }
 }
 
-/// `2.31×`; what is far below 1 as a fraction, `1/193`.
+/// Writes a factor: `2.31×`; a factor far below 1 as a fraction, `1/193`.
 pub(crate) fn times(ratio: f64) -> String {
     match ratio {
         ratio if ratio > 0.0 && ratio < 0.01 => format!("1/{}", digits(1.0 / ratio)),
@@ -94,12 +96,12 @@ pub(crate) fn times(ratio: f64) -> String {
     }
 }
 
-/// `+83.0`, `−4.1`: percentage points.
+/// Writes percentage points: `+83.0`, `−4.1`.
 pub(crate) fn points(difference: f64) -> String {
     minus(format!("{difference:+.1}"))
 }
 
-/// Seconds as `45 s`, `12 min`, `3 h 05 min`.
+/// Writes seconds as `45 s`, `12 min`, `3 h 05 min`.
 pub(crate) fn duration(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     match whole {
@@ -109,7 +111,7 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
-/// `2026-11-20 22:28 UTC` from seconds since 1970 (the civil calendar, counted in eras of 400 years).
+/// Writes `2026-11-20 22:28 UTC` from seconds since 1970 (the civil calendar, counted in eras of 400 years).
 pub(crate) fn date(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let from_march = days + 719_468; // days from 0000-03-01 to 1970-01-01

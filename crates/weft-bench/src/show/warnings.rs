@@ -6,18 +6,19 @@ use super::summary::{Summary, Table};
 use super::units::is_share;
 use crate::record::Library;
 
-/// The quartiles are further apart than this share of the median, or than so many percentage points.
+/// The distance of the quartiles that counts as a wide spread, as a share of the median, or in percentage
+/// points.
 const SPREAD_SHARE: f64 = 0.25;
 const SPREAD_POINTS: f64 = 10.0;
-/// Below this many samples quartiles say nothing.
+/// The number of samples below which quartiles mean nothing.
 const SPREAD_SAMPLES_MIN: usize = 4;
-/// Below this many rounds a ratio may be an accident.
+/// The number of rounds below which a ratio may be an accident.
 const ROUNDS_MIN: u32 = 3;
-/// Processors' frequency changed by more than this factor.
+/// The factor by which the processors' frequency may change.
 const FREQUENCY_CHANGE: f64 = 1.1;
-/// Percent of the time that the hypervisor took, at worst.
+/// The share of the time that the hypervisor may take, in percent.
 const STEAL_PERCENT: f64 = 2.0;
-/// Share of the readings with programs of others runnable.
+/// The share of readings in which programs of others may be runnable.
 const STRANGERS_SHARE: f64 = 0.1;
 /// The load average of a quiet machine before the run.
 const LOAD_AT_START: f64 = 0.5;
@@ -28,8 +29,7 @@ pub(crate) fn is_spread(figure: &Figure, unit: &str) -> bool {
     figure.samples >= SPREAD_SAMPLES_MIN && width > limit
 }
 
-/// What is said below a table of one state of the lines when some library has samples of too few rounds
-/// there.
+/// The warning below a table of one state of the lines, if a library has samples of too few rounds there.
 pub(crate) fn few(table: &Table, libraries: &[Library], rounds: u32) -> Option<String> {
     let state = table.place.lines.as_ref()?.name.as_ref()?;
     let rounds_of = |column: usize| {
@@ -93,7 +93,7 @@ pub(crate) fn of(file: &RunFile, summary: &Summary) -> Vec<String> {
     all
 }
 
-/// From the machine's state before and after each job.
+/// Adds warnings from the machine's state before and after each job.
 fn machine(file: &RunFile, all: &mut Vec<String>) {
     let conditions = &file.conditions;
     let Some(first) = conditions.first() else { return };

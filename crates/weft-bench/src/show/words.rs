@@ -5,7 +5,7 @@ use super::summary::{Comparison, Missing, Row, Standing, Summary, Table};
 use super::units;
 use crate::record::{Library, Outcome, Place, Role};
 
-/// The lines in which a library says its version, as one.
+/// The version of a library: the lines of its text joined to one.
 pub(crate) fn version(library: &Library) -> String {
     let lines = library.version.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join("; ")
@@ -15,7 +15,7 @@ struct Measurement {
     id: &'static str,
     title: &'static str,
     what: &'static str,
-    /// For tables without a sample.
+    /// The unit for tables without a sample.
     unit: &'static str,
 }
 
@@ -23,7 +23,7 @@ const fn m(id: &'static str, title: &'static str, unit: &'static str, what: &'st
     Measurement { id, title, what, unit }
 }
 
-/// In the order in which they are shown.
+/// The measurements in the order in which they are shown.
 const MEASUREMENTS: &[Measurement] = &[
     m("pingpong", "Ping-pong latency", "us", "half the round trip of a blocking send and receive"),
     m("bandwidth", "Bandwidth", "MB/s", "bytes a second in one direction, a window of messages outstanding"),
@@ -105,7 +105,7 @@ pub(crate) fn unit(measurement: &str) -> &'static str {
     known(measurement).map_or("", |(_, known)| known.unit)
 }
 
-/// What an axis counts: `time, µs`, `bandwidth, MB/s`.
+/// The quantity on an axis: `time, µs`, `bandwidth, MB/s`.
 pub(crate) fn quantity(measurement: &str, unit: &str) -> String {
     let title = units::unit_title(unit);
     match (measurement, unit) {
@@ -117,7 +117,7 @@ pub(crate) fn quantity(measurement: &str, unit: &str) -> String {
     }
 }
 
-/// The program whose samples a measurement is made of.
+/// The program that prints the samples of a measurement.
 pub(crate) fn program(measurement: &str) -> &str {
     match measurement {
         "overhead" => "availability",
@@ -126,7 +126,7 @@ pub(crate) fn program(measurement: &str) -> &str {
     }
 }
 
-/// `send`, `class A`, `2 pairs`.
+/// The words for a variant: `send`, `class A`, `2 pairs`.
 pub(crate) fn variant(key: &str, value: &str) -> String {
     match (key, value) {
         ("direction", "send") => "Isend".to_owned(),
@@ -140,7 +140,7 @@ pub(crate) fn variant(key: &str, value: &str) -> String {
     }
 }
 
-/// `two hosts, 2 ranks, links of 10gbit, 1 % loss`.
+/// The words for a place: `two hosts, 2 ranks, links of 10gbit, 1 % loss`.
 pub(crate) fn place(place: &Place) -> String {
     if place.hosts == 0 {
         return place.id.clone();
@@ -159,7 +159,7 @@ pub(crate) fn place(place: &Place) -> String {
     text
 }
 
-/// `lines near, 36 ns`, or `lines 36 ns` where they had one state.
+/// The words for the lines of a place: `lines near, 36 ns`, or `lines 36 ns` where they had one state.
 pub(crate) fn lines(place: &Place) -> Option<String> {
     let lines = place.lines.as_ref()?;
     let name = lines.name.as_ref().map(|name| format!("{name},")).unwrap_or_default();
@@ -172,7 +172,8 @@ pub(crate) fn lines(place: &Place) -> Option<String> {
     )
 }
 
-/// `µs, lower is better`, with the number of samples where a table is one of several states of the lines.
+/// The caption of a table, `µs, lower is better`, with the number of samples where the table is one of
+/// several states of the lines.
 pub(crate) fn caption(table: &Table) -> String {
     let better = if units::better(&table.unit) == units::Better::Lower { "lower" } else { "higher" };
     let mut text = format!("{}, {better} is better", units::unit_title(&table.unit));
@@ -185,7 +186,7 @@ pub(crate) fn caption(table: &Table) -> String {
     text
 }
 
-/// What the factors of a table mean, to be said at its head; empty where nothing is compared.
+/// The meaning of a table's factors, for its head; empty where nothing is compared.
 pub(crate) fn factors(table: &Table) -> &'static str {
     if !table.rows.iter().any(|row| row.best_peer.is_some() || row.carrier.is_some()) {
         return "";
@@ -209,7 +210,7 @@ pub(crate) fn missing(missing: Missing) -> &'static str {
     }
 }
 
-/// Rounds are counted from 1 for people.
+/// The sentence about a failure. Rounds are counted from 1 for people.
 pub(crate) fn trouble(library: &str, outcome: Outcome, why: &str, rounds: &[u32], all: usize) -> String {
     let what = match outcome {
         Outcome::Failed => "failed",
@@ -233,13 +234,14 @@ pub(crate) fn invalid(library: &str, why: &str, count: usize, all: usize) -> Str
     format!("{library}: {count} of {all} samples did not validate and are not counted: {why}.")
 }
 
-/// `2.31×` or `+83.0`.
+/// The words for an advantage: `2.31×` or `+83.0`.
 pub(crate) fn advantage(comparison: &Comparison) -> String {
     let median = comparison.advantage.median;
     if comparison.is_points { units::points(median) } else { units::times(median) }
 }
 
-/// `2.31× mpich`; with the carrier's size where it is not the row's: `0.84× udp (64)`.
+/// The words for a comparison, `2.31× mpich`; with the carrier's size where it is not the row's:
+/// `0.84× udp (64)`.
 pub(crate) fn comparison(summary: &Summary, comparison: Option<Comparison>, size: Option<u64>) -> String {
     let Some(comparison) = comparison else { return "–".to_owned() };
     let id = &summary.library(comparison.against).id;
@@ -249,8 +251,8 @@ pub(crate) fn comparison(summary: &Summary, comparison: Option<Comparison>, size
     format!("{} {name}{other}", advantage(&comparison))
 }
 
-/// `12.4 ±3%`: the median, and half the distance of the quartiles as a share of it; in points for
-/// percentages.
+/// The words for a figure, `12.4 ±3%`: the median, and half the distance of the quartiles as a share of it;
+/// in points for percentages.
 pub(crate) fn figure(figure: &Figure, unit: &str) -> String {
     let half = (figure.high - figure.low) / 2.0;
     let value = units::value(figure.median, unit);
@@ -266,12 +268,13 @@ pub(crate) fn figure(figure: &Figure, unit: &str) -> String {
     }
 }
 
-/// What the first column of a table holds.
+/// The heading of a table's first column.
 pub(crate) fn row_heading(table: &Table) -> &'static str {
     if table.rows.iter().any(|row| row.size.is_some_and(|size| size > 0)) { "size" } else { "" }
 }
 
-/// `64 KB`, `Isend, 64 KB`, `class A`; something also when there is nothing to tell apart.
+/// The title of a row: `64 KB`, `Isend, 64 KB`, `class A`; never empty, even when there is nothing to tell
+/// apart.
 pub(crate) fn row_title(row: &Row) -> String {
     let size = row.size.filter(|size| *size > 0).map(units::size);
     match (row.variant.as_str(), size) {
@@ -282,19 +285,19 @@ pub(crate) fn row_title(row: &Row) -> String {
     }
 }
 
-/// One row in which the subject leads or lags.
+/// A row in which the subject leads or lags.
 pub(crate) struct Verdict {
     pub(crate) standing: Standing,
-    /// Larger: further apart. Ratios as the larger over the smaller; points scaled so that 100 of them weigh
-    /// as much as a factor of 10.
+    /// The distance between the figures. Ratios count as the larger over the smaller; points are scaled so
+    /// that 100 of them weigh as much as a factor of 10.
     pub(crate) distance: f64,
-    /// `Ping-pong latency, 8 B, 1 host, 2 ranks`.
+    /// The row: `Ping-pong latency, 8 B, 1 host, 2 ranks`.
     pub(crate) subject: String,
-    /// `2.31× of Open MPI 5.0.11: 0.26 µs beside 0.60 µs`.
+    /// The figures: `2.31× of Open MPI 5.0.11: 0.26 µs beside 0.60 µs`.
     pub(crate) figures: String,
 }
 
-/// Every row with a peer; those furthest apart first.
+/// The verdicts of all rows with a peer, the largest distance first.
 pub(crate) fn verdicts(summary: &Summary) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for table in &summary.tables {
@@ -329,7 +332,7 @@ pub(crate) fn verdicts(summary: &Summary) -> Vec<Verdict> {
     verdicts
 }
 
-/// `Weft 0.1.0 leads the best peer in 31 of 52 rows, is level in 9 and behind in 12.`
+/// The tally of a run: `Weft 0.1.0 leads the best peer in 31 of 52 rows, is level in 9 and behind in 12.`
 pub(crate) fn tally(summary: &Summary, verdicts: &[Verdict]) -> String {
     let Some(subject) = summary.subject() else {
         return "Nothing is compared: no library of this run is its subject.".to_owned();
@@ -348,8 +351,7 @@ pub(crate) fn tally(summary: &Summary, verdicts: &[Verdict]) -> String {
     )
 }
 
-/// What a page says of a library where it has neither a version nor a place: carriers are programs without
-/// one.
+/// The words for a library that has neither a version nor a place: carriers are programs without one.
 pub(crate) fn of_role(role: Role) -> &'static str {
     match role {
         Role::Carrier => "the link alone, by system calls, without MPI",
@@ -357,7 +359,7 @@ pub(crate) fn of_role(role: Role) -> &'static str {
     }
 }
 
-/// How the figures came about, for pages.
+/// The paragraphs of a page that explain how the figures were made.
 pub(crate) const METHOD: &[&str] = &[
     "Each measurement is one small C program over the MPI interface, the same source for every library. It prints one line per \
      sample, warm-up apart, and checks the contents it received outside the timed part; samples that do not validate are not \

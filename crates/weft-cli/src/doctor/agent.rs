@@ -1,5 +1,5 @@
-//! The agent on a host: answers requests from its standard input, and ends when that closes. Every request is
-//! bounded.
+//! The agent on a host: answers requests from its standard input, and ends when the input closes. Every
+//! request is bounded.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read, Write};
@@ -12,7 +12,7 @@ use super::protocol::{GREETING, LINE_MAX, Reply, Request, VERSION};
 
 /// The longest wait for packets that a request may ask for.
 const COLLECT_MAX: Duration = Duration::from_secs(5);
-/// Requests of one run at most.
+/// The most requests of one run.
 const REQUESTS_MAX: usize = 10_000;
 
 /// Serves until the controller is gone.

@@ -16,34 +16,36 @@ use super::protocol::{
     BURST, FABRIC, FABRIC_ON, MULTICAST, MULTICAST_OF_LINK, Reply, Request, SHORT_BYTES, Target, Unanswered, VERSION,
 };
 
-/// Up to so many hosts every pair is tried; beyond, each host with its neighbours in a ring.
+/// The number of hosts up to which every pair is tried; beyond it, each host is tried with its neighbours in
+/// a ring.
 pub(crate) const ALL_PAIRS_HOSTS_MAX: usize = 16;
-/// How long an agent may take for one request beyond what the request itself says.
+/// The time that an agent may take for one request beyond the time that the request itself allows.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(15);
-/// Rounds of packets: what was lost in one is sent again in the next.
+/// The rounds of packets: a packet that was lost in one round is sent again in the next.
 const ROUNDS: usize = 3;
-/// How long the agents wait for packets in one round; they stop when all are there.
+/// The time for which the agents wait for packets in one round; they stop when all have arrived.
 const COLLECT: Duration = Duration::from_millis(400);
-/// Pairs of one host for which the network is asked what becomes of packets.
+/// The most pairs of one host for which the network is asked about the fate of packets.
 const TRACES_OF_A_HOST_MAX: usize = 4;
-/// Questions for the time.
+/// The number of questions for the time.
 const PINGS: usize = 5;
-/// Payloads tried, in bytes, where the largest is lost: those of usual MTUs less 28 and 48 bytes of headers.
+/// The payloads in bytes that are tried where the largest is lost: those of usual MTUs less 28 and 48 bytes
+/// of headers.
 const LADDER: [usize; 9] = [472, 548, 872, 1232, 1252, 1372, 1422, 1452, 1472];
 /// The variables that belong to one host and are not sent to others.
 const HOST_BOUND: [&str; 2] = ["WEFT_NODE", "WEFT_AGENT"];
 
-/// Everything that was found.
+/// The result of an examination.
 pub(crate) struct Report {
     pub(crate) hosts: Vec<String>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) facts: BTreeMap<String, Facts>,
-    /// Pairs of hosts between which packets were sent, both directions counted.
+    /// The number of pairs of hosts between which packets were sent, both directions counted.
     pub(crate) directions: usize,
     pub(crate) seconds: f64,
 }
 
-/// Examines all hosts; none when the user stopped it.
+/// Examines all hosts; `None` when the user stopped it.
 pub(crate) fn run(plan: &Plan, interrupted: &Arc<AtomicBool>) -> Option<Report> {
     let began = Instant::now();
     let mut findings = Vec::new();
@@ -77,7 +79,7 @@ pub(crate) fn run(plan: &Plan, interrupted: &Arc<AtomicBool>) -> Option<Report> 
     })
 }
 
-/// Starts all agents at once; those that cannot be reached are findings.
+/// Starts all agents at once; hosts that cannot be reached become findings.
 fn start(plan: &Plan, interrupted: &Arc<AtomicBool>, findings: &mut Vec<Finding>) -> Vec<Host> {
     let answer = plan.reach.answer;
     let started: Vec<Result<Host, Unreachable>> = std::thread::scope(|scope| {
@@ -108,12 +110,12 @@ struct Examination {
     pairs: Vec<Pair>,
 }
 
-/// One direction over one link: indices of the hosts, what was seen.
+/// A direction between two hosts over one link: the indices of the hosts, and the observations.
 struct Pair {
     from: usize,
     to: usize,
     endpoint_address: String,
-    /// Bytes of the largest packet, once the way is known.
+    /// The bytes of the largest packet, once the path is known.
     full: Option<usize>,
     seen: PairSeen,
 }
@@ -130,8 +132,8 @@ impl Examination {
         Examination { hosts, names, seen, pairs: Vec::new() }
     }
 
-    /// Sends to each host what `request` makes for it, then fetches the answers, in the same order. All have
-    /// the same deadline: many hosts that hang take no longer than one.
+    /// Sends to each host the request that `request` makes for it, then fetches the answers, in the same
+    /// order. All have the same deadline: many hosts that hang take no longer than one.
     fn ask(&mut self, mut request: impl FnMut(usize) -> Option<Request>) -> Vec<Option<Reply>> {
         let mut asked = Vec::with_capacity(self.hosts.len());
         for (index, host) in self.hosts.iter_mut().enumerate() {
@@ -152,7 +154,7 @@ impl Examination {
         self.ask(|index| Some(Request::Begin { index: index as u16, token, variables: own.clone() }));
     }
 
-    /// Asks each host for its time, beside the others, so that waiting for them is not counted.
+    /// Asks each host for its time, in a thread each, so that the wait for other hosts is not counted.
     fn time(&mut self) {
         std::thread::scope(|scope| {
             for (host, seen) in self.hosts.iter_mut().zip(&mut self.seen) {
@@ -187,8 +189,8 @@ impl Examination {
         self.pairs = directions(self.hosts.len()).into_iter().flat_map(|(from, to)| self.pairs_of(from, to)).collect();
     }
 
-    /// One direction over each link that both hosts have. The best endpoints of libfabric are a pair only
-    /// where none are on a common interface.
+    /// The pairs of one direction, one for each link that both hosts have. The best endpoints of libfabric
+    /// are a pair only where the hosts have no endpoints on a common interface.
     fn pairs_of(&self, from: usize, to: usize) -> Vec<Pair> {
         let common = || self.seen[to].links.iter().filter(|link| self.has(from, &link.name));
         let has_interfaces = common().any(|link| link.name.starts_with(FABRIC_ON));
@@ -210,7 +212,7 @@ impl Examination {
         self.seen[host].links.iter().any(|one| one.name == link && one.endpoint_address.is_ok())
     }
 
-    /// An answer that is none: the host is left alone from now on.
+    /// Handles a wrong answer: the host is left alone from now on.
     fn wrong(&mut self, index: usize, reply: Option<Reply>) {
         let host = &mut self.hosts[index];
         let why = match reply {
@@ -220,7 +222,7 @@ impl Examination {
         host.fault.get_or_insert(why);
     }
 
-    /// A short and a full packet from each to each, again while something is missing.
+    /// Sends a short and a full packet from each host to each, and repeats those that are missing.
     fn packets(&mut self) {
         for _ in 0..ROUNDS {
             let missing = |pair: &Pair| {
@@ -240,7 +242,7 @@ impl Examination {
         }
     }
 
-    /// Where only the full size is lost, finds the largest that arrives.
+    /// Finds the largest packet that arrives, where only the full size is lost.
     fn ladder(&mut self) {
         let wanted = |pair: &Pair| {
             let full = pair.full.filter(|_| pair.seen.short_arrived && !pair.seen.full_arrived)?;
@@ -258,8 +260,8 @@ impl Examination {
         }
     }
 
-    /// Sends packets of the sizes that `wanted` says (empty: the usual two) and waits for them. False: there
-    /// was nothing to send.
+    /// Sends packets of the sizes that `wanted` names (an empty list: the usual two sizes) and waits for
+    /// them. Returns false if there was no packet to send.
     fn round(&mut self, wanted: impl Fn(&Pair) -> Option<Vec<usize>>) -> bool {
         let wishes: Vec<Option<Vec<usize>>> = self.pairs.iter().map(wanted).collect();
         if wishes.iter().all(Option::is_none) || self.hosts.iter().all(|host| host.fault.is_some()) {
@@ -314,7 +316,7 @@ impl Examination {
         }
     }
 
-    /// Takes what has come, waiting until each host has so many new ones as `missing` says.
+    /// Collects the packets that have arrived; waits until each host has as many new ones as `missing` says.
     fn collect(&mut self, missing: &[usize]) {
         let milliseconds = COLLECT.as_millis() as u64;
         let due: Vec<usize> = self.seen.iter().zip(missing).map(|(seen, more)| seen.arrived.len() + more).collect();
@@ -342,8 +344,8 @@ impl Examination {
             self.ask(|from| unheard.iter().any(|senders| senders[from] > 0).then_some(Request::Multicast));
             self.collect(&missing);
         }
-        // Each in its turn and once: where all send, a limit hits one for the packets of another, and receive
-        // buffers overflow.
+        // Each host sends in its turn and once. If all sent together, a limit would hit one host for the
+        // packets of another, and receive buffers would overflow.
         for from in (0..can.len()).filter(|&from| can[from]) {
             self.ask(|index| (index == from).then_some(Request::MulticastInARow));
             let missing = |(index, &can): (usize, &bool)| if can && index != from { BURST } else { 0 };
@@ -351,7 +353,8 @@ impl Examination {
         }
     }
 
-    /// How many packets each host has not heard of each: a short one in each group, and a full one.
+    /// The number of packets of each host that each host has not received: a short one in each group, and a
+    /// full one.
     fn unheard_multicast(&self, can: &[bool]) -> Vec<Vec<usize>> {
         let of = |to: usize, from: usize| {
             let full = self.seen[from].multicast.clone().unwrap_or(SHORT_BYTES);
@@ -362,7 +365,8 @@ impl Examination {
         (0..can.len()).map(|to| (0..can.len()).map(|from| of(to, from)).collect()).collect()
     }
 
-    /// Where nothing arrives, asks the network why; all hosts at once, each for one pair in a round.
+    /// Asks the network for the reason where no packet arrives; all hosts at once, each for one pair in a
+    /// round.
     fn trace(&mut self) {
         for _ in 0..TRACES_OF_A_HOST_MAX {
             let next = |from: usize| self.pairs.iter().position(|pair| pair.from == from && pair.seen.is_unexplained());
@@ -385,7 +389,7 @@ impl Examination {
     }
 }
 
-/// The quickest of several answers tells the time best.
+/// Measures the clock of a host: the quickest of several answers tells the time best.
 fn time_one(host: &mut Host, seen: &mut HostSeen) {
     let mut best = f64::INFINITY;
     for _ in 0..PINGS {
@@ -409,7 +413,7 @@ fn firewall_of(facts: &Facts) -> Option<String> {
     (facts.firewall.stopping > 0).then(|| facts.firewall.example.clone())
 }
 
-/// Every direction between `count` hosts, or those of a ring when there are many.
+/// The directions between `count` hosts: all of them, or those of a ring when there are many hosts.
 fn directions(count: usize) -> Vec<(usize, usize)> {
     if count <= ALL_PAIRS_HOSTS_MAX {
         return (0..count)

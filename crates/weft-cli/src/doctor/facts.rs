@@ -1,5 +1,5 @@
-//! The facts that an agent collects about its host, such as interfaces, limits and versions. What they mean
-//! is decided in `findings`.
+//! The facts that an agent collects about its host, such as interfaces, limits and versions. `findings`
+//! decides what they mean.
 
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
@@ -17,12 +17,12 @@ use crate::info::library::Library;
 use crate::info::machine::{Machine, field, read};
 use weft_bench::tools;
 
-/// How long a tool of the system may take to answer.
+/// The time that a tool of the system may take to answer.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long the host's own name may take to be found.
+/// The time that the search for the host's own name may take.
 const NAME_TIMEOUT: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(2);
-/// Interfaces whose offload is asked for.
+/// The most interfaces that are asked for their offloads.
 const INTERFACES_MAX: usize = 16;
 
 /// Facts of one host.
@@ -30,61 +30,62 @@ const INTERFACES_MAX: usize = 16;
 pub(crate) struct Facts {
     pub(crate) machine: Machine,
     pub(crate) library: Option<Library>,
-    /// Why programs stop in `MPI_Init` here.
+    /// The reason why programs stop in `MPI_Init` on this host.
     pub(crate) wrong_setting: Option<String>,
     pub(crate) user: u32,
     /// Effective capabilities, a bit each (capabilities(7)).
     pub(crate) capabilities: u64,
-    /// Where `weft-netd` may be asked for packet sockets instead; none: nowhere.
+    /// The path where `weft-netd` may be asked for packet sockets instead; None if there is no such path.
     pub(crate) netd: Option<String>,
-    /// `user.max_user_namespaces`; none: the kernel has none.
+    /// The value of `user.max_user_namespaces`; None if the kernel has no such setting.
     pub(crate) user_namespaces: Option<u64>,
-    /// Bytes that may be locked, and files that may be open: soft and hard limit; none: no limit.
+    /// The bytes that may be locked, and the files that may be open: soft and hard limit; None: no limit.
     pub(crate) locked_bytes: (Option<u64>, Option<u64>),
     pub(crate) open_files: (Option<u64>, Option<u64>),
-    /// `net.core.rmem_max` and `wmem_max`, bytes.
+    /// The values of `net.core.rmem_max` and `wmem_max`, bytes.
     pub(crate) receive_buffer_max: u64,
     pub(crate) send_buffer_max: u64,
     /// The kernel's source of time.
     pub(crate) clock_source: String,
     pub(crate) firewall: Firewall,
-    /// Equal on two hosts that are one machine with one network.
+    /// A number that is equal on two hosts that are one machine with one network.
     pub(crate) network: u32,
-    /// Every address, as the link would decide.
+    /// The addresses, each with the link's decision whether it is offered.
     pub(crate) addresses: Vec<Address>,
-    /// How long the host's own name took to be found, milliseconds; none: it was not.
+    /// The time of the search for the host's own name, milliseconds; None if the name was not found.
     pub(crate) own_name_milliseconds: Option<u64>,
-    /// Why not.
+    /// The reason why the name was not found.
     pub(crate) own_name_fault: String,
 }
 
-/// One address of one interface.
+/// An address of an interface.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Address {
     pub(crate) interface: String,
     pub(crate) address: String,
     pub(crate) mtu: u32,
-    /// Why it is not offered to peers.
+    /// The reason why the address is not offered to peers.
     pub(crate) refused: Option<String>,
-    /// Whether the interface cuts large sends itself (`tx-udp-segmentation`); none: not known.
+    /// Says whether the interface cuts large sends itself (`tx-udp-segmentation`); None if that is not known.
     pub(crate) segmentation: Option<bool>,
-    /// It has no cable.
+    /// Says whether the interface is wireless.
     pub(crate) is_wireless: bool,
 }
 
-/// Rules that might stop packets.
+/// The firewall rules that might stop packets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Firewall {
-    /// Rules and chains that drop or reject, of nftables and iptables as far as they can be asked.
+    /// The number of rules and chains that drop or reject, of nftables and iptables as far as they can be
+    /// asked.
     pub(crate) stopping: usize,
-    /// An example.
+    /// An example of such a rule.
     pub(crate) example: String,
-    /// Which tool told.
+    /// The tool that listed the rules.
     pub(crate) tool: String,
 }
 
 impl Facts {
-    /// Of this host, with the settings that `variables` say.
+    /// Collects the facts of this host, with the settings that `variables` contain.
     pub(crate) fn here(variables: &BTreeMap<String, String>) -> Facts {
         let read_settings = settings(variables);
         let wrong_setting = read_settings.as_ref().err().cloned();
@@ -124,7 +125,7 @@ pub(crate) fn settings(variables: &BTreeMap<String, String>) -> Result<Settings,
     Settings::read(|name| variables.get(name).cloned().or_else(|| std::env::var(name).ok()))
 }
 
-/// Soft and hard limit of one line of /proc/self/limits; none: unlimited (or not told).
+/// The soft and hard limit in one line of /proc/self/limits; None: unlimited (or not given).
 fn limit(limits: &str, name: &str) -> (Option<u64>, Option<u64>) {
     let words = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
     let mut words = words.split_whitespace().map(|word| word.parse().ok());
@@ -172,25 +173,25 @@ fn firewall() -> Firewall {
     told
 }
 
-/// Whether a line of rules, as nft or iptables print them, may stop packets that come in.
+/// Returns whether a line of rules, as nft or iptables print them, may stop packets that come in.
 fn stops(line: &str) -> bool {
     let is_policy = line.contains("hook input") && line.contains("policy drop");
     let is_rule = line.split_whitespace().any(|word| matches!(word, "drop" | "reject" | "DROP" | "REJECT"));
     is_policy || (is_rule && !line.contains("FORWARD") && !line.contains("hook") && !line.starts_with('#'))
 }
 
-/// The output of one of the system's tools; the error says why there is none.
+/// The output of a tool of the system, or the reason why there is none.
 fn tool(name: &str, arguments: &[&str]) -> Result<String, String> {
     let mut command = tools::command(name);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| error.to_string())?;
     let mut output = child.stdout.take().ok_or("no output")?;
-    // A reader of its own: a tool that says much would otherwise wait for us while we wait for it.
+    // A thread reads the output: a tool that prints much would otherwise wait for us while we wait for it.
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let mut text = Vec::new();
         let read = std::io::Read::read_to_end(&mut output, &mut text);
-        // Nobody waits any more once the time is over.
+        // Once the time is over the receiver is gone.
         let _ = sender.send(read.map(|_| text));
     });
     let text = receiver.recv_timeout(TOOL_TIMEOUT);
@@ -218,7 +219,7 @@ fn own_name() -> Result<u64, String> {
     let began = Instant::now();
     std::thread::spawn(move || {
         let found = (name.as_str(), 0_u16).to_socket_addrs().map(|addresses| addresses.count());
-        // Nobody waits any more once the time is over.
+        // Once the time is over the receiver is gone.
         let _ = sender.send(found);
     });
     match receiver.recv_timeout(NAME_TIMEOUT) {

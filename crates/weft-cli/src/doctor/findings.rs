@@ -13,31 +13,31 @@ pub(super) use pair::of_pairs;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// How bad it is, best first.
+/// The severity of a finding, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Level {
-    /// As it should be.
+    /// The host is as it should be.
     Ok,
-    /// Worth knowing; nothing is wrong.
+    /// A fact worth knowing; nothing is wrong.
     Note,
-    /// Programs run, but slower or with less than there could be.
+    /// Programs run, but slower than they could, or with less than they could have.
     Warning,
     /// Programs will not run.
     Fault,
 }
 
-/// One finding.
+/// A finding about a host or a pair of hosts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) level: Level,
     /// A name that stays the same, for scripts and for the book.
     pub(crate) name: &'static str,
-    /// A host, or `h0 → h1`.
+    /// The host, or the pair as `h0 → h1`.
     pub(crate) subject: String,
-    /// What was found, one sentence.
+    /// The observation in one sentence.
     pub(crate) what: String,
-    /// What to do, one sentence; empty where nothing has to be done.
+    /// The cure in one sentence; empty where nothing has to be done.
     pub(crate) cure: String,
 }
 
@@ -57,57 +57,60 @@ impl Finding {
     }
 }
 
-/// What the controller saw of one host.
+/// The controller's observations of one host.
 #[derive(Clone, Debug)]
 pub(crate) struct HostSeen {
     pub(crate) name: String,
     /// Seconds until the agent greeted.
     pub(crate) reached_seconds: f64,
-    /// The quickest answer, milliseconds, and how far its clock is ahead of the controller's then, seconds.
+    /// The time of the quickest answer, milliseconds, and the time by which the host's clock was ahead of the
+    /// controller's then, seconds.
     pub(crate) answer_milliseconds: f64,
     pub(crate) clock_ahead_seconds: f64,
     pub(crate) facts: Facts,
     pub(crate) links: Vec<OpenedLink>,
-    /// Bytes of the longest packet that it multicasts, or why multicast could not be tried.
+    /// The bytes of the longest packet that the host multicasts, or the reason why multicast could not be
+    /// tried.
     pub(crate) multicast: Result<usize, String>,
-    /// Packets that came, once each.
+    /// The packets that arrived, each once.
     pub(crate) arrived: BTreeSet<Arrived>,
 }
 
-/// What was seen of one direction between two hosts.
+/// The observations of one direction between two hosts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PairSeen {
     pub(crate) link: String,
     pub(crate) from: String,
     pub(crate) to: String,
     pub(crate) path: Option<Result<LinkPath, String>>,
-    /// By size: what the sending machine refused, and why.
+    /// The sizes that the sending machine refused, each with the reason.
     pub(crate) refused: Vec<(usize, String)>,
     pub(crate) short_arrived: bool,
     pub(crate) full_arrived: bool,
-    /// The largest that arrived when the full one did not, bytes.
+    /// The size of the largest packet that arrived when the full one did not, bytes.
     pub(crate) largest_arrived: Option<usize>,
-    /// What becomes of short ones that do not arrive.
+    /// The fate of short packets that do not arrive.
     pub(crate) unanswered: Option<Unanswered>,
-    /// Whether the receiving host has firewall rules that stop packets, and an example.
+    /// An example of the receiving host's firewall rules that stop packets, if it has such rules.
     pub(crate) firewall: Option<String>,
 }
 
 impl PairSeen {
-    /// Packets left this machine, did not arrive, and nobody has been asked why.
+    /// Returns whether packets left this machine and did not arrive, and the network has not been asked for
+    /// the reason.
     pub(crate) fn is_unexplained(&self) -> bool {
         !self.short_arrived && matches!(self.path, Some(Ok(_))) && self.refused.is_empty() && self.unanswered.is_none()
     }
 }
 
-/// A host that cannot be talked to.
+/// The finding about a host that cannot be reached.
 pub(crate) fn unreachable(host: &str, why: &str) -> Finding {
     let cure = "try `ssh -o BatchMode=yes HOST true`: it must ask for nothing; weft must be there under the same path, or name it \
                 with --agent-program";
     Finding::new(Level::Fault, "host-unreachable", host, format!("it cannot be reached: {why}"), cure)
 }
 
-/// A host whose command is of another version.
+/// The finding about a host whose command is of another version.
 pub(crate) fn other_version(host: &str, theirs: &str, ours: &str) -> Finding {
     let what = format!("it has weft {theirs}, this host has {ours}");
     Finding::new(
@@ -119,13 +122,13 @@ pub(crate) fn other_version(host: &str, theirs: &str, ours: &str) -> Finding {
     )
 }
 
-/// A host that stopped to answer.
+/// The finding about a host that stopped answering.
 pub(crate) fn lost(host: &str, why: &str) -> Finding {
     let cure = "run `weft doctor` on that host itself, without hosts; if it hangs there too, look at its kernel log with `dmesg`";
     Finding::new(Level::Fault, "host-stopped-answering", host, format!("it was reached, then {why}"), cure)
 }
 
-/// A host that offers the others nothing but loopback, and why.
+/// The finding about a host that offers the others only loopback, with the reason.
 fn only_loopback(host: &HostSeen) -> Option<Finding> {
     let is_loopback = |address: &&Address| address.address.starts_with("127.") || address.address.starts_with("::1/");
     let addresses = &host.facts.addresses;
@@ -143,7 +146,7 @@ fn only_loopback(host: &HostSeen) -> Option<Finding> {
     Some(Finding::new(Level::Fault, "only-loopback", &host.name, what, cure))
 }
 
-/// What all hosts together show.
+/// The findings about all hosts together.
 pub(crate) fn of_all(hosts: &[HostSeen]) -> Vec<Finding> {
     let mut all = Vec::new();
     let Some(first) = hosts.first().filter(|_| hosts.len() > 1) else { return all };

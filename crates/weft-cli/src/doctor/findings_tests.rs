@@ -1,4 +1,4 @@
-//! Findings from made-up facts: what each must be called, and that all but "ok" have a cure.
+//! Tests of findings from made-up facts: the name that each must have, and that all but "ok" have a cure.
 
 use super::pair::of_pair;
 use super::*;
@@ -45,7 +45,7 @@ fn good() -> HostSeen {
     }
 }
 
-/// Names of the findings that are not "ok", each with its level; all must say what to do.
+/// The names of the findings that are not "ok", each with its level; each must have a cure.
 fn names(findings: &[Finding]) -> Vec<(Level, &'static str)> {
     for finding in findings.iter().filter(|finding| finding.level != Level::Ok) {
         assert!(!finding.what.is_empty() && !finding.cure.is_empty(), "{finding:?}");
@@ -250,9 +250,9 @@ fn what_keeps_multicast_away_is_named() {
     assert_eq!(keeping(&|_| false), ["multicast-lost"]);
     assert_eq!(keeping(&|one| one.bytes < 1000), ["multicast-full-size-lost"]);
     assert_eq!(keeping(&|one| one.bytes % 8 == 0), ["multicast-limited"]);
-    // Any one that the group hears shows that switches know of it.
+    // A single packet that the group hears shows that switches know of the group.
     assert_eq!(keeping(&|one| one.link == MULTICAST_OF_LINK || one.bytes == SHORT_BYTES + 3), ["multicast-limited"]);
-    // One that is lost is no limit.
+    // A single lost packet is no limit.
     h1.arrived.retain(|one| one.bytes != SHORT_BYTES + 7);
     let all = of_multicast(&[h0.clone(), h1.clone()], &names_of_hosts);
     assert_eq!((all.len(), all[0].name, all[0].level), (1, "multicast", Level::Ok));

@@ -1,4 +1,4 @@
-//! One host as the controller sees it: the process that reaches it, requests and replies, each with a time
+//! A host as the controller sees it: the process that reaches it, requests and replies, each with a time
 //! limit.
 
 use std::ffi::OsString;
@@ -15,34 +15,34 @@ use weft_launch::reach;
 
 use super::protocol::{GREETING, LINE_MAX, Reply, Request, VERSION};
 
-/// How long an agent may take to end once its input is closed.
+/// The time that an agent may take to end once its input is closed.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often a wait looks whether the user wants to stop.
+/// The time between two checks whether the user wants to stop, during a wait.
 const POLL: Duration = Duration::from_millis(20);
-/// Lines that wait to be read.
+/// The most lines that wait to be read.
 const LINES_MAX: usize = 64;
-/// What a remote shell may print before the agent greets, lines.
+/// The most lines that a remote shell may print before the agent greets.
 const NOISE_LINES_MAX: usize = 1000;
-/// How much of what the command says on standard error is kept, bytes.
+/// The bytes of the command's standard error that are kept.
 const ERRORS_KEPT: usize = 2048;
 
-/// How a host is reached.
+/// The way in which a host is reached.
 #[derive(Clone, Debug)]
 pub(crate) struct Reach {
     /// The command template.
     pub(crate) template: String,
-    /// The path of this command there.
+    /// The path of this command on the host.
     pub(crate) program: String,
-    /// How long it may take to answer for the first time.
+    /// The time that the host may take to answer for the first time.
     pub(crate) answer: Duration,
 }
 
-/// Why there is nothing to talk to.
+/// The reason why a host cannot be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unreachable {
-    /// It did not greet: half a sentence.
+    /// The host did not greet; the text is half a sentence.
     Silent(String),
-    /// Its command is of another version.
+    /// The host's command is of another version.
     Version(String),
     /// The user has stopped everything.
     Interrupted,
@@ -56,16 +56,17 @@ pub(crate) struct Host {
     lines: Receiver<Vec<u8>>,
     errors: Arc<Mutex<Vec<u8>>>,
     interrupted: Arc<AtomicBool>,
-    /// The command, to be shown.
+    /// The command, for messages.
     command: String,
-    /// Why it does not answer any more.
+    /// The reason why the host does not answer any more.
     pub(crate) fault: Option<String>,
-    /// From the start to the greeting.
+    /// The time from the start to the greeting.
     pub(crate) reached_after: Duration,
 }
 
 impl Host {
-    /// Starts the agent and hears its greeting. `remote` is none for an agent that is started here directly.
+    /// Starts the agent and hears its greeting. `remote` is `None` for an agent that is started on this host
+    /// directly.
     pub(crate) fn start(
         name: &str,
         remote: Option<&Reach>,
@@ -79,7 +80,7 @@ impl Host {
         let words = words.map_err(Unreachable::Silent)?;
         let shown = reach::shown(&words);
         let began = Instant::now();
-        // A process group of its own: whatever the command starts can be ended with it.
+        // A process group of its own: the command and its children can be ended together.
         let mut child = Command::new(&words[0])
             .args(&words[1..])
             .process_group(0)
@@ -127,7 +128,7 @@ impl Host {
                 }
             };
             let line = String::from_utf8_lossy(&line).into_owned();
-            // The noise before it may lack a newline of its own.
+            // The noise before the greeting may not end with a newline.
             if let Some(at) = line.rfind(GREETING) {
                 let version = line[at + GREETING.len()..].trim();
                 return if version == VERSION { Ok(()) } else { Err(Unreachable::Version(version.to_owned())) };
@@ -136,9 +137,9 @@ impl Host {
         Err(self.explain("answers, but is something else than weft"))
     }
 
-    /// Half a sentence: the command, what became of it, what it said last.
+    /// Explains a failure in half a sentence: the command, its fate, and its last output.
     fn explain(&self, fate: &str) -> Unreachable {
-        // The last words may still be on their way.
+        // The last output may still be on its way.
         std::thread::sleep(POLL);
         let kept = self.errors.lock().map(|kept| kept.clone()).unwrap_or_default();
         let said = String::from_utf8_lossy(&kept);
@@ -147,7 +148,7 @@ impl Host {
         Unreachable::Silent(format!("`{}` {fate}{words}", self.command))
     }
 
-    /// Sends a request; the answer is fetched by [`Self::reply`]. A host that has failed is left alone.
+    /// Sends a request; the answer is fetched by [`Self::reply`]. A failed host gets no more requests.
     pub(crate) fn request(&mut self, request: &Request) {
         if self.fault.is_some() {
             return;
@@ -160,7 +161,8 @@ impl Host {
         }
     }
 
-    /// The answer to the oldest request, until `deadline`; none, and `fault` says why, when there is none.
+    /// Takes the answer to the oldest request, until `deadline`. If there is none, returns `None`, and
+    /// `fault` has the reason.
     pub(crate) fn reply(&mut self, deadline: Instant) -> Option<Reply> {
         if self.fault.is_some() {
             return None;
@@ -192,7 +194,7 @@ impl Host {
         }
     }
 
-    /// The end of the process, which has closed its output and so is about to end.
+    /// Waits for the end of the process, which has closed its output and so is about to end.
     fn ended(&mut self) -> Option<ExitStatus> {
         let deadline = Instant::now() + END_TIMEOUT;
         loop {
@@ -207,7 +209,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // An agent ends when its input closes; whatever else the command is does not stay either.
+        // An agent ends when its input closes; a command that is no agent is ended as well.
         drop(self.input.take());
         let healthy =
             self.fault.is_none() && !self.interrupted.load(Ordering::Relaxed) && !self.reached_after.is_zero();
@@ -218,7 +220,7 @@ impl Drop for Host {
     }
 }
 
-/// Why there is no line.
+/// The reason why there is no line.
 enum Wait {
     TimedOut,
     Closed,
@@ -233,13 +235,13 @@ fn ended_with(status: &ExitStatus) -> String {
     }
 }
 
-/// The path of this command, which other hosts have too unless the user says otherwise.
+/// The path of this command; other hosts have it too unless the user gives another one.
 pub(crate) fn own_path() -> Result<String, String> {
     let path = std::env::current_exe().map_err(|error| format!("where this program is stays unknown: {error}"))?;
     Ok(path.to_str().ok_or("the path of this program is not text; name it with --agent-program")?.to_owned())
 }
 
-/// The command that serves on another host, with these variables.
+/// The command that serves as an agent on another host, with these variables.
 fn command_there(name: &str, reach: &Reach, variables: &[String]) -> Result<Vec<String>, String> {
     let serve = ["doctor", "--serve"];
     if variables.is_empty() {
@@ -250,7 +252,8 @@ fn command_there(name: &str, reach: &Reach, variables: &[String]) -> Result<Vec<
     reach::command(name, &reach.template, "env", &words)
 }
 
-/// What this environment says to libfabric, which reads it when it is opened: ranks have it on all hosts.
+/// The variables of this environment for libfabric, which reads them when it is opened: ranks have them on
+/// all hosts.
 fn library_variables(environment: impl Iterator<Item = (OsString, OsString)>) -> Vec<String> {
     let text = environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     text.filter(|(name, _)| name.starts_with("FI_")).map(|(name, value)| format!("{name}={value}")).collect()
@@ -286,7 +289,7 @@ mod tests {
         let environment = [("FI_UNIVERSE_SIZE", "16"), ("HOME", "/root"), ("FI_PROVIDER", "verbs;ofi_rxm")];
         let variables = library_variables(environment.map(|(name, value)| (name.into(), value.into())).into_iter());
         let reach = Reach { template: "ssh {host}".into(), program: "/opt/weft".into(), answer: Duration::ZERO };
-        // Quoted, since a shell there takes the words apart.
+        // The words are quoted, since a shell on the host takes them apart.
         let words = [
             "ssh",
             "h1",

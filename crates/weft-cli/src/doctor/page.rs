@@ -1,4 +1,4 @@
-//! How a report is printed: as text for people, and as JSON for programs.
+//! Prints a report: as text for people, and as JSON for programs.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::findings::{Finding, Level};
 use crate::info::amounts::counted;
 use crate::info::text::{GREEN, GREY, RED, Style, YELLOW};
 
-/// Subjects named in one line; more are counted.
+/// The most subjects named in one line; further ones are counted.
 const SUBJECTS_SHOWN: usize = 4;
 
 /// The report as one JSON object.
@@ -56,7 +56,7 @@ fn mark(level: Level) -> (u8, &'static str) {
     }
 }
 
-/// Findings that say the same of several subjects.
+/// A finding that several subjects share.
 struct Row<'a> {
     finding: &'a Finding,
     subjects: String,
@@ -72,7 +72,7 @@ fn merged(findings: &[Finding]) -> Vec<Row<'_>> {
             None => groups.push((finding, vec![&finding.subject])),
         }
     }
-    // The worst comes last, where the eye is when a command has ended.
+    // The worst findings come last, where the eye is when a command has ended.
     groups.sort_by_key(|(finding, _)| finding.level);
     let row = |(finding, subjects): (&'_ Finding, Vec<&str>)| {
         let more = subjects.len().saturating_sub(SUBJECTS_SHOWN);
@@ -88,7 +88,7 @@ fn summary(report: &Report) -> String {
     let count = |level: Level| report.findings.iter().filter(|finding| finding.level == level).count();
     let hosts = report.hosts.len();
     let how = if hosts > ALL_PAIRS_HOSTS_MAX { " (in a ring)" } else { "" };
-    // A host by itself has nobody to send to.
+    // A single host has no peer to send to.
     let directions = match report.directions {
         0 => String::new(),
         count => format!(", {}{how}", counted(count, "direction")),

@@ -1,5 +1,5 @@
-//! How the doctor tests a link: it offers this host's address to peers (as an *endpoint address*), chooses
-//! the pair of addresses to use with a peer, and sends packets in both directions.
+//! Tests a link: the doctor offers this host's address to peers (as an *endpoint address*), chooses the pair
+//! of addresses to use with a peer, and sends packets in both directions.
 //!
 //! A new link of the library needs one implementation of [`Link`] and one line in [`open_all`].
 
@@ -19,34 +19,33 @@ use weft_mpi::settings::Settings;
 use weft_net::carrier::{Address, Arrival, Outcome, receive_packets};
 use weft_net::udp::{self, EndpointAddress};
 
-/// What a packet of a doctor begins with; the token, sender and receiver follow.
+/// The bytes with which a doctor's packet begins; the token, sender and receiver follow.
 const MAGIC: &[u8; 8] = b"weftdoc1";
 const HEAD_BYTES: usize = 8 + 8 + 2 + 2;
-/// The receiver that means everybody.
+/// The receiver's number that means every host.
 const EVERYBODY: u16 = u16::MAX;
-/// Packets taken from a link in one go.
+/// The most packets taken from a link at one time.
 const BATCH: usize = 64;
-/// Different packets that are remembered, so that strangers cannot fill the memory.
+/// The most different packets that are remembered, so that strangers cannot fill the memory.
 const ARRIVED_MAX: usize = 1 << 16;
 const POLL: Duration = Duration::from_millis(1);
-/// How long an answer of the network to a packet that did not arrive is waited for, and how often it is
-/// tried.
+/// The time to wait for the network's answer to a packet that did not arrive, and the number of attempts.
 const TRACE_WAIT: Duration = Duration::from_millis(300);
 const TRACE_ATTEMPTS: usize = 3;
-/// How long a link that takes no packet now may need: RDMA devices make a connection first, and then each
-/// peer has room for one packet until it has answered.
+/// The time that a link may need when it has no room for a packet: RDMA devices make a connection first, and
+/// then each peer has room for one packet until it has answered.
 const ROOM_WAIT: Duration = Duration::from_secs(2);
 
 const _: () = assert!(HEAD_BYTES <= SHORT_BYTES && SHORT_BYTES <= udp::PACKET_SIZE_MIN);
 
-/// Which run this is, and which of its agents.
+/// The identity of a run and of an agent in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Identity {
     pub(crate) token: u64,
     pub(crate) index: u16,
 }
 
-/// The links of one host and what came over them.
+/// The links of one host and the packets that arrived over them.
 #[derive(Default)]
 pub(crate) struct Probe {
     identity: Identity,
@@ -60,7 +59,7 @@ impl Probe {
         Probe { identity, ..Probe::default() }
     }
 
-    /// Opens every link that the settings allow; tells what became of each, and of multicast.
+    /// Opens every link that the settings allow. Returns the outcome of each, and that of multicast.
     pub(crate) fn open(&mut self, settings: &Settings) -> (Vec<OpenedLink>, Result<usize, String>) {
         let mut told = Vec::new();
         self.links.clear();
@@ -116,7 +115,7 @@ impl Probe {
         (1..=BURST).try_for_each(|more| multicast.send(links, &sized(SHORT_BYTES + more), 1))
     }
 
-    /// Takes what comes until `expected` different packets are there, at most for `limit`.
+    /// Takes packets until `expected` different ones have arrived, at most for `limit`.
     pub(crate) fn collect(&mut self, expected: usize, limit: Duration) -> Vec<Arrived> {
         let deadline = Instant::now() + limit;
         loop {
@@ -138,7 +137,7 @@ impl Probe {
             let name = link.name().to_owned();
             let mut each = |train: Arrival<'_>| {
                 for bytes in train.packets() {
-                    // To a device all groups are alike.
+                    // A device does not tell one group from another.
                     if train.to_group && bytes.len() == SHORT_BYTES {
                         note(MULTICAST_OF_LINK, bytes);
                     }
@@ -161,7 +160,7 @@ impl Probe {
         took
     }
 
-    /// Sends from a socket of its own that the network's answers come back to.
+    /// Sends a packet from a socket of its own, to which the network's answers come back.
     pub(crate) fn trace(&mut self, link: &str, endpoint_address: &str) -> Result<Unanswered, String> {
         let link = self.links.iter_mut().find(|one| one.name() == link).ok_or("this link is not open")?;
         let (_, Address::Udp(to)) = link.path(endpoint_address)? else { return Ok(Unanswered::Silence) };
@@ -184,33 +183,33 @@ impl Probe {
     }
 }
 
-/// Whether the kernel has asked for the hardware address of `ip` on its own segment, and nobody has answered:
-/// the entry's flags are 0 (proc_pid_net(5)).
+/// Returns whether the kernel has asked for the hardware address of `ip` on its own segment, and no host has
+/// answered: the entry's flags are 0 (proc_pid_net(5)).
 fn is_silent_neighbour(neighbours: &str, ip: &str) -> bool {
     let mut entries = neighbours.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     entries.any(|entry| entry.first() == Some(&ip) && entry.get(2) == Some(&"0x0"))
 }
 
-/// What an error of a connected socket says; none: nothing yet.
+/// The meaning of a connected socket's error; `None` if there is no answer yet.
 fn unanswered(error: ErrorKind) -> Option<Unanswered> {
     match error {
         ErrorKind::ConnectionRefused => Some(Unanswered::Refused),
-        // For a connected UDP socket Linux reports only those that are final: "prohibited", not "unreachable
-        // just now".
+        // For a connected UDP socket Linux reports only final errors: "prohibited", not "unreachable just
+        // now".
         ErrorKind::HostUnreachable | ErrorKind::PermissionDenied => Some(Unanswered::Prohibited),
         ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => Some(Unanswered::NoRoute),
         _ => None,
     }
 }
 
-/// Remembers a packet that has arrived, if it is one of this run.
+/// Remembers a packet that has arrived, if it belongs to this run.
 fn note(identity: Identity, arrived: &mut BTreeSet<Arrived>, link: &str, bytes: &[u8]) {
     if let Some(from) = sender(identity, bytes).filter(|_| arrived.len() < ARRIVED_MAX) {
         arrived.insert(Arrived { link: link.to_owned(), from, bytes: bytes.len() });
     }
 }
 
-/// Sends a packet; a link that has no room for it is given a moment, and looked at meanwhile.
+/// Sends a packet. A link that has no room for it is given a moment, and its arrivals are taken meanwhile.
 fn send_soon(
     link: &mut dyn Link,
     to: &Address,
@@ -271,7 +270,8 @@ fn body(at: usize) -> u8 {
     (at % 251) as u8
 }
 
-/// Who sent this packet of the same run to this agent; none: it is a stranger's, or damaged.
+/// The sender of a packet of the same run to this agent; `None` for a packet of a stranger, and for a damaged
+/// one.
 fn sender(identity: Identity, packet: &[u8]) -> Option<u16> {
     let (head, rest) = packet.split_at_checked(HEAD_BYTES)?;
     let (magic, head) = head.split_at(MAGIC.len());
@@ -316,7 +316,7 @@ mod tests {
     fn two_probes_of_one_machine_reach_each_other() {
         let settings = Settings::read(|name| (name == "WEFT_INTERFACE").then(|| "lo".to_owned())).unwrap();
         let (mut a, mut b) = (Probe::new(A), Probe::new(B));
-        // Whether the loopback interface has multicast is nothing to this.
+        // This test does not depend on multicast over the loopback interface.
         let _ = a.open(&settings);
         let (links, _) = b.open(&settings);
         let endpoint_address = links[0].endpoint_address.clone().unwrap();

@@ -1,5 +1,5 @@
-//! What `weft doctor` and its agents say to each other: one JSON object a line, the agent answers each
-//! request once.
+//! The protocol between `weft doctor` and its agents: one JSON object a line; the agent answers each request
+//! once.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use super::facts::Facts;
 
-/// What an agent says first, past whatever a remote shell prints; the version and a newline follow.
+/// The first words of an agent, behind the output of a remote shell; the version and a newline follow.
 pub(crate) const GREETING: &str = "WEFT-DOCTOR ";
-/// The version of the command: agents of another one are not talked to.
+/// The version of the command: an agent of another version is not used.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Longest line, bytes.
+/// The longest line, bytes.
 pub(crate) const LINE_MAX: u64 = 4 << 20;
-/// Bytes of a short packet.
+/// The bytes of a short packet.
 pub(crate) const SHORT_BYTES: usize = 64;
-/// Copies of each packet in one round: a single loss is not a finding.
+/// The copies of each packet in one round: a single loss is not a finding.
 pub(crate) const COPIES: usize = 2;
 
-/// From the controller.
+/// A request of the controller.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// Who the agent is in this run, and the settings it shall assume.
+    /// Begin a run: the agent's number in it, the run's token, and the settings that the agent is to assume.
     Begin { index: u16, token: u64, variables: BTreeMap<String, String> },
     /// Answer at once, with the time.
     Ping,
@@ -30,16 +30,17 @@ pub(crate) enum Request {
     Facts,
     /// Open every link, and join the multicast groups.
     Open,
-    /// Send to these.
+    /// Send packets to these peers.
     Send { link: String, targets: Vec<Target> },
-    /// Send to the multicast groups: a short packet to each, and a full one to the one that programs would
+    /// Send to the multicast groups: a short packet to each, and a full one to the group that programs would
     /// use.
     Multicast,
     /// Send [`BURST`] packets in a row to the group that programs would use.
     MulticastInARow,
-    /// Wait for packets until so many different ones are there, at most so long; tell all that ever came.
+    /// Wait until `expected` different packets have arrived, at most for `milliseconds`; report all that ever
+    /// arrived.
     Collect { expected: usize, milliseconds: u64 },
-    /// Find out what becomes of a packet to this peer that does not arrive.
+    /// Find out the fate of a packet to this peer that does not arrive.
     Trace {
         link: String,
         #[serde(rename = "card")]
@@ -51,14 +52,14 @@ pub(crate) enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Target {
     pub(crate) peer: u16,
-    /// The peer's words on its own addresses.
+    /// The peer's own endpoint address.
     #[serde(rename = "card")]
     pub(crate) endpoint_address: String,
-    /// Bytes of the packets; empty: a short one and the largest.
+    /// The bytes of the packets; an empty list: a short packet and the largest.
     pub(crate) sizes: Vec<usize>,
 }
 
-/// From an agent.
+/// A reply of an agent.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub(crate) enum Reply {
@@ -70,7 +71,8 @@ pub(crate) enum Reply {
     Facts(Box<Facts>),
     Opened {
         links: Vec<OpenedLink>,
-        /// Bytes of the longest packet that can be multicast, or why multicast cannot be tried.
+        /// The bytes of the longest packet that can be multicast, or the reason why multicast cannot be
+        /// tried.
         multicast: Result<usize, String>,
     },
     Sent {
@@ -83,49 +85,49 @@ pub(crate) enum Reply {
         #[serde(rename = "fate")]
         unanswered: Unanswered,
     },
-    /// The request makes no sense, or cannot be fulfilled: one sentence.
+    /// The request makes no sense, or cannot be fulfilled; the reason is one sentence.
     Failed {
         why: String,
     },
 }
 
-/// libfabric's best endpoint of a host …
+/// The name of libfabric's best endpoint of a host …
 pub(crate) const FABRIC: &str = "fabric";
-/// … and what the names of its endpoints begin with where there are several.
+/// … and the beginning of its endpoints' names where there are several.
 pub(crate) const FABRIC_ON: &str = "fabric on ";
 
 /// A link of one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OpenedLink {
     pub(crate) name: String,
-    /// What peers need to know, or why the link cannot be used here.
+    /// The address that peers need, or the reason why the link cannot be used here.
     #[serde(rename = "card")]
     pub(crate) endpoint_address: Result<String, String>,
     pub(crate) warnings: Vec<String>,
 }
 
-/// What was sent to one peer.
+/// The result of sending to one peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SentTo {
     pub(crate) peer: u16,
-    /// The addresses that were chosen, or why none.
+    /// The addresses that were chosen, or the reason why there are none.
     pub(crate) path: Result<LinkPath, String>,
-    /// By size: what the machine refused, and why.
+    /// The sizes that the machine refused, each with the reason.
     pub(crate) refused: Vec<(usize, String)>,
 }
 
-/// The way to a peer over one link.
+/// The path to a peer over one link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LinkPath {
     pub(crate) own: String,
     pub(crate) peer: String,
-    /// Largest packets of both ends and of the pair, bytes.
+    /// The largest packets of both ends and of the pair, bytes.
     pub(crate) own_bytes: usize,
     pub(crate) peer_bytes: usize,
     pub(crate) packet_bytes: usize,
 }
 
-/// A packet that came, and how often.
+/// A packet that arrived.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Arrived {
     pub(crate) link: String,
@@ -133,26 +135,27 @@ pub(crate) struct Arrived {
     pub(crate) bytes: usize,
 }
 
-/// The names under which multicast packets are told: to a group as programs use them, …
+/// The name under which packets to a multicast group that programs use are reported.
 pub(crate) const MULTICAST: &str = "multicast";
-/// … and to one of the link, which switches pass on without knowing who has joined (RFC 4541, §2.1.2).
+/// The name under which packets to a group of the link are reported. Switches pass such packets on without
+/// knowing which hosts have joined (RFC 4541, §2.1.2).
 pub(crate) const MULTICAST_OF_LINK: &str = "multicast of the link";
-/// Multicast packets in a row, by which a limit on their rate shows. They have different lengths, from one
-/// more than [`SHORT_BYTES`] on.
+/// The number of multicast packets in a row, which show a limit on their rate. They have different lengths,
+/// the first of which is one more than [`SHORT_BYTES`].
 pub(crate) const BURST: usize = 200;
 
-/// Why a packet is not answered, as far as the network says.
+/// The reason why a packet is not answered, as far as the network tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unanswered {
-    /// Nobody says anything: lost, or dropped by a firewall that does not answer.
+    /// No answer comes: the packet is lost, or dropped by a firewall that does not answer.
     Silence,
-    /// The host answers that nobody listens there: a firewall that rejects, or an address that two hosts
-    /// have.
+    /// The host answers that no process listens there: a firewall rejects, or two hosts have the same
+    /// address.
     Refused,
-    /// A firewall or router answers that it is prohibited.
+    /// A firewall or router answers that the packet is prohibited.
     Prohibited,
-    /// This machine knows no way there.
+    /// This machine has no route to the peer.
     NoRoute,
     /// The next hop does not answer.
     HostDown,

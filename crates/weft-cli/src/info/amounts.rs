@@ -1,6 +1,6 @@
-//! Numbers of things, and of bytes, as people say them.
+//! Numbers of things, and of bytes, in words for people.
 
-/// So many things, in words: `1 rule`, `2 rules`.
+/// A count in words: `1 rule`, `2 rules`.
 pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

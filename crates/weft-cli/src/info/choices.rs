@@ -1,25 +1,25 @@
-//! Which algorithms collectives would run: the choices of the library, asked for some sizes.
+//! The algorithms that collectives would run: the library's choices for some sizes.
 
 use serde::Serialize;
 use weft_mpi::algorithms::choice::{Choices, Facts, Operation, Place, Source};
 
-/// Processes of the communicator that is shown.
+/// The number of processes of the communicator that is shown.
 const RANKS: u32 = 8;
 
 /// The algorithm of a collective for messages from one size to another.
 #[derive(Debug, Serialize)]
 pub(crate) struct Choice {
     pub(crate) operation: &'static str,
-    /// Smallest of the sizes that were asked for.
+    /// The smallest of the sizes that were asked for.
     pub(crate) from_bytes: u64,
-    /// Largest of them.
+    /// The largest of those sizes.
     pub(crate) to_bytes: u64,
     pub(crate) algorithm: String,
-    /// What says so.
+    /// The source of the choice.
     pub(crate) source: &'static str,
 }
 
-/// For 8 processes on one node and on 8, sizes that are powers of two up to 16 MiB.
+/// The choices for 8 processes on one node and on 8, for sizes that are powers of two up to 16 MiB.
 pub(crate) fn all(choices: &Choices, nodes: u32) -> Vec<Choice> {
     let mut all: Vec<Choice> = Vec::new();
     for operation in Operation::ALL {

@@ -1,4 +1,4 @@
-//! The library that a program would load, and whether it is of this command's version.
+//! The library that a program would load, and its version.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 
 /// The name that programs ask for: the standard's (MPI-5.0 §20).
 const SONAME: &str = "libmpi_abi.so.1";
-/// What Weft's library says of itself in `MPI_Get_library_version`: this, the version, and [`AFTER_VERSION`].
+/// The text before the version in Weft's `MPI_Get_library_version`; the version and [`AFTER_VERSION`] follow.
 const BEFORE_VERSION: &[u8] = b"Weft ";
 const AFTER_VERSION: &[u8] = b" (MPI ";
-/// Letters of a version at most.
+/// The most letters of a version.
 const VERSION_LETTERS_MAX: usize = 32;
-/// A file that is larger is not looked through, bytes.
+/// The largest file that is searched, bytes.
 const LIBRARY_BYTES_MAX: u64 = 256 << 20;
 
-/// What was found.
+/// The library that was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Library {
-    /// The file; none: there is none.
+    /// The file; None if there is no library.
     pub(crate) path: Option<PathBuf>,
-    /// Which place led to it.
+    /// The place that led to the file.
     pub(crate) found_by: String,
-    /// Weft's version; none: it is another library.
+    /// Weft's version; None for another library.
     pub(crate) version: Option<String>,
-    /// What is wrong with it, one sentence.
+    /// The library's fault in one sentence.
     pub(crate) fault: Option<String>,
 }
 
 impl Library {
-    /// Looks where the loader looks for a program that the `mpicc` beside this command has linked:
-    /// `LD_LIBRARY_PATH`, then the directory that the wrapper wrote into the program.
+    /// Finds the library that the loader would find for a program that the `mpicc` beside this command has
+    /// linked: in `LD_LIBRARY_PATH`, then in the directory that the wrapper wrote into the program.
     pub(crate) fn find() -> Library {
         let command = std::env::current_exe().unwrap_or_default();
         Self::find_for(&command, std::env::var("LD_LIBRARY_PATH").ok().as_deref())
@@ -68,7 +68,7 @@ impl Library {
     }
 }
 
-/// The version that the library says of itself.
+/// The version that stands in the library.
 fn version_in(path: &Path) -> std::io::Result<Option<String>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(LIBRARY_BYTES_MAX).read_to_end(&mut bytes)?;

@@ -1,5 +1,5 @@
-//! Which links, addresses and memory programs would use here, and why not the others: as the library decides
-//! it.
+//! The links, addresses and memory that programs would use here, and the reasons against the others: as the
+//! library decides.
 
 use serde::Serialize;
 use weft_mpi::engine::Placement;
@@ -11,28 +11,29 @@ use weft_net::{fabric, node, shared, udp, verbs};
 use super::amounts::counted;
 use super::machine::Machine;
 
-/// Numbers of ranks on one host for which the shared memory is shown, beside the number of processors.
+/// Numbers of ranks on one host for which the shared memory is shown, in addition to the number of
+/// processors.
 const LOCAL_SIZES: [usize; 3] = [2, 16, 64];
 
-/// One link.
+/// A link of the library.
 #[derive(Debug, Serialize)]
 pub(crate) struct Link {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
     pub(crate) built_in: bool,
     pub(crate) used: bool,
-    /// How it would be used, or why not.
+    /// The way in which the link would be used, or the reason why not.
     pub(crate) why: String,
-    /// Which messages it writes to where they belong by itself.
+    /// The messages that the link writes to their receivers' memory by itself.
     pub(crate) written: Option<Written>,
 }
 
-/// Which messages a link writes to the memory of their receivers.
+/// The messages that a link writes to the memory of their receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Written {
-    /// Those that are announced and have so many bytes.
+    /// The least size of an announced message that the link writes.
     pub(crate) bytes_min: u64,
-    /// All that have more: they are announced.
+    /// The size above which the link writes all messages: they are announced.
     pub(crate) eager_max: u64,
 }
 
@@ -42,7 +43,7 @@ impl Written {
     }
 }
 
-/// How a link would be used.
+/// The way in which a link would be used.
 struct Use {
     how: String,
     written: Option<Written>,
@@ -58,27 +59,29 @@ impl From<String> for Use {
 #[derive(Debug, Serialize)]
 pub(crate) struct Addresses {
     pub(crate) list: Vec<Address>,
-    /// Why they cannot be told.
+    /// The reason why the addresses are not known.
     pub(crate) fault: Option<String>,
-    /// Bytes of the largest packet.
+    /// The bytes of the largest packet.
     pub(crate) packet_size: usize,
-    /// Equal on processes that share memory, and on those that share loopback; hexadecimal.
+    /// A number that is equal on processes that share memory, and one that is equal on those that share
+    /// loopback; hexadecimal.
     pub(crate) node: String,
     pub(crate) network: String,
 }
 
-/// One address.
+/// An address of this machine.
 #[derive(Debug, Serialize)]
 pub(crate) struct Address {
     pub(crate) interface: String,
     pub(crate) address: String,
     pub(crate) mtu: u32,
     pub(crate) offered: bool,
-    /// Which of the interfaces that are used, from 0: the first carries messages, all carry bulk data.
+    /// The index of the interface among those in use, from 0: the first carries messages, all carry bulk
+    /// data.
     pub(crate) rail: Option<u8>,
-    /// Mb/s; 0 when the interface does not say.
+    /// The speed in Mb/s; 0 when the interface does not tell it.
     pub(crate) speed: u32,
-    /// Why it is not offered.
+    /// The reason why the address is not offered.
     pub(crate) why: String,
 }
 
@@ -109,7 +112,7 @@ impl Addresses {
     }
 }
 
-/// Every link, those of this version first.
+/// All links; links of this version come first.
 pub(crate) fn all(settings: &Settings, machine: &Machine, addresses: &Addresses) -> Vec<Link> {
     let built_in = LINKS.iter().map(|&(name, what)| {
         let verdict = match name {
@@ -128,7 +131,7 @@ pub(crate) fn all(settings: &Settings, machine: &Machine, addresses: &Addresses)
     built_in.collect()
 }
 
-/// A link of which nothing more can be told here than whether it is asked for.
+/// Judges a link of which this command knows only whether the user asks for it.
 fn judge_other(name: &str) -> Result<String, String> {
     let asked = std::env::var(settings::LINK.name).unwrap_or_default();
     let is_named = asked.split(',').any(|word| word.trim() == name);
@@ -149,7 +152,7 @@ fn judge_shared(settings: &Settings, machine: &Machine) -> Result<String, String
     Ok(format!("between ranks of this host; memory in the first that has room of {}; {copies}", directories.join(", ")))
 }
 
-/// Endpoints of libfabric that are named; more are counted.
+/// The most endpoints of libfabric that are named; further ones are counted.
 const OFFERS_SHOWN: usize = 6;
 
 fn judge_fabric(settings: &Settings) -> Result<Use, String> {
@@ -182,7 +185,7 @@ fn judge_fabric(settings: &Settings) -> Result<Use, String> {
         Ok(least) => format!("; the provider writes large ones, from {least} bytes on, to the receiver's memory"),
         Err(why) => format!("; large ones are cut into packets, since {why}"),
     };
-    // Opened for a moment, as a rank would.
+    // The endpoint is opened for a moment, as a rank would open it.
     let opened = fabric::Fabric::open(&wanted).map_err(|error| error.to_string())?;
     let awake = opened.warning().map(|why| format!("; {why}")).unwrap_or_default();
     let how = format!(
@@ -205,7 +208,7 @@ fn judge_verbs(settings: &Settings) -> Result<Use, String> {
     if !settings.links.verbs {
         return Err(format!("it is used only where WEFT_LINK names it; {devices}"));
     }
-    // Opened for a moment, as a rank would.
+    // The device is opened for a moment, as a rank would open it.
     let wanted = weft_mpi::settings::verbs(settings);
     let mut opened = verbs::VerbsRails::open(&wanted).map_err(|error| error.to_string())?;
     let multicast = match opened.multicast() {
@@ -254,13 +257,13 @@ fn judge_udp(settings: &Settings, addresses: &Addresses) -> Result<String, Strin
     }
 }
 
-/// Opens the interfaces for a moment, as a rank would; there is one at least.
+/// Opens the interfaces for a moment, as a rank would; returns at least one.
 fn open_ethernet(settings: &Settings) -> Result<Vec<Ethernet>, String> {
     let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
     Ethernet::open_all(&wanted, None, settings.netd.as_deref()).map_err(|error| error.to_string())
 }
 
-/// Tries what AF_XDP needs, up to the point where the interface's other traffic would notice.
+/// Tries the steps of AF_XDP up to the point where the interface's other traffic would notice.
 fn judge_xdp(settings: &Settings) -> Result<String, String> {
     if !settings.links.xdp {
         return Err("it is used only where WEFT_LINK names it, as in auto,xdp".into());
@@ -297,7 +300,7 @@ fn judge_ethernet(settings: &Settings) -> Result<String, String> {
     ))
 }
 
-/// What memory messages can take.
+/// The memory that messages can take.
 #[derive(Debug, Serialize)]
 pub(crate) struct Memory {
     /// Shared memory by number of ranks on this host.
@@ -309,10 +312,10 @@ pub(crate) struct Memory {
 #[derive(Debug, Serialize)]
 pub(crate) struct SharedMemory {
     pub(crate) ranks: usize,
-    /// One ring; each ordered pair of ranks has one.
+    /// The bytes of one ring; each ordered pair of ranks has one.
     pub(crate) ring_bytes: usize,
     pub(crate) segment_bytes: usize,
-    /// A ring takes memory only once it is used.
+    /// Says whether a ring takes memory only once it is used.
     pub(crate) on_first_use: bool,
 }
 

@@ -1,7 +1,8 @@
-//! `weft info --live`: what running ranks of this host are doing, from the pages that they publish
+//! `weft info --live`: shows what running ranks of this host are doing, from the pages that they publish
 //! (`weft_mpi::live`).
 //!
-//! Nothing is asked of a rank: its page is read, so one that hangs or is stopped tells as much as any other.
+//! The command sends no question to a rank: it reads the rank's page. So it shows as much of a rank that
+//! hangs or is stopped as of any other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -16,17 +17,17 @@ use weft_mpi::live::{COUNTERS, GAUGES, Group, Peer, Snapshot};
 
 use super::text::{BOLD, GREY, Style, YELLOW};
 
-/// Time between two looks.
+/// The time between two looks.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Peers of a rank that the page for people shows; JSON has all.
+/// The most peers of a rank that the page for people shows; JSON has all.
 const PEERS_SHOWN_MAX: usize = 8;
-/// A rank that is awake and has not published for this long computes outside of MPI.
+/// The time after which an awake rank that has not published counts as computing outside of MPI.
 const BUSY_NS_MAX: u64 = 500_000_000;
-/// After so long without anything a wait is pointed out.
+/// The time after which a wait without any event is pointed out.
 const LONG_NS: u64 = 10_000_000_000;
 
 /// Shows the ranks below the process `below`, or all of this user; again and again on a terminal. The exit
-/// code is 1 when there is none.
+/// code is 1 when there is no rank.
 pub(super) fn run(below: Option<u32>, as_json: bool, once: bool) -> ExitCode {
     let style = Style::of_output();
     let repeats = !once && !as_json && std::io::stdout().is_terminal();
@@ -43,7 +44,7 @@ pub(super) fn run(below: Option<u32>, as_json: bool, once: bool) -> ExitCode {
         }
         seen = true;
         let text = if as_json { object(&found) } else { table(&found, style) };
-        // Home, the page, and nothing of the one before.
+        // The cursor goes home, the screen is cleared, and the page follows.
         let text = if repeats { format!("\x1b[H\x1b[J{text}") } else { text };
         let mut out = std::io::stdout();
         if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() || !repeats || found.is_empty() {
@@ -53,7 +54,7 @@ pub(super) fn run(below: Option<u32>, as_json: bool, once: bool) -> ExitCode {
     }
 }
 
-/// A rank's process and what its page says.
+/// A rank's process and the content of its page.
 struct Found {
     pid: u32,
     says: Result<Snapshot, String>,
@@ -64,7 +65,7 @@ fn look(below: Option<u32>) -> Vec<Found> {
     for (pid, path) in page::find(below) {
         let words = page::read(&path, page::WORDS_MAX).map_err(|why| why.to_string());
         let says = words.and_then(|words| Snapshot::parse(&words));
-        // A child that was forked has its parent's page.
+        // A forked child has its parent's page.
         if says.as_ref().is_ok_and(|snapshot| !page::is_of(snapshot.standing.pid, pid)) {
             continue;
         }
@@ -74,14 +75,14 @@ fn look(below: Option<u32>) -> Vec<Found> {
     found
 }
 
-/// What a rank is doing.
+/// The activity of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Doing {
-    /// It sleeps in a call until something arrives.
+    /// The rank sleeps in a call until something arrives.
     Waits,
-    /// It works, or looks for messages, in a call.
+    /// The rank works, or looks for messages, in a call.
     Works,
-    /// It has not been in a call for a while.
+    /// The rank has not been in a call for a while.
     Computes,
 }
 
@@ -93,7 +94,8 @@ fn doing(standing: &Standing) -> Doing {
     }
 }
 
-/// `waits in MPI_Recv for 12.3 s: receive from rank 1, tag 7, 100 bytes on MPI_COMM_WORLD`.
+/// A sentence such as `waits in MPI_Recv for 12.3 s: receive from rank 1, tag 7, 100 bytes on
+/// MPI_COMM_WORLD`.
 fn sentence(standing: &Standing) -> String {
     let call = if standing.call.is_empty() { "MPI" } else { &standing.call };
     let mut text = match doing(standing) {
@@ -122,8 +124,9 @@ fn sentence(standing: &Standing) -> String {
     text
 }
 
-/// Who keeps whom waiting, for each job whose ranks are all here: ranks of other hosts may be what is waited
-/// for. A job is told by the parent of its ranks; where that says nothing, nothing is concluded.
+/// Sentences that say which ranks wait for which others. A rank without a page on this host counts as
+/// running: it may be on another host, or have ended. There is no sentence when the pages are of several
+/// jobs: their numbers of ranks differ, or a rank occurs twice.
 fn reasons(found: &[Found]) -> Vec<String> {
     let standings = || found.iter().filter_map(|one| one.says.as_ref().ok().map(|snapshot| &snapshot.standing));
     let Some(size) = standings().map(|standing| standing.size).next() else { return Vec::new() };
@@ -152,8 +155,8 @@ fn wait_for_doing(standing: &Standing) -> wait_for::Doing {
     }
 }
 
-/// The sum over a rank's peers of the counter of that name; of gauges, the times are the longest, and the
-/// packets' size is the least.
+/// The sum over a rank's peers of the counter of that name. For gauges: the longest of the times, and the
+/// least of the packets' sizes.
 fn total(snapshot: &Snapshot, name: &str) -> u64 {
     let values = snapshot.peers.iter().filter_map(|peer| value(peer, name));
     match name {
@@ -169,7 +172,7 @@ fn value(peer: &Peer, name: &str) -> Option<u64> {
     counter.or_else(|| index(GAUGES).and_then(|index| peer.gauges.get(index))).copied()
 }
 
-/// Columns of the table: heading, and the counters that are added up for it.
+/// The columns of the table: the heading, and the counters that are added up for it.
 const COLUMNS: [(&str, &[&str]); 11] = [
     ("packets", &["packets_sent"]),
     ("resent", &["resent_by_gap", "resent_by_probe"]),
@@ -234,7 +237,8 @@ fn table(found: &[Found], style: Style) -> String {
     text
 }
 
-/// `MPI_COMM_WORLD, 4 hosts, aggregate-10: 500 packets multicast, 40 sent again, 30 asked for`.
+/// A sentence about a multicast group, such as `MPI_COMM_WORLD, 4 hosts, aggregate-10: 500 packets multicast,
+/// 40 sent again, 30 asked for`.
 fn of_group(group: &Group) -> String {
     let Group { hosts, communicator, scheme, goes_straight, packets: [packets, repairs, asked] } = group;
     let instead = if *goes_straight { "; most are lost, so that each host is sent its own now" } else { "" };

@@ -1,4 +1,4 @@
-//! What this machine gives to the ranks that run on it.
+//! The resources of this machine for the ranks that run on it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use rustix::fs::StatVfsMountFlags;
 use serde::{Deserialize, Serialize};
 
-/// How long the process that tries a copy may take.
+/// The time that the process that tries a copy may take.
 const COPY_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(2);
 /// The hidden option by which this command asks a child of its own to try a copy.
 pub(crate) const COPY_OPTION: &str = "--copy-from";
 
-/// Facts, as far as the machine tells them.
+/// Facts about the machine, as far as it tells them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) host: String,
@@ -21,16 +21,16 @@ pub(crate) struct Machine {
     pub(crate) processor: String,
     /// Processors of the machine.
     pub(crate) processors: usize,
-    /// Those that this process may use, by its affinity and the quota of its control groups.
+    /// The processors that this process may use, by its affinity and the quota of its control groups.
     pub(crate) processors_usable: usize,
     pub(crate) memory_bytes: u64,
     /// The first directory for shared memory.
     pub(crate) shared_memory: Directory,
-    /// Whether two processes of this user may copy from each other's memory.
+    /// The result of a trial whether two processes of this user may copy from each other's memory.
     pub(crate) single_copy: Copying,
-    /// Transparent huge pages: what the kernel says, such as `always [madvise] never`.
+    /// The kernel's setting of transparent huge pages, such as `always [madvise] never`.
     pub(crate) huge_pages_transparent: String,
-    /// Huge pages set aside: how many, and the bytes of each.
+    /// The huge pages set aside: their number, and the bytes of each.
     pub(crate) huge_pages_reserved: u64,
     pub(crate) huge_page_bytes: u64,
 }
@@ -39,26 +39,26 @@ pub(crate) struct Machine {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Directory {
     pub(crate) path: PathBuf,
-    /// None: it cannot be asked (it is not there).
+    /// The bytes of the directory's file system; None if the directory does not exist.
     pub(crate) bytes: Option<u64>,
     pub(crate) bytes_free: Option<u64>,
-    /// Mounted so that nothing in it can be executed.
+    /// Says whether the directory is mounted so that no file in it can be executed.
     pub(crate) no_exec: bool,
     pub(crate) writable: bool,
 }
 
-/// Whether a process may copy from the memory of another one that is not its ancestor.
+/// The answer whether a process may copy from the memory of another process that is not its ancestor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Copying {
     pub(crate) allowed: bool,
-    /// Why not, as far as one can see.
+    /// The reason why not, as far as it can be found.
     pub(crate) why: String,
-    /// `kernel.yama.ptrace_scope`; none where there is no Yama.
+    /// The value of `kernel.yama.ptrace_scope`; None where there is no Yama.
     pub(crate) ptrace_scope: Option<u32>,
 }
 
 impl Machine {
-    /// This machine; `shm_dir` is what `WEFT_SHM_DIR` says.
+    /// The facts of this machine; `shm_dir` is the value of `WEFT_SHM_DIR`.
     pub(crate) fn here(shm_dir: Option<&Path>) -> Machine {
         let cpuinfo = read("/proc/cpuinfo");
         let models = ["model name", "Model", "cpu model"];
@@ -97,8 +97,8 @@ impl Directory {
 }
 
 impl Copying {
-    /// Lets a child copy from this process, which is what ranks do: neither is the other's ancestor, as far
-    /// as Yama counts.
+    /// Lets a child copy from this process, as ranks do: neither is the other's ancestor, as far as Yama
+    /// counts.
     fn tried() -> Copying {
         let ptrace_scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
         let ptrace_scope = ptrace_scope.and_then(|text| text.trim().parse().ok());
@@ -114,12 +114,13 @@ impl Copying {
     }
 }
 
-/// What the child of [`Copying::tried`] does: its exit code says whether it may copy from process `pid`.
+/// Runs as the child of [`Copying::tried`]: the exit code says whether this process may copy from process
+/// `pid`.
 pub(crate) fn copy_from(pid: i32) -> u8 {
     if weft_net::single_copy::available(pid) { COPY_ALLOWED } else { COPY_REFUSED }
 }
 
-/// Exit codes of that child that nothing else gives.
+/// The exit codes of that child; no other failure gives these codes.
 const COPY_ALLOWED: u8 = 40;
 const COPY_REFUSED: u8 = 41;
 
@@ -150,7 +151,7 @@ fn ask_child() -> Result<bool, String> {
     }
 }
 
-/// A file of one value; empty when it is not there.
+/// The content of a file with one value; empty when the file does not exist.
 pub(crate) fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
@@ -163,13 +164,13 @@ pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// The number that a text begins with; 0 for none.
+/// The number with which a text begins; 0 if there is none.
 fn number(text: &str) -> u64 {
     let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().unwrap_or(0)
 }
 
-/// How many numbers a list like `0-3,5` names.
+/// The count of numbers in a list like `0-3,5`.
 fn count_list(list: &str) -> Option<usize> {
     let count = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

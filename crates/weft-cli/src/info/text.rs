@@ -8,7 +8,7 @@ use super::amounts::bytes;
 use super::links::Address;
 use super::travel::{ProtocolCost, Stretch};
 
-/// Whether there is colour.
+/// The style of the text: with colour, or without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Plain,
@@ -16,7 +16,8 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// Colour only on a terminal, and where the user has not asked for none (`NO_COLOR`).
+    /// The style of standard output: colour only on a terminal, and unless the user has declined it
+    /// (`NO_COLOR`).
     pub(crate) fn of_output() -> Style {
         let wanted =
             std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -38,13 +39,13 @@ pub(crate) const GREEN: u8 = 32;
 pub(crate) const YELLOW: u8 = 33;
 pub(crate) const GREY: u8 = 90;
 
-/// Letters of the names before the values.
+/// The width of the names before the values, in letters.
 const NAME_LETTERS: usize = 20;
-/// Letters of the longest line.
+/// The width of the longest line, in letters.
 const LINE_LETTERS: usize = 118;
-/// Letters of the sizes of messages.
+/// The width of the sizes of messages, in letters.
 const SIZE_LETTERS: usize = 16;
-/// The same of a cost.
+/// The width of a cost, in letters.
 const COST_LETTERS: usize = 19;
 
 struct Page {
@@ -78,8 +79,8 @@ impl Page {
         let _ = writeln!(self.text, "  {name:NAME_LETTERS$} {word}  {text}");
     }
 
-    /// Writes `text` behind `front`, in lines that are not too long, each further one as far to the right as
-    /// the first; blanks that `text` begins with count.
+    /// Writes `text` behind `front`, in lines of bounded length; further lines begin in the same column as
+    /// the first. Blanks at the beginning of `text` count.
     fn put(&mut self, front: &str, code: Option<u8>, text: &str) {
         let own = text.len() - text.trim_start().len();
         let column = front.chars().count() + own;
@@ -92,8 +93,8 @@ impl Page {
     }
 }
 
-/// `text` in lines of at most so many letters, but for words that are longer; blanks within a line stay. What
-/// is coloured counts as longer than it looks.
+/// Breaks `text` into lines of at most `letters` letters; only a longer word makes a longer line. Blanks
+/// within a line stay. The codes of colours count as letters.
 fn wrapped(text: &str, letters: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -255,7 +256,7 @@ fn protocols(page: &mut Page, info: &Info) {
     page.remark("weft info --costs prints what each part costs");
 }
 
-/// A cost in words: so much at once, and so much for each byte.
+/// A cost in words: a fixed part, and a part for each byte.
 fn cost(fixed_ps: u64, per_byte_ps: u64) -> String {
     let fixed = format!("{:.2} us", fixed_ps as f64 / 1e6);
     let each = format!("{per_byte_ps} ps/B");
@@ -267,18 +268,18 @@ fn cost(fixed_ps: u64, per_byte_ps: u64) -> String {
     }
 }
 
-/// Whether so many bytes are a few whole KiB or MiB.
+/// Returns whether a number of bytes is a small whole number of KiB or MiB.
 fn is_round(count: u64) -> bool {
     const UNITS: [u64; 2] = [1 << 10, 1 << 20];
     UNITS.iter().any(|unit| count.is_multiple_of(*unit) && count / unit < 1024)
 }
 
-/// A number of bytes, in a round number where that is exact.
+/// A number of bytes in words, as a round number where that is exact.
 fn size(count: u64) -> String {
     if is_round(count) { bytes(count) } else { format!("{count} bytes") }
 }
 
-/// The sizes that are at most so many bytes, in round numbers where that is exact.
+/// The words for all sizes up to `most` bytes, as a round number where that is exact.
 fn up_to(most: u64) -> String {
     match most {
         _ if is_round(most) => format!("up to {}", bytes(most)),
@@ -308,7 +309,7 @@ fn settings(page: &mut Page, info: &Info) {
     }
 }
 
-/// What an interface that is used would carry.
+/// The words for the traffic that an interface in use would carry.
 fn used(address: &Address) -> String {
     let speed = if address.speed == 0 { String::new() } else { format!(", {} Mb/s", address.speed) };
     let share = if address.rail == Some(0) { "messages and large data" } else { "large data; messages if others fail" };
@@ -324,7 +325,7 @@ mod tests {
         let limits = [0, 16_383, 65_536, 10_000, 1 << 20];
         let said = ["up to 0 bytes", "below 16 KiB", "up to 64 KiB", "up to 10000 bytes", "up to 1 MiB"];
         assert_eq!(limits.map(up_to), said);
-        // Others would be rounded.
+        // Other sizes would be rounded.
         assert_eq!([67_072, 1025 << 10].map(up_to), ["up to 67072 bytes", "up to 1049600 bytes"]);
     }
 

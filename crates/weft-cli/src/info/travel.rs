@@ -1,6 +1,6 @@
-//! How messages travel: by which protocol and which carrier a message of each size goes to each kind of peer,
-//! and why; and what the protocols cost. The answers are those of the rows that every rank asks for its
-//! messages (`weft_mpi::engine::protocols`), so no threshold stands here.
+//! The ways of messages: the protocol and the carrier of a message of each size to each kind of peer, with
+//! the reasons; and the costs of the protocols. The answers come from the rows that every rank asks for its
+//! messages (`weft_mpi::engine::protocols`), so this module has no thresholds of its own.
 
 use serde::Serialize;
 use weft_mpi::engine::protocols::{
@@ -13,37 +13,37 @@ use weft_net::shared;
 use super::links::{Addresses, Link, Written};
 use super::machine::Machine;
 
-/// The links that carry what raw frames do not, and their names in sentences.
+/// The links for the traffic that raw frames do not carry, and their names in sentences.
 const BULK: [(&str, &str); 3] = [("udp", "UDP"), ("fabric", "libfabric"), ("verbs", "the RDMA device")];
-/// Ranks of this host for which rings are meant: with more they may be smaller.
+/// The number of ranks of this host for which rings are described: with more ranks rings may be smaller.
 const RANKS: usize = 2;
 
-/// What the choice depends on, here.
+/// The facts of this host on which the choice depends.
 #[derive(Clone, Debug)]
 pub(crate) struct Here {
-    /// What `WEFT_EAGER_LIMIT` says; none where it leaves that to the route.
+    /// The value of `WEFT_EAGER_LIMIT`; None where the route decides.
     eager_limit: Option<u64>,
-    /// What moving bytes costs.
+    /// The costs of moving bytes.
     costs: CostModel,
-    /// Payload of the largest frame of a ring, bytes; none where ranks of this host share no memory.
+    /// The payload of the largest frame of a ring, bytes; None where ranks of this host share no memory.
     frame_max: Option<u64>,
-    /// Whether ranks of this host copy directly from each other's memory.
+    /// Says whether ranks of this host copy directly from each other's memory.
     single_copy: bool,
-    /// What leads to other hosts.
+    /// The links to other hosts.
     network: Network,
     packet_size: usize,
 }
 
-/// What leads to other hosts.
+/// The links to other hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Network {
-    /// Raw frames do.
+    /// Says whether raw frames lead there.
     raw: bool,
-    /// What else does.
+    /// The other link that leads there.
     bulk: Option<Bulk>,
 }
 
-/// What carries what raw frames do not.
+/// The link for the traffic that raw frames do not carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bulk {
     name: &'static str,
@@ -51,7 +51,8 @@ struct Bulk {
 }
 
 impl Network {
-    /// What its carrier writes to where it belongs; where there are raw frames beside it, that is left alone.
+    /// The messages that the link writes to their receivers' memory. With raw frames beside the link it
+    /// writes none.
     fn written(self) -> Option<Written> {
         self.bulk.filter(|_| !self.raw)?.written
     }
@@ -75,12 +76,12 @@ impl Here {
     }
 }
 
-/// A peer, situations in which the same happens, and what happens.
+/// A peer, the situations in which messages travel in the same way, and that way.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Journey {
     pub(crate) peer: &'static str,
     pub(crate) situations: Vec<&'static str>,
-    /// In order of size, without gaps.
+    /// The sizes in ascending order, without gaps.
     pub(crate) sizes: Vec<Stretch>,
 }
 
@@ -88,10 +89,10 @@ pub(crate) struct Journey {
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Stretch {
     pub(crate) bytes_min: u64,
-    /// None: there is no limit.
+    /// The largest size; None if there is no limit.
     pub(crate) bytes_max: Option<u64>,
     pub(crate) protocol: &'static str,
-    /// The name of its row among the protocols.
+    /// The name of the protocol's row.
     pub(crate) row: &'static str,
     pub(crate) carrier: String,
     pub(crate) reason: String,
@@ -101,17 +102,17 @@ const MYSELF: &str = "to itself";
 const NODE: &str = "to this host";
 const HOST: &str = "to other hosts";
 
-/// The protocols, and what decides between them.
+/// The protocols, and the costs and sizes that decide between them.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Protocols {
-    /// Where the costs come from.
+    /// The source of the costs.
     pub(crate) origin: String,
     pub(crate) costs: Vec<CostRow>,
     pub(crate) rows: Vec<ProtocolRow>,
     pub(crate) thresholds: Thresholds,
 }
 
-/// One cost of the model.
+/// A cost of the model.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct CostRow {
     pub(crate) name: &'static str,
@@ -119,16 +120,16 @@ pub(crate) struct CostRow {
     pub(crate) meaning: &'static str,
 }
 
-/// One protocol.
+/// A protocol.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct ProtocolRow {
     pub(crate) name: &'static str,
     pub(crate) when: &'static str,
-    /// Costs that differ, each with where it counts.
+    /// The costs, each with the situations in which it counts.
     pub(crate) costs: Vec<ProtocolCost>,
 }
 
-/// What a protocol costs in some of the situations in which it is possible.
+/// The cost of a protocol in some of the situations in which it is possible.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct ProtocolCost {
     pub(crate) fixed_ps: u64,
@@ -137,18 +138,18 @@ pub(crate) struct ProtocolCost {
     pub(crate) situations: Vec<&'static str>,
 }
 
-/// Sizes that follow from the costs, in bytes; none: no message is that large.
+/// The sizes that follow from the costs, in bytes; None: no message is that large.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Thresholds {
-    /// Largest message that is sent unasked where nothing says another limit.
+    /// The largest message that is sent eagerly, where no other limit is set.
     pub(crate) eager_limit: u64,
-    /// Smallest message that the kernel copies between processes.
+    /// The smallest message that the kernel copies between processes.
     pub(crate) single_copy_bytes_min: Option<u64>,
-    /// Smallest message of which both sides copy a part.
+    /// The smallest message of which both sides copy a part.
     pub(crate) cooperative_bytes_min: Option<u64>,
 }
 
-/// The protocols as they are chosen from here, by costs that come from `origin`.
+/// The protocols as ranks of this host choose them, by costs that come from `origin`.
 pub(crate) fn protocols(here: &Here, origin: String) -> Protocols {
     let meanings = CostModel::MEANINGS.iter().zip(here.costs.values());
     let costs = meanings.map(|((name, meaning), picoseconds)| CostRow { name, picoseconds, meaning });
@@ -181,20 +182,20 @@ pub(crate) fn protocols(here: &Here, origin: String) -> Protocols {
     }
 }
 
-/// What is known when a message is sent.
+/// The knowledge of the sender when a message is sent.
 #[derive(Clone, Copy)]
 struct Known {
     peer: &'static str,
     name: &'static str,
     is_blocking: bool,
     receiver: Receiver,
-    /// The processors of both sides share a cache.
+    /// Says whether the processors of both sides share a cache.
     is_near: bool,
-    /// Many bytes of earlier messages are on their way over the network.
+    /// Says whether many bytes of earlier messages are on their way over the network.
     is_path_busy: bool,
 }
 
-/// Nothing is known, and nobody waits.
+/// The knowledge of a sender that knows nothing and does not wait.
 const UNKNOWN: Known = Known {
     peer: NODE,
     name: "nothing is known of the receiver",
@@ -206,7 +207,7 @@ const UNKNOWN: Known = Known {
 const WAITS: Receiver = Receiver { posted: Candidate::Awaited, is_inside: true, has_announced: false };
 const COMPUTES: Receiver = Receiver { posted: Candidate::Posted, is_inside: false, has_announced: false };
 
-/// All that are shown.
+/// The situations that are shown.
 const SITUATIONS: [Known; 9] = [
     Known { peer: MYSELF, name: "MPI_Send", is_blocking: true, ..UNKNOWN },
     Known { peer: MYSELF, name: "MPI_Isend", ..UNKNOWN },
@@ -230,7 +231,7 @@ const SITUATIONS: [Known; 9] = [
     Known { peer: HOST, name: "MPI_Isend behind many bytes that are on their way", is_path_busy: true, ..UNKNOWN },
 ];
 
-/// How messages travel, those in standard mode with their data in one run of memory.
+/// The ways of messages in standard mode with their data in one run of memory.
 pub(crate) fn journeys(here: &Here) -> Vec<Journey> {
     let mut journeys: Vec<Journey> = Vec::new();
     for situation in &SITUATIONS {
@@ -243,7 +244,7 @@ pub(crate) fn journeys(here: &Here) -> Vec<Journey> {
     journeys
 }
 
-/// What happens to messages of each size.
+/// The ways of messages of each size in one situation.
 fn stretches(here: &Here, situation: &Known) -> Vec<Stretch> {
     let class = class(here, situation);
     if class.route == RouteClass::Network && here.network == (Network { raw: false, bulk: None }) {
@@ -281,7 +282,7 @@ impl Stretch {
     }
 }
 
-/// The peers that are meant.
+/// The class of the peers in this situation.
 fn class(here: &Here, situation: &Known) -> PeerClass {
     let (route, placed_above) = match (situation.peer, here.frame_max) {
         (MYSELF, _) => (RouteClass::Myself, None),
@@ -289,7 +290,7 @@ fn class(here: &Here, situation: &Known) -> PeerClass {
             let Known { is_near, .. } = *situation;
             (RouteClass::Ring { frame_max, is_near, is_copied: here.single_copy }, None)
         }
-        // Without shared memory ranks of this host are reached as those of others.
+        // Without shared memory, ranks of this host are reached as ranks of other hosts are.
         _ => (RouteClass::Network, here.network.written().map(|written| written.eager_max)),
     };
     PeerClass { route, eager_limit: eager_limit(here.eager_limit, &here.costs, placed_above.unwrap_or(u64::MAX)) }
@@ -309,8 +310,8 @@ fn situation(known: &Known, has_credit: bool) -> Situation {
     }
 }
 
-/// How messages of each size travel, to a receiver that keeps nothing that it has not asked for: for that
-/// long it has credit.
+/// The ways of messages of each size to a receiver that holds no unconsumed message: the sender has all its
+/// credit then.
 fn ranges(here: &Here, known: &Known, class: &PeerClass) -> Vec<Range> {
     const CREDIT_MAX: u64 = CREDIT_BYTES - CREDIT_PER_MESSAGE;
     let mut choices = Choices::new(here.costs);
@@ -326,7 +327,7 @@ fn ranges(here: &Here, known: &Known, class: &PeerClass) -> Vec<Range> {
     found
 }
 
-/// The same, with an end where a carrier begins to write messages by itself.
+/// Splits the ranges where a carrier begins to write messages by itself.
 fn split(here: &Here, class: &PeerClass, ranges: Vec<Range>) -> Vec<Range> {
     let written = here.network.written().filter(|_| class.route == RouteClass::Network);
     let Some(end) = written.and_then(|written| written.bytes_min.checked_sub(1)) else { return ranges };
@@ -397,7 +398,7 @@ mod tests {
         packet_size: 1472,
     };
 
-    /// The last size of each stretch, and its protocol, in the situation with this in its name.
+    /// The last size of each stretch, and its protocol, in the situation whose name contains `situation`.
     fn limits(here: &Here, peer: &str, situation: &str) -> Vec<(Option<u64>, &'static str)> {
         let all = journeys(here);
         let mut found =
@@ -486,9 +487,9 @@ mod tests {
         assert!(carriers(network(false, "fabric")).iter().all(|carrier| carrier == "libfabric"));
     }
 
-    /// A device that writes messages from 16000 bytes on, and those that are longer than 20000 rather than
-    /// packets.   Expect: the page says so, unless the user has said another limit, or raw frames lead there
-    /// as well.
+    /// A device writes messages from 16000 bytes on, and those above 20000 instead of packets.
+    ///
+    /// Expect: the page says so, unless the user has set another limit, or raw frames lead there as well.
     #[test]
     fn what_an_rdma_device_writes_is_said_with_the_size_from_which_on() {
         let written = Some(Written { bytes_min: 16_000, eager_max: 20_000 });

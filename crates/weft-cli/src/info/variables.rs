@@ -1,23 +1,24 @@
-//! Every setting with its value and where that came from.
+//! The settings, each with its value and the source of the value.
 
 use serde::Serialize;
 use weft_mpi::settings::{Reader, TABLE};
 
-/// One setting.
+/// A setting.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) value: String,
     pub(crate) default: &'static str,
-    /// `environment` or `default`.
+    /// The source of the value: `environment` or `default`.
     pub(crate) source: &'static str,
     pub(crate) meaning: &'static str,
     pub(crate) allowed: &'static str,
-    /// `library` or `mpiexec`.
+    /// The program that reads the setting: `library` or `mpiexec`.
     pub(crate) reader: &'static str,
 }
 
-/// The table of settings with what `variable` says. An empty variable counts as not set, as for the library.
+/// The table of settings with the values that `variable` returns. An empty variable counts as not set, as for
+/// the library.
 pub(crate) fn rows(variable: impl Fn(&str) -> Option<String>) -> Vec<Row> {
     let row = |setting: &'static weft_mpi::settings::Setting| {
         let said = variable(setting.name).filter(|value| !value.is_empty());

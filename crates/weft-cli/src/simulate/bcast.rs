@@ -1,5 +1,5 @@
-//! `weft simulate bcast`: what broadcasts take by each scheme of multicast and by a tree, in formulas and by
-//! the library's own state machines in virtual time.
+//! `weft simulate bcast`: the time of broadcasts by each scheme of multicast and by a tree, in formulas and
+//! by the library's own state machines in virtual time.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,12 +13,12 @@ use weft_mpi::multicast::simulation::Simulation;
 use super::RANKS_MAX;
 use weft_bench::{Curve, Words, curve_files};
 
-/// Largest message that is simulated: more is the same again.
+/// The largest message that is simulated: beyond it times grow in proportion.
 const BYTES_MAX: u64 = 4 << 20;
-/// Broadcasts that are simulated one by one, and back to back.
+/// The number of broadcasts that are simulated one by one, and back to back.
 const SINGLE: u32 = 5;
 const SERIES: u32 = 60;
-/// Packets of all receivers together that a series has at most; a longer one is cut.
+/// The most packets of all receivers together in a series; a longer series is cut.
 const SERIES_PACKETS_MAX: u64 = 4 << 20;
 
 #[derive(Args)]
@@ -55,11 +55,11 @@ enum Bed {
     Ethernet,
 }
 
-/// How a message gets to all.
+/// The way in which a message gets to all ranks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BcastScheme {
     Tree,
-    /// The scheme that the library chooses for so many.
+    /// The scheme that the library chooses for this number of ranks.
     Auto,
     By(Scheme),
 }
@@ -95,7 +95,7 @@ fn percent(text: &str) -> Result<f64, String> {
     value.ok_or_else(|| "a share is 0 to 50 percent".to_owned())
 }
 
-/// What is known of one scheme, one size and one number of ranks, in nanoseconds: by the model and by the
+/// The times of one scheme, one size and one number of ranks, in nanoseconds: by the model and by the
 /// simulation.
 struct Row {
     latency: [u64; 2],
@@ -119,7 +119,7 @@ pub(super) fn main(arguments: &Bcast) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// All ways and numbers of ranks; the latency of each as two curves.
+/// Simulates all ways and numbers of ranks for one size; returns the latency of each as two curves.
 fn size(arguments: &Bcast, bytes: u64) -> Vec<Curve> {
     let mut curves = Vec::new();
     for scheme in &arguments.scheme {
@@ -157,7 +157,7 @@ fn row(arguments: &Bcast, asked: BcastScheme, bytes: u64, ranks: u32) -> Row {
         Simulation { testbed, scheme, ranks, bytes, loss, skew_ns: arguments.skew * 1000, seed: 0x77656674 };
     if asked == BcastScheme::Tree {
         let (model, simulated) = (testbed.tree_ns(ranks, bytes), simulation.tree_ns());
-        // The root has as many messages to send as there are levels, and may then go on.
+        // The root sends one message for each level, and may then go on.
         let period = testbed.tree_period_ns(ranks, bytes);
         return Row { latency: [model, simulated], period: [period, period], root: period };
     }

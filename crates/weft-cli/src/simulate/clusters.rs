@@ -1,5 +1,5 @@
-//! `weft simulate clusters`: two clusters that one link joins, which takes long to cross: how often
-//! collectives cross it, and what they take, with `WEFT_CLUSTERS` and without.
+//! `weft simulate clusters`: two clusters that one slow link joins. Shows how often collectives cross the
+//! link, and how long they take, with `WEFT_CLUSTERS` and without.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,9 +12,9 @@ use weft_mpi::algorithms::cost::{Case, Network};
 use super::STEPS_MAX;
 use weft_bench::{Curve, Words, curves};
 
-/// Hosts of a cluster, at most.
+/// The most hosts of a cluster.
 const HOSTS_MAX: u32 = 512;
-/// What the library plans with regard to clusters, then all others.
+/// The operations that the library plans with regard to clusters, then all others.
 const OPERATIONS: [Operation; 10] = [
     Operation::Barrier,
     Operation::Bcast,
@@ -36,7 +36,7 @@ pub(super) struct Clusters {
     /// Ranks on each host
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     per_host: u32,
-    /// What crossing the link takes one way, in milliseconds
+    /// The time to cross the link one way, in milliseconds
     #[arg(long, value_delimiter = ',', default_value = "0.1,1,10,100", value_parser = milliseconds)]
     latency: Vec<f64>,
     /// Bytes, as WEFT_COLLECTIVES_TABLE counts them
@@ -58,14 +58,15 @@ fn milliseconds(text: &str) -> Result<f64, String> {
     value.ok_or_else(|| "a latency is 0 to 10000 milliseconds".to_owned())
 }
 
-/// One way to plan an operation.
+/// The result of one way to plan an operation.
 struct Found {
     /// Messages that cross the link from the first cluster, and from the second.
     crossings: [u64; 2],
     milliseconds: f64,
 }
 
-/// 0: done; 1: a file cannot be written; 2: wrong use.
+/// Runs `weft simulate clusters`. Exit codes: 0 if it is done, 1 if a file cannot be written, 2 for wrong
+/// use.
 pub(super) fn main(arguments: &Clusters) -> ExitCode {
     let wanted = match super::operations(&arguments.operation) {
         Ok(wanted) => OPERATIONS.into_iter().filter(move |operation| wanted.contains(operation)),
@@ -90,11 +91,11 @@ pub(super) fn main(arguments: &Clusters) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The times as two curves.
+/// Simulates an operation; returns the times as two curves.
 fn simulate(arguments: &Clusters, operation: Operation) -> Result<Vec<Curve>, String> {
     let Clusters { hosts, per_host, .. } = *arguments;
     let ranks = 2 * hosts * per_host;
-    // Of what is counted whole, each rank has a share.
+    // Where the size is that of all ranks together, each rank has a share.
     let is_whole = matches!(operation, Operation::Allgather | Operation::ReduceScatter);
     let bytes = if is_whole { arguments.size.next_multiple_of(u64::from(ranks)) } else { arguments.size };
     let case = Case { operation, ranks, bytes };

@@ -1,4 +1,4 @@
-//! What is sent.
+//! The hostile packets.
 
 use weft_core::multicast::{FIRST, StreamId, WINDOW_MAX, wire as multicast};
 use weft_core::process::ProcessName;
@@ -7,18 +7,18 @@ use weft_fuzz::mutate::{Random, flip_bits};
 
 use crate::sample::{Pool, Sample};
 
-/// How often a repeated packet comes in a row.
+/// The number of times that a repeated packet comes in a row.
 const REPEATED: usize = 64;
-/// Longest packet that is made up.
+/// The longest packet that is made up.
 const MADE_UP_MAX: usize = 1400;
 
-/// One way to be hostile.
+/// A kind of hostile packet.
 pub(crate) struct Way {
     pub(crate) name: &'static str,
     make: fn(&Sample, &Pool, &mut Attack, &mut Random) -> Vec<u8>,
 }
 
-/// All of them, equally often.
+/// All kinds, equally often.
 pub(crate) const KINDS: [Way; 8] = [
     Way { name: "replayed", make: |sample, _, _, _| sample.frame(&sample.packet) },
     Way { name: "repeated", make: |sample, _, _, _| sample.frame(&sample.packet) },
@@ -45,11 +45,11 @@ impl Attack {
         Self { secret: Secret::new(secret), number: Number::FIRST.0, counts: [0; KINDS.len()] }
     }
 
-    /// The next frames.
+    /// Makes the next frames.
     pub(crate) fn frames(&mut self, pool: &Pool, count: usize, random: &mut Random) -> Vec<Vec<u8>> {
         let mut frames = Vec::with_capacity(count);
         while frames.len() < count {
-            // Those that come in a row are begun less often.
+            // A packet that is repeated in a row is begun less often.
             let kind = match random.below(KINDS.len() * REPEATED) {
                 0 => REPEATED_KIND,
                 at => Some(at % KINDS.len()).filter(|kind| *kind != REPEATED_KIND).unwrap_or(0),
@@ -64,7 +64,7 @@ impl Attack {
     }
 }
 
-/// Cut; half of them say so themselves.
+/// Cuts a packet; half of the headers have the new length.
 fn truncated(sample: &Sample, _: &Pool, _: &mut Attack, random: &mut Random) -> Vec<u8> {
     let end = random.below(sample.packet.len());
     if random.below(2) == 0 {
@@ -77,13 +77,13 @@ fn truncated(sample: &Sample, _: &Pool, _: &mut Attack, random: &mut Random) -> 
 
 fn flipped(sample: &Sample, _: &Pool, _: &mut Attack, random: &mut Random) -> Vec<u8> {
     let mut packet = sample.packet.clone();
-    // The start is where the tag and the header are.
+    // The tag and the header are at the start.
     let end = if random.below(2) == 0 { packet.len() } else { packet.len().min(64) };
     flip_bits(&mut packet[..end], random);
     sample.frame(&packet)
 }
 
-/// All right but the tag, and numbers that are near.
+/// Makes a packet whose tag is wrong, with a number near the genuine one.
 fn forged(sample: &Sample, _: &Pool, _: &mut Attack, random: &mut Random) -> Vec<u8> {
     let mut packet = sample.packet.clone();
     packet[..8].copy_from_slice(&random.next_u64().to_le_bytes());
@@ -93,7 +93,7 @@ fn forged(sample: &Sample, _: &Pool, _: &mut Attack, random: &mut Random) -> Vec
     sample.frame(&packet)
 }
 
-/// Right in every way, with another secret.
+/// Makes a valid packet of a job with another secret.
 fn foreign(sample: &Sample, _: &Pool, attack: &mut Attack, random: &mut Random) -> Vec<u8> {
     attack.number = attack.number.wrapping_add(1);
     if let Some(stream) = multicast::peek(&sample.packet) {
@@ -124,7 +124,8 @@ fn foreign(sample: &Sample, _: &Pool, attack: &mut Attack, random: &mut Random) 
     sample.frame(&packet)
 }
 
-/// The same to a multicast group: what its root would send next, or what its receivers would say of it.
+/// Makes such a packet to a multicast group: one that the root would send next, or one that receivers would
+/// send.
 fn foreign_to_group(stream: &StreamId, attack: &Attack, random: &mut Random) -> Vec<u8> {
     let number = FIRST + u64::from(attack.number % (4 * WINDOW_MAX));
     let body = match random.below(3) {
@@ -140,7 +141,7 @@ fn foreign_to_group(stream: &StreamId, attack: &Attack, random: &mut Random) -> 
     packet
 }
 
-/// The front of one and the back of another.
+/// Joins the front of one packet and the back of another.
 fn spliced(sample: &Sample, pool: &Pool, _: &mut Attack, random: &mut Random) -> Vec<u8> {
     let other = &pool.pick(random).packet;
     let (front, back) = (random.below(sample.packet.len()), random.below(other.len()));
@@ -156,7 +157,7 @@ fn noise(sample: &Sample, _: &Pool, _: &mut Attack, random: &mut Random) -> Vec<
         packet.extend(random.next_u64().to_le_bytes());
     }
     packet.truncate(length);
-    // A third looks like a question whether a carrier works.
+    // A third of them look like a question whether a carrier works.
     if packet.len() >= 28 && random.below(3) == 0 {
         packet.truncate(28);
         packet[8..11].copy_from_slice(&sample.packet[8..11]);

@@ -1,8 +1,9 @@
 //! `hostile --ports P0,P1 --packets N`: attacks the job whose packets pass between two ports of a switch.
 //!
-//! It listens on both ports, keeps samples of what passes, and sends what a stranger, a broken switch or a
-//! tape recorder would send to both sides: packets replayed, repeated, cut, with flipped bits, forged,
-//! spliced, and of another job. UDP and raw frames alike. At the end it says what it sent. Needs CAP_NET_RAW.
+//! The program listens on both ports and keeps samples of the packets that pass. It sends to both sides the
+//! packets that a stranger, a broken switch or a tape recorder would send: replayed, repeated, cut, with
+//! flipped bits, forged, spliced, and of another job. It does so with UDP and raw frames alike. At the end it
+//! reports what it has sent. It needs CAP_NET_RAW.
 
 #![deny(unsafe_code)]
 
@@ -20,14 +21,14 @@ use sys::{Capture, Sender};
 use weft_fuzz::mutate::Random;
 
 const USAGE: &str = "usage: hostile --ports P0,P1 [--packets N] [--seconds-max S] [--seed N]";
-/// Samples of each side that must be there before it begins, and how long it waits for them.
+/// The samples of each side that must be there before the attack begins, and the time to wait for them.
 const SAMPLES_MIN: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Frames that one call sends.
 const BATCH: usize = 64;
 /// Batches between two looks at what passes.
 const BATCHES_PER_LOOK: usize = 16;
-/// How long it waits when the interface takes no more.
+/// The time to wait when the interface takes no more frames.
 const PAUSE: Duration = Duration::from_micros(200);
 
 struct Options {
@@ -67,7 +68,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String>
     Ok(Options { ports: ports.ok_or(USAGE)?, packets, time: Duration::from_secs(seconds), seed })
 }
 
-/// What enters at one port is aimed at the other.
+/// A port: packets that enter here are aimed at the other port.
 struct Side {
     capture: Capture,
     sender: Sender,

@@ -1,11 +1,11 @@
-//! Packets of the job, as they passed.
+//! Samples of the job's packets, taken as they passed.
 
 use weft_fuzz::mutate::Random;
 
-/// Samples that are kept of one direction; then new ones replace old ones by chance, so that some are very
-/// old.
+/// The most samples that are kept of one direction; then new ones replace old ones by chance, so that some
+/// are very old.
 const POOL_MAX: usize = 4096;
-/// Frames of ours: `weft-net/src/ethernet/frame.rs`.
+/// Weft's raw frames: `weft-net/src/ethernet/frame.rs`.
 const RAW_TYPE: [u8; 2] = [0x88, 0xb5];
 const RAW_HEADER: usize = 20;
 const IPV4_TYPE: [u8; 2] = [0x08, 0x00];
@@ -15,16 +15,16 @@ const UDP_HEADERS: usize = 14 + IPV4_HEADER + 8;
 /// Shortest packet of a flow.
 const PACKET_MIN: usize = 28;
 
-/// How it travels.
+/// The headers with which a packet travels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Headers {
-    /// As a frame of its own.
+    /// The packet is in a raw frame.
     Raw([u8; RAW_HEADER]),
-    /// By UDP over IPv4.
+    /// The packet is in UDP over IPv4.
     Udp([u8; UDP_HEADERS]),
 }
 
-/// A packet of the job, and all that stands before it.
+/// A packet of the job, with its headers.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) headers: Headers,
@@ -32,7 +32,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// The packets in a frame that may be a train of segments of that size.
+    /// The packets in a frame, which may be a train of segments of that size.
     pub(crate) fn read(frame: &[u8], segment: Option<usize>) -> Vec<Sample> {
         let Some(kind) = frame.get(12..14) else { return Vec::new() };
         if kind == RAW_TYPE {
@@ -53,7 +53,7 @@ impl Sample {
         }
     }
 
-    /// A frame with another packet behind these headers.
+    /// Makes a frame with another packet behind these headers.
     pub(crate) fn frame(&self, packet: &[u8]) -> Vec<u8> {
         let length = packet.len() as u16;
         match &self.headers {
@@ -69,7 +69,7 @@ impl Sample {
                 let sum = checksum(&frame[14..34]);
                 frame[24..26].copy_from_slice(&sum.to_be_bytes());
                 frame[38..40].copy_from_slice(&(length + 8).to_be_bytes());
-                // None: that is allowed (RFC 768), and the kernel does not look.
+                // The frame has no checksum: RFC 768 allows that, and the kernel does not look.
                 frame[40..42].fill(0);
                 frame
             }
@@ -83,7 +83,7 @@ fn raw(headers: &[u8; RAW_HEADER], rest: &[u8]) -> Option<Sample> {
     Some(Sample { headers: Headers::Raw(*headers), packet: packet.to_vec() })
 }
 
-/// RFC 1071.
+/// The checksum of RFC 1071.
 fn checksum(header: &[u8]) -> u16 {
     let mut sum: u32 = header.chunks(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();
     while sum > 0xffff {
@@ -92,7 +92,7 @@ fn checksum(header: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// What is kept.
+/// The samples that are kept.
 #[derive(Default)]
 pub(crate) struct Pool(Vec<Sample>);
 

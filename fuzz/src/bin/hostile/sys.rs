@@ -5,18 +5,18 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-/// linux/if_packet.h
+/// The constants of linux/if_packet.h.
 const PACKET_OUTGOING: u8 = 4;
 const PACKET_VNET_HDR: libc::c_int = 15;
 const PACKET_QDISC_BYPASS: libc::c_int = 20;
-/// struct virtio_net_hdr of linux/virtio_net.h: its size, and the kinds of trains.
+/// The size of struct virtio_net_hdr of linux/virtio_net.h, and the kinds of trains.
 const VNET: usize = 10;
 const GSO_NONE: u8 = 0;
-/// Largest frame, trains included.
+/// The largest frame, trains included.
 const FRAME_MAX: usize = 1 << 17;
-/// Frames taken in one look.
+/// The most frames taken in one look.
 const FRAMES_PER_LOOK: usize = 256;
-/// Memory for what waits to be looked at, bytes.
+/// The memory for frames that wait, bytes.
 const RECEIVE_BUFFER: libc::c_int = 8 << 20;
 
 fn check(result: libc::c_int) -> io::Result<()> {
@@ -52,7 +52,7 @@ fn set(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) 
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, ptr::from_ref(&value).cast(), size) })
 }
 
-/// Listens to what enters at an interface.
+/// Listens to the frames that enter at an interface.
 pub(crate) struct Capture {
     fd: OwnedFd,
     buffer: Vec<u8>,
@@ -61,10 +61,10 @@ pub(crate) struct Capture {
 impl Capture {
     pub(crate) fn open(interface: &str) -> io::Result<Self> {
         let fd = open(interface, libc::ETH_P_ALL)?;
-        // Says of what size the segments of a train are.
+        // With this header the kernel gives the size of a train's segments.
         set(&fd, libc::SOL_PACKET, PACKET_VNET_HDR, 1)?;
-        // Beyond the system's limit for users with the machine's privilege only; in a user namespace it is
-        // that limit.
+        // Only with the machine's privilege is the buffer larger than the system's limit for users; in a user
+        // namespace it is that limit.
         set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER)
             .or_else(|_| set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER))?;
         Ok(Self { fd, buffer: vec![0; FRAME_MAX] })
@@ -96,13 +96,13 @@ pub(crate) struct Sender(OwnedFd);
 
 impl Sender {
     pub(crate) fn open(interface: &str) -> io::Result<Self> {
-        // Protocol 0: it gets nothing.
+        // With protocol 0 the socket receives no frames.
         let fd = open(interface, 0)?;
         set(&fd, libc::SOL_PACKET, PACKET_QDISC_BYPASS, 1)?;
         Ok(Self(fd))
     }
 
-    /// How many of the frames were taken.
+    /// Sends frames; returns how many of them were taken.
     pub(crate) fn send(&self, frames: &[Vec<u8>]) -> usize {
         let mut vectors: Vec<libc::iovec> = frames
             .iter()

@@ -1,9 +1,9 @@
-//! The axes of a chart: which pixel a value has, and where the tick marks are.
+//! The axes of a chart: the pixel of a value, and the places of the tick marks.
 
 use super::super::units;
 use super::font;
 
-/// Labels of an axis are at least this far apart.
+/// The least distance between labels of an axis.
 const LABELS_APART: f64 = 10.0;
 pub(super) const LABEL_SIZE: f64 = 12.0;
 
@@ -25,8 +25,8 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// An axis that has room for all values; zero is in it when it is linear. Values that a logarithm does
-    /// not know are left out.
+    /// Makes an axis that has room for all values; a linear axis includes zero. Values without a logarithm
+    /// are left out of a logarithmic axis.
     pub(super) fn new(scale: Scale, values: impl Iterator<Item = f64>) -> Axis {
         let values: Vec<f64> = values.filter(|v| v.is_finite() && (scale == Scale::Linear || *v > 0.0)).collect();
         let (low, high) = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(*v), h.max(*v)));
@@ -40,7 +40,7 @@ impl Axis {
         }
     }
 
-    /// Powers of two, each with its number, from the lowest value to the highest.
+    /// Makes an axis of powers of two, each with its number, from the lowest value to the highest.
     pub(super) fn powers(values: impl Iterator<Item = f64>) -> Axis {
         let bits: Vec<f64> = values.filter(|value| *value > 0.0).map(f64::log2).collect();
         let low = bits.iter().copied().fold(f64::INFINITY, f64::min).floor();
@@ -52,14 +52,15 @@ impl Axis {
         Axis { scale: Scale::Sizes, low: low.exp2(), high: high.exp2(), ticks: ticks.collect() }
     }
 
-    /// Where a value lies, 0 at the low end and 1 at the high end; values outside lie outside.
+    /// The place of a value, 0 at the low end and 1 at the high end; values outside lie outside.
     pub(super) fn at(&self, value: f64) -> f64 {
         let scaled = |value: f64| if self.scale == Scale::Linear { value } else { value.max(f64::MIN_POSITIVE).log2() };
         let (low, high) = (scaled(self.low), scaled(self.high));
         if high > low { (scaled(value) - low) / (high - low) } else { 0.5 }
     }
 
-    /// Leaves out the labels that would touch another along `length` pixels; the marks of the axis stay.
+    /// Leaves out the labels that would touch another label along `length` pixels; the marks of the axis
+    /// stay.
     pub(super) fn thinned(&self, length: f64) -> Vec<(f64, &str)> {
         let mut end = f64::NEG_INFINITY;
         let mut kept = Vec::new();
@@ -80,7 +81,7 @@ impl Axis {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, so that about `count` of them fill `span`.
+/// The distance of ticks: 1, 2 or 5 times a power of ten, so that about `count` ticks fill `span`.
 fn step(span: f64, count: f64) -> f64 {
     let rough = span / count;
     let power = 10_f64.powf(rough.log10().floor());
@@ -112,7 +113,7 @@ fn log(low: f64, high: f64) -> Axis {
     Axis { scale: Scale::Log, low: bottom, high: top, ticks }
 }
 
-/// `0.5`, `20`, `1000`: what a mark of a logarithmic axis is called.
+/// The label of a mark on a logarithmic axis: `0.5`, `20`, `1000`.
 fn plain(value: f64) -> String {
     let decimals = (-value.log10().floor()).max(0.0) as usize;
     format!("{value:.decimals$}")
@@ -122,7 +123,7 @@ fn sizes(mut values: Vec<f64>, low: f64, high: f64) -> Axis {
     values.sort_by(f64::total_cmp);
     values.dedup();
     let ticks = values.iter().map(|v| (*v, units::size(*v as u64))).collect();
-    // Half a power of two of air on both sides keeps markers off the edges.
+    // Half a power of two of free space on both sides keeps markers off the edges.
     Axis { scale: Scale::Sizes, low: low / 1.5, high: high * 1.5, ticks }
 }
 

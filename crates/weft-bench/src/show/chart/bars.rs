@@ -1,4 +1,4 @@
-//! Bars, for what was measured at one size only.
+//! Bars, for measurements at one size only.
 
 use super::axis::LABEL_SIZE;
 use super::canvas::{Anchor, Canvas, Ink};
@@ -9,16 +9,16 @@ const BAR_HEIGHT: f64 = 20.0;
 const PITCH: f64 = 30.0;
 const GAP: f64 = 14.0;
 const TITLE_SIZE: f64 = 15.0;
-/// Room for quartiles, as a factor over the longest bar.
+/// The room for quartiles, as a factor over the longest bar.
 const ROOM_ABOVE: f64 = 1.25;
 
 pub(super) struct Bar {
     pub(super) title: String,
     pub(super) colour: usize,
     pub(super) strong: bool,
-    /// Median and quartiles; None where there is no figure.
+    /// The median and the quartiles; None where there is no figure.
     pub(super) value: Option<(f64, f64, f64)>,
-    /// Beside the bar: the value with its unit, or why there is none.
+    /// The text beside the bar: the value with its unit, or the reason why there is none.
     pub(super) label: String,
 }
 

@@ -1,27 +1,27 @@
-//! A drawing: shapes in a list, written down as SVG.
+//! A drawing: a list of shapes, written down as SVG.
 //!
-//! Colours are named by what they mean (`Ink`), so that a page can show the same drawing on a light and on a
+//! Colours are named by their meaning (`Ink`), so that a page can show the same drawing on a light and on a
 //! dark ground.
 
 use std::fmt::Write;
 
 use super::font;
 
-/// What a colour stands for.
+/// The meaning of a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ink {
     Text,
-    /// Labels of axes.
+    /// The labels of axes.
     Quiet,
     Axis,
     Grid,
-    /// Of a library, by its index in the palette.
+    /// A library, by its index in the palette.
     Series(usize),
 }
 
-/// Colours that people with any kind of colour vision tell apart (after Okabe and Ito); the first, the
-/// strongest, is the subject's. The last three are for carriers: quiet, and of different lightness. For light
-/// and for dark ground.
+/// Colours that people with any kind of colour vision tell apart (after Okabe and Ito), for light and for
+/// dark ground. The first and strongest is the subject's. The last three are for carriers: quiet, and of
+/// different lightness.
 pub(super) const PALETTE: [(&str, &str); 10] = [
     ("#d1480a", "#ff7a3d"),
     ("#0072b2", "#56a9e0"),
@@ -74,8 +74,8 @@ impl Ink {
     }
 }
 
-/// Rules for the classes of drawings, for a page that holds them: `--NAME` variables in the scheme that is
-/// asked for.
+/// The style rules of a page that holds drawings: `--NAME` variables in each colour scheme, and rules for the
+/// drawings' classes.
 pub(crate) struct Style;
 
 impl Style {
@@ -84,13 +84,13 @@ impl Style {
         plain.chain((0..PALETTE.len()).map(Ink::Series)).collect()
     }
 
-    /// `--chart-c0: #d1480a; …`
+    /// The variables of a colour scheme: `--chart-c0: #d1480a; …`
     pub(crate) fn variables(dark: bool) -> String {
         let colour = |ink: Ink| if dark { ink.dark() } else { ink.light() };
         Style::all().into_iter().map(|ink| format!("--chart-{}:{};", ink.class(), colour(ink))).collect()
     }
 
-    /// `.chart .f-c0{fill:var(--chart-c0)}…`
+    /// The rules of the classes: `.chart .f-c0{fill:var(--chart-c0)}…`
     pub(crate) fn rules() -> String {
         let rule = |ink: Ink| {
             let class = ink.class();
@@ -110,19 +110,19 @@ pub(super) enum Anchor {
 #[derive(Clone, Debug)]
 pub(super) struct Text {
     pub(super) x: f64,
-    /// The base line.
+    /// The place of the text's base line.
     pub(super) y: f64,
     pub(super) text: String,
     pub(super) size: f64,
     pub(super) bold: bool,
     pub(super) anchor: Anchor,
     pub(super) ink: Ink,
-    /// Read from below to above.
+    /// Says whether the text is turned, to be read from below to above.
     pub(super) turned: bool,
 }
 
 impl Text {
-    /// Left, top, right, bottom.
+    /// The edges of the text: left, top, right, bottom.
     #[cfg(test)]
     pub(super) fn bounds(&self) -> [f64; 4] {
         let width = font::width(&self.text, self.size, self.bold);
@@ -153,7 +153,7 @@ pub(super) enum Shape {
         ink: Ink,
         opacity: f64,
     },
-    /// Filled, or an outline on the ground's colour.
+    /// A marker, filled, or an outline in the ground's colour.
     Marker {
         points: Vec<(f64, f64)>,
         ink: Ink,
@@ -199,7 +199,7 @@ impl Canvas {
         })
     }
 
-    /// A file of its own: colours as they are, on white.
+    /// The drawing as a file of its own, with colours as they are, on white.
     pub(super) fn file(&self, title: &str) -> String {
         let mut svg = self.open(title, " xmlns=\"http://www.w3.org/2000/svg\"", true);
         let _ = writeln!(svg, "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>");
@@ -207,7 +207,8 @@ impl Canvas {
         svg + "</svg>\n"
     }
 
-    /// For a page: colours by class, the ground is the page's. `fill` and `stroke` are in the page's rules.
+    /// The drawing for a page: colours by class, on the page's ground. `fill` and `stroke` are in the page's
+    /// rules.
     pub(super) fn inline(&self, title: &str) -> String {
         let mut svg = self.open(title, " class=\"chart\"", false);
         self.write(
@@ -292,7 +293,7 @@ fn written(text: &Text, colour: &str) -> String {
     format!("<text {position} font-size=\"{size}\"{anchor}{weight} {colour}>{}</text>", escape(&text.text))
 }
 
-/// Text as the content or an attribute of XML and HTML.
+/// Escapes text for the content or an attribute of XML and HTML.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -302,7 +303,7 @@ pub(crate) fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // What XML has no way to write, also escaped.
+            // Control characters, which XML has no way to write, become U+FFFD.
             c if c.is_control() && c != '\n' && c != '\t' => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }

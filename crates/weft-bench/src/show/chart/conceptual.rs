@@ -8,13 +8,14 @@ use super::canvas::{Anchor, Canvas, Ink};
 use super::font;
 use super::plot::{Plot, Point, Series, marker};
 
-/// Lines of labels beside the plot are at least this far apart.
+/// The least distance of the lines of labels beside the plot.
 const LABEL_PITCH: f64 = 17.0;
 
-/// Iterations that took more transfer times than this are drawn at the edge: they were disturbed.
+/// The number of transfer times above which an iteration is drawn at the edge: it was disturbed.
 const SWEEP_TIMES_MAX: f64 = 3.0;
 
-/// The iteration's time and the work's against the work, with the thresholds between which the sweep runs.
+/// Draws the times of the iteration and of the work against the work, with the thresholds between which the
+/// sweep runs.
 pub(super) fn draw(sweep: &Sweep, title: &str, subtitle: &str, colour: usize) -> Canvas {
     let transfer = sweep.transfer_us;
     let (base, stop) = (transfer * sweep.base_threshold, transfer * sweep.stop_threshold);
@@ -50,7 +51,7 @@ pub(super) fn draw(sweep: &Sweep, title: &str, subtitle: &str, colour: usize) ->
     for level in [base, stop] {
         canvas.line(&[(area.left, y(level)), (edge, y(level))], Ink::Quiet, 1.25, &[6.0, 4.0]);
     }
-    // The first point above the base threshold: from here on the work is felt.
+    // The first point above the base threshold: from here on the work shows in the iteration's time.
     if let Some((work, time)) = sweep.points.iter().find(|(_, time)| *time > base) {
         canvas.line(&[(x(*work), y(*time)), (x(*work), area.top + area.height)], Ink::Quiet, 1.25, &[2.0, 3.0]);
         let room = x(*work) - area.left > font::width("knee", LABEL_SIZE, false) + 12.0;
@@ -95,7 +96,7 @@ fn spread(labels: &mut [(f64, &str, Ink, bool)], top: f64, bottom: f64) {
     }
 }
 
-/// The sweeps of several libraries over each other, in units of each one's transfer time.
+/// Draws the sweeps of several libraries over each other, in units of each library's transfer time.
 pub(super) fn sweeps(sweeps: &[(&Sweep, Series)], title: String, subtitle: String) -> Canvas {
     let scaled = |sweep: &Sweep| -> Vec<Point> {
         let scale = |(work, time): &(f64, f64)| (work / sweep.transfer_us, time / sweep.transfer_us);

@@ -8,15 +8,15 @@ use super::png;
 /// A curve: its title, and its points from left to right.
 pub type Curve = (String, Vec<(f64, f64)>);
 
-/// What is written around them.
+/// The texts around the curves.
 pub struct Words<'a> {
-    /// Above the plot.
+    /// The title above the plot.
     pub title: &'a str,
-    /// Below the title, smaller.
+    /// The smaller line below the title.
     pub subtitle: &'a str,
-    /// What the axis to the right shows.
+    /// The quantity on the axis to the right.
     pub x: &'a str,
-    /// What the axis upwards shows.
+    /// The quantity on the axis upwards.
     pub y: &'a str,
 }
 
@@ -25,7 +25,7 @@ pub fn svg(words: &Words<'_>, curves: &[Curve]) -> String {
     draw(words, curves).file(words.title)
 }
 
-/// The same as an SVG and as a PNG file.
+/// Draws curves as `svg` does, as an SVG and as a PNG file.
 ///
 /// # Errors
 /// There is no room for the picture.

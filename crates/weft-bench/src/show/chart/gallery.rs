@@ -1,4 +1,4 @@
-//! Which charts are drawn for a run.
+//! Chooses the charts of a run.
 
 use super::super::summary::{Row, Summary, Sweep, Table};
 use super::super::{units, words};
@@ -11,32 +11,32 @@ use super::png;
 use crate::record::Role;
 use std::collections::BTreeSet;
 
-/// Availability below this is drawn at the edge: deep lows would flatten all else.
+/// The availability below which a point is drawn at the edge: deep lows would flatten the rest.
 const SHARE_FLOOR: f64 = -100.0;
-/// The sweeps that are shown are those of the size nearest to this one.
+/// The size of the sweeps that are shown; the nearest measured size is taken.
 const SWEEP_SIZE: u64 = 256 << 10;
 
-/// With more sizes than this an axis names round ones instead.
+/// The number of sizes above which an axis names round sizes instead.
 const SIZE_TICKS_MAX: usize = 24;
 
-/// A picture and where it belongs.
+/// A picture, with the measurement and the place to which it belongs.
 pub(crate) struct Chart {
-    /// Fit for a file name: `pingpong-1-host-2-ranks`.
+    /// The chart's name, fit for a file: `pingpong-1-host-2-ranks`.
     pub(crate) id: String,
     pub(crate) title: String,
-    /// The measurement and the place that it belongs to.
+    /// The measurement and the place to which the chart belongs.
     pub(crate) measurement: String,
     pub(crate) place: String,
     canvas: Canvas,
 }
 
 impl Chart {
-    /// An SVG file of its own.
+    /// The chart as an SVG file of its own.
     pub(crate) fn svg(&self) -> String {
         self.canvas.file(&self.title)
     }
 
-    /// An SVG element for a page that has `Style`'s rules.
+    /// The chart as an SVG element for a page that has `Style`'s rules.
     pub(crate) fn inline(&self) -> String {
         self.canvas.inline(&self.title)
     }
@@ -85,7 +85,7 @@ pub(crate) fn all(summary: &Summary) -> Vec<Chart> {
     charts
 }
 
-/// What comes before the names of a run's charts, so that those of several runs differ.
+/// The prefix of a run's chart names, so that the names of several runs differ.
 pub(crate) fn prefix(index: usize, runs: usize) -> String {
     if runs > 1 { format!("run-{}-", index + 1) } else { String::new() }
 }
@@ -112,7 +112,8 @@ fn heading(table: &Table, variant: &str) -> String {
     if variant.is_empty() { title } else { format!("{title}, {variant}") }
 }
 
-/// A library's index in the palette: the same in every chart of a run, and for those we know in every run.
+/// The index of a library in the palette: the same in every chart of a run, and for the known libraries in
+/// every run.
 pub(super) fn colour(summary: &Summary, library: usize) -> usize {
     const KNOWN: [(&str, usize); 3] = [("mpich", 1), ("openmpi", 2), ("impi", 3)];
     let role = summary.library(library).role;
@@ -138,8 +139,8 @@ fn series(summary: &Summary, library: usize, points: Vec<Point>) -> Series {
     Series { title, colour: colour(summary, library), dashed, strong, points }
 }
 
-/// Those of a carrier's sizes at which it is shown: the ones that libraries have figures of. Where there are
-/// none, all within their reach, since a carrier's frames are no messages.
+/// The sizes at which a carrier is shown: those for which libraries have figures. If there are none, all
+/// sizes within the libraries' range, since a carrier's frames are no messages.
 fn floor_sizes(own: &BTreeSet<u64>, measured: &BTreeSet<u64>) -> BTreeSet<u64> {
     let common: BTreeSet<u64> = own.intersection(measured).copied().collect();
     match (measured.first(), measured.last()) {
@@ -216,7 +217,7 @@ fn by_size(summary: &Summary, table: &Table, variant: &str, rows: &[&Row]) -> Op
     Some(plot.draw())
 }
 
-/// The sizes that were measured; of so many that nobody could read them, the powers of four between.
+/// The ticks of the measured sizes; if there are too many to read, the powers of four between.
 fn size_ticks(measured: &[u64]) -> Vec<u64> {
     if measured.len() <= SIZE_TICKS_MAX {
         return measured.to_vec();
@@ -225,8 +226,8 @@ fn size_ticks(measured: &[u64]) -> Vec<u64> {
     (0..u64::BITS / 2).map(|power| 1 << (2 * power)).filter(|size| range.contains(size)).collect()
 }
 
-/// What the axis has room for: every median, and quartiles as long as they do not flatten the rest; longer
-/// ones end at the edge.
+/// The values for which the axis has room: every median, and quartiles as long as they do not flatten the
+/// rest; longer quartiles end at the edge.
 fn range<'a>(points: impl Iterator<Item = &'a Point>, share: bool) -> impl Iterator<Item = f64> {
     let points: Vec<Point> = points.copied().collect();
     let medians = points.iter().map(|point| point.y);
@@ -302,7 +303,7 @@ fn sweep_charts(summary: &Summary, table: &Table) -> Vec<Chart> {
 mod tests {
     use super::*;
 
-    /// A floor without a figure above it says nothing.
+    /// A floor without a figure above it would say nothing.
     #[test]
     fn a_floor_has_points_at_the_sizes_of_libraries() {
         let sizes = |own: &[u64], measured: &[u64]| -> Vec<u64> {

@@ -10,14 +10,14 @@ const GAP: f64 = 14.0;
 const TITLE_SIZE: f64 = 15.0;
 const LINE_HEIGHT: f64 = 20.0;
 const MARKER: f64 = 4.5;
-/// Quartiles of libraries at the same size are drawn beside each other.
+/// The distance between the quartiles of libraries at the same size, which are drawn beside each other.
 const WHISKERS_APART: f64 = 3.0;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     pub(super) x: f64,
     pub(super) y: f64,
-    /// Quartiles.
+    /// The quartiles.
     pub(super) low: f64,
     pub(super) high: f64,
 }
@@ -25,7 +25,7 @@ pub(super) struct Point {
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     pub(super) title: String,
-    /// In the palette; the marker follows from it.
+    /// The index of the colour in the palette; the marker follows from it.
     pub(super) colour: usize,
     pub(super) dashed: bool,
     pub(super) strong: bool,
@@ -41,11 +41,11 @@ pub(super) struct Plot {
     pub(super) x: Axis,
     pub(super) y: Axis,
     pub(super) series: Vec<Series>,
-    /// Below the plot.
+    /// The lines below the plot.
     pub(super) notes: Vec<String>,
 }
 
-/// Where the plot lies in the drawing: left, top, width, height.
+/// The place of the plot in the drawing: left, top, width, height.
 pub(super) struct Area {
     pub(super) left: f64,
     pub(super) top: f64,
@@ -68,7 +68,7 @@ impl Plot {
         let legend =
             self.series.iter().map(|series| font::width(&series.title, LABEL_SIZE, series.strong)).fold(0.0, f64::max);
         let (mut canvas, area) = self.frame(legend + 34.0);
-        // The strongest on top.
+        // The strongest series lies on top.
         let (strong, others): (Vec<&Series>, Vec<&Series>) = self.series.iter().partition(|series| series.strong);
         for series in others.into_iter().chain(strong) {
             let index = self.series.iter().position(|one| std::ptr::eq(one, series)).unwrap_or(0);
@@ -86,7 +86,7 @@ impl Plot {
         canvas
     }
 
-    /// Titles, axes, grid and notes, with `right` pixels left free beside the plot.
+    /// Draws titles, axes, grid and notes, with `right` pixels left free beside the plot.
     pub(super) fn frame(&self, right: f64) -> (Canvas, Area) {
         let left = GAP + LABEL_SIZE + 8.0 + self.y.label_width() + 8.0;
         let top = GAP + TITLE_SIZE + LINE_HEIGHT + 12.0;
@@ -157,8 +157,8 @@ fn dashes(series: &Series) -> &'static [f64] {
     if series.dashed { &[5.0, 4.0] } else { &[] }
 }
 
-/// A shape of its own for each colour, so that a print in grey can be read. Hollow: the value is beyond the
-/// edge.
+/// Draws a marker, whose shape follows from the colour, so that a print in grey can be read. Hollow: the
+/// value is beyond the edge.
 pub(super) fn marker(canvas: &mut Canvas, x: f64, y: f64, colour: usize, hollow: bool) {
     let polygon = |corners: usize, turn: f64, size: f64| -> Vec<(f64, f64)> {
         let angle = |i: usize| std::f64::consts::TAU * (i as f64 / corners as f64 + turn);
@@ -185,7 +185,7 @@ fn hourglass(x: f64, y: f64) -> Vec<(f64, f64)> {
     vec![(x - wide, y - high), (x + wide, y - high), (x - wide, y + high), (x + wide, y + high)]
 }
 
-/// A plus, or turned by an eighth of a circle a cross.
+/// A plus, or a cross when turned by an eighth of a circle.
 fn cross(x: f64, y: f64, turn: f64) -> Vec<(f64, f64)> {
     let (long, thin) = (MARKER + 1.5, 1.2);
     let corners = [
@@ -226,7 +226,7 @@ mod tests {
         for (index, outline) in outlines.iter().enumerate() {
             assert!(!outline.is_empty() && !outlines[..index].contains(outline), "the marker of colour {index}");
         }
-        // Luma of a print in grey, of 255.
+        // The luma of a print in grey, of 255.
         let luma = |colour: &str| {
             let part = |at: usize| f64::from(u8::from_str_radix(&colour[at..at + 2], 16).expect("hexadecimal"));
             0.299 * part(1) + 0.587 * part(3) + 0.114 * part(5)

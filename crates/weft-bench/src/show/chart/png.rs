@@ -88,7 +88,7 @@ fn draw_text(pixels: &mut Pixmap, view: Transform, text: &Text) {
     font::outline(&text.text, text.size, text.bold, |outline, pen| {
         let mut glyph = Glyph(PathBuilder::new());
         outline(&mut glyph);
-        // Font units go up, pixels down.
+        // Font units go up, pixels go down.
         let transform = transform.pre_translate(pen as f32, 0.0).pre_scale(scale, -scale);
         if let Some(path) = glyph.0.finish() {
             pixels.fill_path(&path, &paint, FillRule::Winding, transform, None);

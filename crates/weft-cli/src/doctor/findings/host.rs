@@ -1,4 +1,4 @@
-//! What is found about one host alone.
+//! The findings about one host alone.
 
 use super::{Finding, HostSeen, Level};
 use crate::doctor::facts::Facts;
@@ -10,22 +10,22 @@ use std::collections::BTreeSet;
 const SHARED_MEMORY_LOW: u64 = 32 << 20;
 /// A receive buffer below which packets of several peers are lost while a rank computes, bytes.
 const RECEIVE_BUFFER_LOW: u64 = 4 << 20;
-/// Open files below which a host's agent cannot hold a hundred ranks' pipes.
+/// The number of open files below which a host's agent cannot hold a hundred ranks' pipes.
 const OPEN_FILES_LOW: u64 = 1024;
-/// Locked memory below which AF_XDP and RDMA cannot register their buffers, bytes.
+/// The locked memory below which AF_XDP and RDMA cannot register their buffers, bytes.
 const LOCKED_MEMORY_LOW: u64 = 64 << 20;
-/// A clock that is wrong by more than this makes logs of two hosts unreadable, seconds.
+/// The error of a clock above which the logs of two hosts cannot be compared, seconds.
 const CLOCK_AHEAD_HIGH: f64 = 1.0;
-/// The search for the own name may take this long, milliseconds.
+/// The time above which the search for the own name is slow, milliseconds.
 const OWN_NAME_SLOW: u64 = 1000;
-/// Starting an agent may take this long, seconds.
+/// The time above which the start of an agent is slow, seconds.
 const REACH_SLOW: f64 = 5.0;
-/// Numbers of capabilities (capabilities(7)).
+/// The numbers of capabilities (capabilities(7)).
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_NET_RAW: u32 = 13;
 const CAP_BPF: u32 = 39;
 
-/// Everything about one host alone.
+/// The findings about one host alone.
 pub(in crate::doctor) fn of_host(seen: &HostSeen) -> Vec<Finding> {
     let host = seen.name.as_str();
     let facts = &seen.facts;
@@ -77,7 +77,7 @@ fn library(host: &str, facts: &Facts) -> Finding {
 
 fn links(host: &str, links: &[OpenedLink]) -> Vec<Finding> {
     let mut all = Vec::new();
-    // One link that works is enough for programs to run.
+    // A single link that works is enough for programs to run.
     let level = if links.iter().any(|link| link.endpoint_address.is_ok()) { Level::Warning } else { Level::Fault };
     for link in links {
         if let Err(why) = &link.endpoint_address {
@@ -213,7 +213,7 @@ fn open_files(host: &str, facts: &Facts) -> Finding {
 fn clock(seen: &HostSeen) -> Finding {
     let ahead = seen.clock_ahead_seconds;
     let source = seen.facts.clock_source.as_str();
-    // The answer came somewhere between question and reply.
+    // The host answered somewhere between the question and the arrival of the reply.
     let known = ahead.abs() - seen.answer_milliseconds / 2000.0;
     if known > CLOCK_AHEAD_HIGH {
         let direction = if ahead > 0.0 { "ahead of" } else { "behind" };

@@ -1,13 +1,14 @@
-//! What is found about packets to multicast groups.
+//! The findings about packets to multicast groups.
 
 use super::{Finding, HostSeen, Level};
 use crate::doctor::protocol::{Arrived, BURST, MULTICAST, MULTICAST_OF_LINK, SHORT_BYTES};
 
-/// Of so many packets in a row one may be lost before that is a finding.
+/// The number of packets in a row of which one may be lost without a finding.
 const BURST_LOSS_SHARE: usize = 20;
 const TREES: &str = "until then broadcasts between hosts go by trees (WEFT_BCAST=tree)";
 
-/// Who hears whom by multicast, and what it is that keeps packets away; `names` by index.
+/// The findings about multicast: the hosts that hear each other, and the cause that keeps packets away;
+/// `names` by index.
 pub(in crate::doctor) fn of_multicast(hosts: &[HostSeen], names: &[String]) -> Vec<Finding> {
     let mut all = Vec::new();
     if hosts.len() < 2 {
@@ -38,7 +39,7 @@ pub(in crate::doctor) fn of_multicast(hosts: &[HostSeen], names: &[String]) -> V
     all
 }
 
-/// What becomes of the packets that one host multicasts.
+/// The findings about the packets that one host multicasts.
 fn of_multicast_from(from: &HostSeen, hosts: &[&HostSeen], names: &[String]) -> Vec<Finding> {
     let full_size = from.multicast.clone().unwrap_or(SHORT_BYTES);
     let is_from = |one: &&Arrived| names.get(usize::from(one.from)).is_some_and(|name| *name == from.name);

@@ -1,9 +1,10 @@
-//! What is found about the packets from one host to another.
+//! The findings about the packets from one host to another.
 
 use super::{Finding, Level, PairSeen};
 use crate::doctor::protocol::{LinkPath, SHORT_BYTES, Unanswered};
 
-/// All directions between hosts. A link that fails where another one works does not stop programs.
+/// The findings about all directions between hosts. A link that fails where another link works does not stop
+/// programs.
 pub(in crate::doctor) fn of_pairs(pairs: &[&PairSeen]) -> Vec<Finding> {
     let works = |pair: &PairSeen| pair.short_arrived && pair.full_arrived;
     let is_helped =
@@ -20,7 +21,7 @@ pub(in crate::doctor) fn of_pairs(pairs: &[&PairSeen]) -> Vec<Finding> {
     all
 }
 
-/// One direction between two hosts over one link.
+/// The findings about one direction between two hosts over one link.
 pub(super) fn of_pair(seen: &PairSeen) -> Vec<Finding> {
     let subject = format!("{} → {}", seen.from, seen.to);
     let path = match &seen.path {
@@ -108,7 +109,7 @@ fn full_lost(seen: &PairSeen, path: &LinkPath, subject: &str) -> Finding {
         Some((_, why)) => format!("{what}; {why}"),
         None => what,
     };
-    // IPv4's and UDP's headers, as the largest size that was tried is a payload.
+    // The largest size that was tried is a payload: the headers of IPv4 and UDP are added.
     let mtu = seen.largest_arrived.map_or("N".to_owned(), |largest| (largest + 28).to_string());
     let cure = format!(
         "something between carries less than the interfaces say; jobs find that out and go on with smaller packets, but lose time: \

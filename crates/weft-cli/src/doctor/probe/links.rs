@@ -1,5 +1,5 @@
-//! The links of the library as the doctor sees them: what each tells its peers, which addresses it uses with
-//! one, and why it refuses.
+//! The links of the library as the doctor sees them: the endpoint address that each offers to peers, the
+//! addresses that it uses with a peer, and the reasons why it refuses.
 
 use crate::doctor::protocol::{FABRIC, FABRIC_ON, LinkPath};
 use weft_mpi::settings::Settings;
@@ -13,21 +13,21 @@ use weft_net::xdp;
 /// The link of an RDMA device.
 pub(super) const VERBS: &str = "verbs";
 
-/// A link, opened.
+/// An opened link.
 pub(super) trait Link {
-    /// As `WEFT_LINK` says it, and where there are several the interface: what both ends call the same
-    /// belongs together.
+    /// The name of the link as in `WEFT_LINK`, with the interface where there are several. Links with the
+    /// same name at both ends belong together.
     fn name(&self) -> &str;
-    /// What peers need to know.
+    /// The address that peers need to reach this link.
     fn endpoint_address(&self) -> String;
     fn warnings(&self) -> Vec<String>;
-    /// The path to the peer with this endpoint address, and where packets go.
+    /// The path to the peer with this endpoint address, and the address for its packets.
     fn path(&mut self, endpoint_address: &str) -> Result<(LinkPath, Address), String>;
     fn carrier(&mut self) -> &mut dyn Carrier;
-    /// Why the machine last refused a packet.
+    /// The reason why the machine last refused a packet.
     fn refusal(&self) -> String;
-    /// Bytes of the longest packet that its device multicasts, or why it does not; none where sockets do
-    /// that.
+    /// The bytes of the longest packet that the link's device multicasts, or the reason why it does not;
+    /// `None` where sockets do that.
     fn multicast(&mut self) -> Option<Result<usize, String>> {
         None
     }
@@ -111,7 +111,7 @@ impl Link for EthernetLink {
 
 struct VerbsLink(VerbsRails);
 
-/// Addresses of rails, that of packets first.
+/// The addresses of rails; the rail for packets comes first.
 fn by_rdma<'ways>(ends: impl Iterator<Item = &'ways std::net::SocketAddr>) -> String {
     let all: Vec<String> = ends.map(ToString::to_string).collect();
     format!("{} by RDMA", all.join(" and "))
@@ -198,7 +198,7 @@ impl Link for FabricLink {
     }
 }
 
-/// A link, or why it cannot be used here.
+/// A link, or the reason why it cannot be used here.
 pub(super) type Opened = Result<Box<dyn Link>, String>;
 
 pub(super) fn open_all(settings: &Settings) -> Vec<(String, Opened)> {
@@ -218,7 +218,7 @@ pub(super) fn open_all(settings: &Settings) -> Vec<(String, Opened)> {
     }
     if settings.links.ethernet {
         let opened = Ethernet::open(&wanted, None, settings.netd.as_deref());
-        // Where it can be had, its frames are those of the raw link, and no others are tried.
+        // Where AF_XDP is available, its frames are those of the raw link, and no other frames are tried.
         let xdp = opened.as_ref().ok().filter(|_| settings.links.xdp).map(xdp::outlook);
         let opened = opened.map(|link| Box::new(EthernetLink(link)) as Box<dyn Link>);
         all.push(("ethernet".to_owned(), opened.map_err(|error| error.to_string())));
@@ -227,9 +227,9 @@ pub(super) fn open_all(settings: &Settings) -> Vec<(String, Opened)> {
     all
 }
 
-/// libfabric's best endpoint, for a host that has one; where there are several each of them as well, by what
-/// both ends call it ([`super::protocol::FABRIC_ON`]): programs pair those in a common subnet, and devices
-/// without addresses of IP by their order.
+/// Opens libfabric's best endpoint on a host that has one. Where there are several endpoints, each is opened
+/// as well, under a name that both ends share ([`super::protocol::FABRIC_ON`]). Programs pair endpoints in a
+/// common subnet, and devices without IP addresses by their order.
 fn open_fabric(settings: &Settings, wanted: &udp::Settings) -> Vec<(String, Opened)> {
     let settings = weft_mpi::settings::fabric(settings);
     let link = |name: String, opened: Result<Fabric, weft_net::Error>| {

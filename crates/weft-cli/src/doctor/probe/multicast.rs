@@ -9,7 +9,7 @@ use weft_net::carrier::{Address, Outcome};
 
 pub(super) const NO_MULTICAST: &str = "there is no multicast socket";
 
-/// How packets go to the run's multicast groups.
+/// The way in which packets go to the run's multicast groups.
 pub(super) enum Multicast {
     Sockets(Sockets),
     /// An RDMA device sends datagrams to a group, which arrive by its link.
@@ -45,7 +45,7 @@ impl Multicast {
     }
 }
 
-/// Joins the run's group by an RDMA device; none if the link is none.
+/// Joins the run's group by an RDMA device; `None` if the link has no device.
 pub(super) fn join_by_device(link: &mut dyn Link, identity: Identity) -> Option<Result<Multicast, String>> {
     let packet_size = match link.multicast()? {
         Ok(packet_size) => packet_size,
@@ -68,8 +68,8 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Groups and port follow from the run's token: one that is administratively scoped, RFC 2365, so that no
-    /// router passes it on, and one of the link.
+    /// Joins the groups. The groups and the port follow from the run's token. One group is administratively
+    /// scoped (RFC 2365), so that no router passes it on; the other is a group of the link.
     pub(super) fn join(own: Ipv4Addr, packet_size: usize, identity: Identity) -> Result<Sockets, String> {
         let [a, b, c, d, ..] = identity.token.to_le_bytes();
         let port = 20_000 + u16::from_le_bytes([c, d]) % 12_000;
@@ -86,7 +86,7 @@ impl Sockets {
         let (listener, group) = listen(Ipv4Addr::new(239, 255, a, b))?;
         // The upper half of 224.0.0.0/24 has hardly any names (IANA).
         let (listener_of_link, of_link) = listen(Ipv4Addr::new(224, 0, 0, 0x80 | a & 0x3f))?;
-        // A sender that is bound to an address uses its interface.
+        // A sender that is bound to an address uses the interface of that address.
         let speaker = UdpSocket::bind((own, 0)).map_err(failed("no socket to send with"))?;
         Ok(Sockets { listener, listener_of_link, speaker, group, of_link, packet_size: packet_size.max(SHORT_BYTES) })
     }
