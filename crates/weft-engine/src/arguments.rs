@@ -1,5 +1,5 @@
-//! What a collective operation is given: its buffers, their datatypes, the reduction, and the processes that
-//! take part.
+//! The arguments of a collective operation: its buffers, their datatypes, the reduction, and the processes
+//! that take part.
 
 use std::sync::Arc;
 
@@ -7,33 +7,35 @@ use crate::group::Group;
 
 pub use crate::memory::{Address, Arguments, Bound, Datatype, Operation, SharedDatatype, UserOperation};
 
-/// Where the messages of a collective go: among whom, and apart from all others.
+/// The scope of a collective's messages: its processes, and the context and tag that keep them apart from all
+/// others.
 #[derive(Clone)]
 pub struct CollectiveScope {
-    /// Communicator whose error handler hears of errors.
+    /// The communicator whose error handler is called.
     pub communicator: usize,
-    /// Context of the messages.
+    /// The context of the messages.
     pub context: u32,
-    /// Their tag.
+    /// The tag of the messages.
     pub tag: i32,
     /// The processes.
     pub group: Arc<Group>,
     /// This process's rank among them.
     pub rank: u32,
-    /// What stands as the source in each member's messages, where its rank in `group` does not tell it from
-    /// everybody else who sends in this context: groups that overlap agree in one context (MPI-5.0 §7.4.2,
-    /// `MPI_Comm_create_group`), and the first of one is not the first of another.
+    /// The source in the envelopes of each member, where its rank in `group` is not unique among all senders
+    /// in this context. Groups that overlap may agree in one context (MPI-5.0 §7.4.2,
+    /// `MPI_Comm_create_group`). Rank 0 of one of these groups is another process than rank 0 of another
+    /// group.
     pub sources: Option<Arc<[u32]>>,
-    /// Where it stands among the operations that go through memory that the node's processes share, if it is
-    /// one of those.
+    /// The operation's turn among those that go through memory that the node's processes share, if it is one
+    /// of those.
     pub turn: Option<Turn>,
 }
 
-/// An operation among those of a slot.
+/// The turn of an operation in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The slot.
     pub slot: u32,
-    /// Its first phase.
+    /// The first phase of the operation.
     pub first: u32,
 }

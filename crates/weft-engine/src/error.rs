@@ -1,4 +1,4 @@
-//! What an operation returns when it cannot do what was asked: an MPI error class and one sentence.
+//! The error of an operation that cannot do what was asked: an MPI error class and one sentence.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,14 +9,14 @@ mod class;
 pub use class::ErrorClass;
 
 impl ErrorClass {
-    /// What a message between processes says of an error, if there is one. All processes of a job run the
+    /// The number for an error class, or none, in messages between processes. All processes of a job run the
     /// same Weft.
     pub fn to_wire(class: Option<Self>) -> u32 {
         class.map_or(0, |class| class as u32 + 1)
     }
 
-    /// The class that a message tells; `None`: there is no error. Numbers that no Weft sends stand for the
-    /// class that explains nothing.
+    /// The class for a number in a message; `None`: there is no error. A number that no Weft sends stands for
+    /// [`ErrorClass::Other`].
     pub fn from_wire(number: u32) -> Option<Self> {
         let index = number.checked_sub(1)?;
         Some(Self::ALL.get(index as usize).copied().unwrap_or(Self::Other))
@@ -29,18 +29,19 @@ impl ErrorClass {
 #[derive(Clone, Debug)]
 pub struct Error(Box<Details>);
 
-/// What an error says.
+/// The contents of an error.
 #[derive(Clone, Debug)]
 pub struct Details {
-    /// What kind of error it is.
+    /// The class of the error.
     pub class: ErrorClass,
-    /// What the program gets in place of a code of that class: a function of its own returned it.
+    /// The code that the program gets in place of a code of that class: a function of its own returned it.
     pub code: Option<i32>,
-    /// What was wrong: names the argument and its value; the boundary adds the function and the rank.
+    /// The sentence: it names the argument and its value; the boundary adds the function and the rank.
     pub message: Cow<'static, str>,
-    /// Handle of the communicator whose error handler must hear of it, where the call itself names none.
+    /// Handle of the communicator whose error handler must be called, where the call itself names none.
     pub communicator: Option<usize>,
-    /// The number of the process that has called MPI_Finalize, if nothing comes for that reason.
+    /// The number of the process that has called MPI_Finalize, if the operation cannot complete for that
+    /// reason.
     pub finalized: Option<u32>,
 }
 
@@ -57,7 +58,8 @@ impl Error {
         Self(Box::new(Details { class, ..Details::other(message.into()) }))
     }
 
-    /// Nothing comes of an operation because the process of this number has called MPI_Finalize.
+    /// The error of an operation that cannot complete because the process of this number has called
+    /// MPI_Finalize.
     #[cold]
     pub fn finalized(number: u32) -> Self {
         let message =
@@ -65,37 +67,37 @@ impl Error {
         Self(Box::new(Details { finalized: Some(number), ..Details::other(message.into()) }))
     }
 
-    /// A function of the program returned `code`, which says nothing to us but that it failed: any integer,
-    /// passed on as it is.
+    /// The error of a function of the program that returned `code`: any integer, passed on as it is, since
+    /// Weft does not know its meaning.
     #[cold]
     pub fn returned(code: i32, message: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(Details { code: Some(code), ..Details::other(message.into()) }))
     }
 
-    /// The same, with the name of the procedure before the sentence.
+    /// Puts the name of the procedure before the sentence.
     pub fn in_procedure(mut self, name: &str) -> Self {
         self.0.message = format!("{name}: {}", self.message).into();
         self
     }
 
-    /// What others need to know of it.
+    /// The part of the error that other processes need to know.
     pub(crate) fn cause(&self) -> Cause {
         Cause { class: self.class, finalized: self.finalized }
     }
 
-    /// The same, for the error handler of `communicator`.
+    /// Names the communicator whose error handler is to be called.
     pub fn on(mut self, communicator: usize) -> Self {
         self.0.communicator = Some(communicator);
         self
     }
 }
 
-/// Why something has failed, as others are told.
+/// The reason of a failure, as other processes are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cause {
     /// The class of the error.
     pub class: ErrorClass,
-    /// As in [`Details`].
+    /// The finalized process, as in [`Details`].
     pub finalized: Option<u32>,
 }
 
@@ -118,7 +120,7 @@ impl std::error::Error for Error {}
 /// The result of an operation inside Weft.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of ours, not of the program.
+/// An error of Weft, not of the program.
 pub fn internal(what: &str) -> Error {
     Error::new(ErrorClass::Intern, format!("internal error of Weft: {what}; please report it"))
 }

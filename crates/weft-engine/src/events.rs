@@ -1,4 +1,4 @@
-//! What happened to messages, noted for tools that want to hear of it (MPI-5.0 §15.3.8): only while one does.
+//! Events of messages, noted for tools that want to hear of them (MPI-5.0 §15.3.8): only while one does.
 
 use std::collections::VecDeque;
 
@@ -6,43 +6,43 @@ use weft_core::matching::Envelope;
 
 use crate::group::PeerId;
 
-/// Events that are kept until somebody takes them; what comes beyond is counted and dropped.
+/// The most events that are kept until a tool takes them; later ones are counted and dropped.
 pub const EVENTS_MAX: usize = 4096;
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A message has come that no receive asks for.
     Unexpected,
-    /// Such a message has found its receive.
+    /// An unexpected message has found its receive.
     Matched,
-    /// Packets were sent again; how many.
+    /// Packets were sent again; the amount is their number.
     Resent,
-    /// Ways to peers failed; how many.
+    /// Ways to peers failed; the amount is their number.
     PathFailed,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Unexpected, Self::Matched, Self::Resent, Self::PathFailed];
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What.
+    /// The kind.
     pub kind: Kind,
-    /// When, ns of the machine's monotonic clock.
+    /// The time, in ns of the machine's monotonic clock.
     pub time_ns: u64,
-    /// With whom, if that is one process.
+    /// The other process, if there is just one.
     pub peer: Option<PeerId>,
     /// The message's tag and context.
     pub envelope: Envelope,
-    /// Bytes of the message, or how many of what was counted.
+    /// The bytes of the message, or the number of events that were counted.
     pub amount: u64,
 }
 
-/// Events that nobody has taken.
+/// The events that no tool has taken yet.
 pub struct Events {
     queue: VecDeque<Event>,
     dropped: [u64; Kind::ALL.len()],
@@ -50,12 +50,12 @@ pub struct Events {
 }
 
 impl Events {
-    /// None so far; `now` is the clock.
+    /// Makes an empty record; `now` is the clock.
     pub fn new(now: fn() -> u64) -> Self {
         Self { queue: VecDeque::new(), dropped: [0; Kind::ALL.len()], now }
     }
 
-    /// Notes that something has happened.
+    /// Notes an event.
     pub fn note(&mut self, kind: Kind, peer: Option<PeerId>, envelope: Envelope, amount: u64) {
         if self.queue.len() == EVENTS_MAX {
             self.dropped[kind as usize] += 1;
@@ -64,12 +64,12 @@ impl Events {
         self.queue.push_back(Event { kind, time_ns: (self.now)(), peer, envelope, amount });
     }
 
-    /// Whether there is anything to take.
+    /// Returns whether there is no event to take.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Takes all, oldest first, and how many of each kind were dropped.
+    /// Takes all events, oldest first, and the number of dropped ones of each kind.
     pub fn take(&mut self) -> (Vec<Event>, [u64; Kind::ALL.len()]) {
         (self.queue.drain(..).collect(), std::mem::take(&mut self.dropped))
     }

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-/// A process that this one knows, as an index into the table of peers (`crate::peers`). It is not its rank in
-/// any communicator: processes that are spawned or accepted later have one as well. One that has been removed
-/// leaves its index to another with a new generation, so that a name that somebody still holds leads nowhere,
-/// until 256 peers have had the index.
+/// A process that this one knows, as an index into the table of peers (`crate::peers`).
+///
+/// The index is not the process's rank in any communicator: processes that are spawned or accepted later have
+/// one as well. A removed peer leaves its index to another peer, with a new generation. So an old name that
+/// is still held leads nowhere, until 256 peers have had the index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(u32);
 
-/// Bits of a [`PeerId`] that are the index; those above are the generation.
+/// The bits of a [`PeerId`] that are the index; the bits above are the generation.
 const INDEX_BITS: u32 = 24;
 
-/// Most peers that one process can know at a time.
+/// The most peers that one process can know at a time.
 pub const PEERS_MAX: usize = 1 << INDEX_BITS;
 
 impl PeerId {
@@ -25,21 +26,21 @@ impl PeerId {
         Self(index as u32 | u32::from(generation) << INDEX_BITS)
     }
 
-    /// The first of all: this process.
+    /// The first peer: this process.
     pub const FIRST: Self = Self(0);
 
-    /// The next peer at its index.
+    /// The name of the next peer at this index.
     pub(crate) fn next_generation(self) -> Self {
         Self(self.0.wrapping_add(1 << INDEX_BITS))
     }
 
-    /// Its index in the table.
+    /// The peer's index in the table.
     #[inline(always)]
     pub fn index(self) -> usize {
         (self.0 & ((1 << INDEX_BITS) - 1)) as usize
     }
 
-    /// Which of those that have had that index it is.
+    /// The peer's generation among those that have had its index.
     #[inline(always)]
     pub fn generation(self) -> u8 {
         (self.0 >> INDEX_BITS) as u8
@@ -59,7 +60,7 @@ pub struct Group {
     pub members: Vec<PeerId>,
     /// Rank of this process, if it is a member.
     pub rank: Option<u32>,
-    /// Handle of the session that it comes from (MPI-5.0 §11.3); `None`: from the World Model, or it is
+    /// Handle of the session of the group (MPI-5.0 §11.3); `None`: the group is from the World Model, or
     /// empty.
     pub session: Option<usize>,
 }
@@ -70,18 +71,18 @@ impl Group {
         Self::of_session(members, own, None)
     }
 
-    /// The same, from `session`.
+    /// The group of `members`, seen from process `own`, of `session`.
     pub fn of_session(members: Vec<PeerId>, own: PeerId, session: Option<usize>) -> Arc<Self> {
         let rank = members.iter().position(|member| *member == own).map(|rank| rank as u32);
         Arc::new(Self { members, rank, session })
     }
 
-    /// A group of `members` that is made from this one, and so comes from where it comes from.
+    /// Makes a group of `members` from this one, with the same session.
     pub fn derive(&self, members: Vec<PeerId>, own: PeerId) -> Arc<Self> {
         Self::of_session(members, own, self.session)
     }
 
-    /// The members of these ranks, in this order, as a group that comes from where this one comes from.
+    /// The members of these ranks, in this order, as a group with the same session.
     pub fn of_ranks(&self, ranks: &[u32]) -> Arc<Self> {
         let members = ranks.iter().map(|rank| self.members[*rank as usize]).collect();
         let rank = self.rank.and_then(|own| ranks.iter().position(|rank| *rank == own)).map(|rank| rank as u32);
@@ -122,7 +123,7 @@ mod tests {
         assert_eq!(group.ranks_of(&[9, 5].map(peer)), Ok(vec![2, 0]));
         assert_eq!(group.ranks_of(&[]), Ok(vec![]));
         assert_eq!(group.ranks_of(&[2, 7, 8].map(peer)), Err(1));
-        // The same index in the table, but another process.
+        // The index in the table is the same, but the process is another one.
         assert_eq!(group.ranks_of(&[PeerId::new(5, 1)]), Err(0));
         let part = group.of_ranks(&[2, 0]);
         assert_eq!((&part.members[..], part.rank), (&[9, 5].map(peer)[..], Some(0)));

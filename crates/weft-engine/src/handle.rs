@@ -1,11 +1,11 @@
-//! Handles: what the program holds instead of an object (MPI-5.0 §2.5.1, §20.3).
+//! Handles: the numbers that the program holds instead of objects (MPI-5.0 §2.5.1, §20.3).
 //!
 //! Predefined handles are integers below 4096. A handle that Weft makes carries its kind, an index into a
-//! table and the generation of that table's entry, so a stale, foreign or invented handle is recognised,
+//! table and the generation of that table's entry. So a stale, foreign or invented handle is recognised,
 //! never followed.
 
-/// What a handle refers to; part of its value. The program's objects have the lower half of the numbers, what
-/// never leaves the library the upper half.
+/// The kind of an object; part of its handle. Objects of the program have the lower half of the numbers.
+/// Objects that never leave the library have the upper half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -33,22 +33,22 @@ pub enum Kind {
     Unexpected = 128,
     /// Running collectives.
     Collective = 129,
-    /// Answers that one-sided operations wait for.
+    /// Answers for which one-sided operations wait.
     Answer = 130,
     /// Puts and gets that a carrier does.
     Placed = 131,
 }
 
-/// Entries that one table may hold: an index and 8 bits of generation must fit in 32 bits on the wire.
+/// The most entries of one table: an index and 8 bits of generation must fit in 32 bits on the wire.
 pub const ENTRIES_MAX: usize = 1 << 24;
 
-/// Handles below are predefined: what they refer to is always there.
+/// The first handle that is not predefined: the object of a predefined handle is always there.
 pub const HANDLES_PREDEFINED: usize = 4096;
 
 struct Entry<T> {
     generation: u32,
     is_alive: bool,
-    /// Of an entry that is not alive: an object that may be used again, if it was put back.
+    /// The object. In an entry that is not alive: an object that may be used again, if it was put back.
     value: Option<T>,
 }
 
@@ -66,19 +66,19 @@ const KIND_BITS: u32 = 8;
 const INDEX_BITS: u32 = 24;
 const _: () = assert!(KIND_BITS + INDEX_BITS == u32::BITS && ENTRIES_MAX == 1 << INDEX_BITS);
 
-/// The index of what a handle names in the table of its kind.
+/// The index of a handle's object in the table of its kind.
 #[inline]
 pub const fn index_of(handle: usize) -> usize {
     (handle & 0xffff_ffff) >> KIND_BITS
 }
 
-/// Set in the integers of handles that Weft makes.
+/// The bit that is set in the integers of handles that Weft makes.
 const INTEGER_MADE: u32 = 1 << 30;
-/// The bits below: 24 of the index, 6 of the generation.
+/// The bits below that one: 24 of the index, 6 of the generation.
 const INTEGER_MASK: u32 = INTEGER_MADE - 1;
 
 impl<T> Slab<T> {
-    /// An empty table.
+    /// Makes an empty table.
     pub const fn new(kind: Kind) -> Self {
         Self { kind, entries: Vec::new(), free: Vec::new(), len: 0 }
     }
@@ -101,8 +101,8 @@ impl<T> Slab<T> {
         Some(self.handle(index, generation))
     }
 
-    /// The object that was [put back](Self::put_back) last, under a new handle and as it was then; `None`
-    /// when there is none to be had at once.
+    /// Returns the object that was [put back](Self::put_back) last, under a new handle and as it was then;
+    /// `None` when there is none to be had at once.
     #[inline(always)]
     pub fn take_up(&mut self) -> Option<(usize, &mut T)> {
         let index = *self.free.last()?;
@@ -115,7 +115,7 @@ impl<T> Slab<T> {
         Some((handle_of(kind, index, entry.generation), value))
     }
 
-    /// The handle of an object is stale from now on; the object stays for [`Self::take_up`].
+    /// Makes the handle of an object stale; the object stays for [`Self::take_up`].
     #[inline(always)]
     pub fn put_back(&mut self, handle: usize) {
         if let Some(index) = self.position(handle) {
@@ -135,13 +135,13 @@ impl<T> Slab<T> {
         (right_kind && handle >> 32 == entry.generation as usize && entry.is_alive).then_some(index)
     }
 
-    /// The object of `handle`, if it is one of this table and still alive.
+    /// The object of `handle`, if the handle is one of this table and the object is still alive.
     #[inline]
     pub fn get(&self, handle: usize) -> Option<&T> {
         self.entries[self.position(handle)?].value.as_ref()
     }
 
-    /// The same, to change it.
+    /// The object of `handle`, to change it.
     #[inline]
     pub fn get_mut(&mut self, handle: usize) -> Option<&mut T> {
         let index = self.position(handle)?;
@@ -202,7 +202,7 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// Whether no object is alive.
+    /// Returns whether no object is alive.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -250,8 +250,8 @@ mod tests {
         assert_eq!(numbers.get(0), None);
     }
 
-    /// Expect: what is put back is found by nobody, not even by a handle that guesses its next generation,
-    /// until it is taken up again, under a new handle and with its contents.
+    /// Expect: no handle finds an object that was put back, not even one that guesses its next generation,
+    /// until the object is taken up again. It then has a new handle and its old contents.
     #[test]
     fn what_is_put_back_is_taken_up_under_a_new_handle() {
         let mut table = Slab::new(Kind::Request);

@@ -1,18 +1,19 @@
 //! The jobs whose processes this one knows: its own, and those that it has met (MPI-5.0 §11.6 to §11.10).
 //!
-//! A process knows each other one by an index, which packets of that one carry. Those of its own job have
-//! their number as index. For each job that it meets it keeps a range of indices that are free, and tells it
-//! where that begins. So what arrives needs one look at one table, however many jobs there are.
+//! A process knows each other process by an index, which that process's packets carry. Processes of its own
+//! job have their number as index. For each job that it meets the process keeps a range of free indices, and
+//! tells that job where the range begins. So an arriving packet needs one look at one table, however many
+//! jobs there are.
 
 use std::io;
 
 use weft_core::process::{JobId, Parties, ProcessName};
 use weft_core::wire::Secret;
 
-/// Indices that packets can carry.
+/// The number of indices that packets can carry.
 const INDICES: u32 = 1 << 24;
 
-/// A job that is known, by its index in the table of them.
+/// A known job, by its index in the table of jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct JobKey(u16);
 
@@ -21,34 +22,35 @@ impl JobKey {
     pub(crate) const OWN: Self = Self(0);
 }
 
-/// A process of a job that is known.
+/// A process of a known job.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Member {
     pub(crate) job: JobKey,
-    /// Its number there.
+    /// The process's number in its job.
     pub(crate) number: u32,
-    /// The index by which it knows this process.
+    /// The index by which the process knows this one.
     pub(crate) own_index: u32,
 }
 
-/// A job that is known.
+/// A known job.
 struct Known {
     id: JobId,
-    /// What tags packets between the two jobs. Nobody else has it, not even a third job that both know.
+    /// The secret that tags packets between the two jobs. No other process has it, not even of a third job
+    /// that both know.
     secret: Secret,
-    /// The index of its process number 0, and how many processes it has.
+    /// The index of the job's process number 0, and the number of its processes.
     first: u32,
     size: u32,
 }
 
-/// The table of jobs. There is one entry where nothing was spawned, accepted or connected to.
+/// The table of jobs. It has one entry where no job was spawned, accepted or connected to.
 pub(crate) struct Jobs {
     own: ProcessName,
     known: Vec<Option<Known>>,
 }
 
 impl Jobs {
-    /// Only the job of process `own`, whose secret this is.
+    /// Makes a table with only the job of process `own`, whose secret this is.
     pub(crate) fn new(own: ProcessName, secret: Secret) -> Self {
         Self { own, known: vec![Some(Known { id: own.job, secret, first: 0, size: INDICES })] }
     }
@@ -63,11 +65,11 @@ impl Jobs {
         self.known.iter().position(is_it).map(|index| JobKey(index as u16))
     }
 
-    /// The process knows a job of `size` processes from now on, with which it has `secret` in common. The
-    /// index of the process number 0 of that job; `used` indices are those of processes of this job.
+    /// Adds a job of `size` processes, with which this process has `secret` in common. Returns the index of
+    /// that job's process number 0. The first `used` indices are those of processes of this job.
     ///
     /// # Errors
-    /// It is known already, or has no process; there are too many jobs, or no range of indices is long
+    /// The job is known already, or has no process; there are too many jobs, or no range of indices is long
     /// enough.
     pub(crate) fn meet(&mut self, id: JobId, size: u32, secret: Secret, used: u32) -> io::Result<u32> {
         if self.find(id).is_some() || size == 0 {
@@ -101,7 +103,7 @@ impl Jobs {
         (first.checked_add(size)? <= INDICES).then_some(first)
     }
 
-    /// A job that was met, and of which no process is known any more, is forgotten; its indices are free.
+    /// Forgets a job that was met, and of which no process is known any more; its indices are free.
     pub(crate) fn part(&mut self, key: JobKey) {
         assert!(key != JobKey::OWN, "a process leaves its own job only when it ends");
         self.known[usize::from(key.0)] = None;
@@ -110,8 +112,8 @@ impl Jobs {
         }
     }
 
-    /// The index by which this process knows the process with this number of a job; none: that has no such
-    /// process.
+    /// The index by which this process knows the process with this number of a job; `None`: the job has no
+    /// such process.
     pub(crate) fn index(&self, key: JobKey, number: u32) -> Option<u32> {
         let known = self.get(key);
         (number < known.size).then(|| known.first + number)
@@ -127,7 +129,7 @@ impl Jobs {
         &self.get(JobKey::OWN).secret
     }
 
-    /// What makes a flow or a connection to a process.
+    /// The secret and the parties for a flow or a connection to a process.
     pub(crate) fn parties(&self, member: Member) -> (&Secret, Parties) {
         let Member { job, number, own_index } = member;
         (&self.get(job).secret, Parties { own: self.own, peer: self.name(job, number), own_index })
@@ -175,7 +177,7 @@ mod tests {
             jobs.part(jobs.find(JobId(id)).expect("known"));
         }
         assert_eq!(jobs.known.len(), 2);
-        // What is free in between is used again, where it is long enough.
+        // A free range in between is used again, where it is long enough.
         for (id, size, first) in [(20, 5, 13), (21, 5, 18)] {
             assert_eq!(jobs.meet(JobId(id), size, secret(1), 10).ok(), Some(first));
         }

@@ -1,12 +1,13 @@
 //! The program's memory and the program's functions: the one module of this crate that is unsafe.
 //!
-//! MPI hands us addresses and promises that they stay valid until the operation completes (MPI-5.0 §3.7,
-//! §2.4). A [`UserData`] is that promise as a value: whoever makes one vouches for it, and everybody else
-//! reads and writes through it safely. A [`Bound`] is the same for a collective: its schedule, and the
-//! buffers that it is for.
+//! MPI gives the library addresses and promises that they stay valid until the operation completes (MPI-5.0
+//! §3.7, §2.4). A [`UserData`] is that promise as a value: the code that makes one vouches for it, and all
+//! other code reads and writes through it safely. A [`Bound`] is the same for a collective: its schedule, and
+//! the buffers that it is for.
 //!
-//! Who vouches calls an `unsafe fn`: the boundary, which got the addresses from the program. Memory of ours
-//! needs nobody to vouch for it: it is a [`SharedBuffer`], and each access is checked.
+//! The code that vouches calls an `unsafe fn`: that is the boundary, which got the addresses from the
+//! program. The library's own memory needs no such promise: it is a [`SharedBuffer`], and each access is
+//! checked.
 
 mod bound;
 mod checkers;
@@ -50,24 +51,24 @@ pub use writer::Writer;
 
 /// The memory of the node's other processes. A process is named by its id, as the system has it.
 ///
-/// An address there is what a peer says, so it may be wrong: the system checks it, and touches that process
-/// only. A process that is this very one is not protected so. The engine asks for none: it finds what it
-/// sends to itself by its request. An implementation that is asked for its own process, as a simulator's is,
-/// touches what it knows to be there, and nothing else.
+/// An address in that memory is what a peer says, so it may be wrong. The system checks it, and touches that
+/// process only. This process itself is not protected so. The engine never asks for it: it finds a message to
+/// itself by the request. An implementation that is asked for its own process, as a simulator's is, touches
+/// only memory that it knows.
 pub trait NeighbourMemory: Clone {
     /// Copies `len` bytes at `address` of `process` to `to`.
     ///
     /// # Errors
-    /// As the system says; then nothing is known of the bytes at `to`.
+    /// As the system says; then the bytes at `to` are undefined.
     ///
     /// # Safety
-    /// `to` points to `len` bytes that this process may write and nobody else uses during the call.
+    /// `to` points to `len` bytes that this process may write and that nothing else uses during the call.
     unsafe fn read(&self, process: i32, address: u64, to: *mut u8, len: usize) -> std::io::Result<()>;
 
     /// Copies `len` bytes at `from` to `address` of `process`, which has asked for them there.
     ///
     /// # Errors
-    /// As for [`Self::read`], of the bytes there.
+    /// As for [`Self::read`], for the bytes at `address`.
     ///
     /// # Safety
     /// `from` points to `len` bytes that this process may read.
@@ -86,30 +87,29 @@ const _: () = assert!(size_of::<UserData>() == 32, "every request and every mess
 
 #[derive(Clone)]
 enum Shape {
-    /// The packed bytes are one run of host memory at `base`: what is copied at once.
+    /// The packed bytes are one run of host memory at `base`, which is copied at once.
     Run,
     /// Several runs of host memory, or any items in memory of another kind.
     Items { items: Items, layout: Layout },
 }
 
-/// Whose memory data lies in, and so how it is copied.
+/// The kind of memory that data lies in, which decides how it is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryKind {
-    /// The program's, which processors read and write.
+    /// The program's memory, which processors read and write.
     Host,
-    /// A [`SharedBuffer`] of this library: whoever reads or writes it looks whether it is there, and locks
-    /// it.
+    /// A [`SharedBuffer`] of this library: each read or write checks that it is there, and locks it.
     Buffer,
 }
 
-/// How many items there are, and what kind of memory they are in; one word, which leaves a [`UserData`] of
-/// one run as small as it is.
+/// The number of items, and the kind of memory that they are in. One word holds both, so that it does not
+/// enlarge a [`UserData`] of one run.
 #[derive(Clone, Copy)]
 struct Items(u64);
 
 impl Items {
-    /// The kind is in the bits from this one on. MPI counts items with 63 bits; but so many have no bytes, or
-    /// no memory holds them.
+    /// The first of the bits that hold the kind. MPI counts items with 63 bits; but items in such numbers
+    /// have no bytes, or no memory holds them.
     const KIND_SHIFT: u32 = 62;
 
     /// `count` items, which have `bytes` bytes.
@@ -131,25 +131,25 @@ impl Items {
     }
 }
 
-// SAFETY: whoever called `new` or `from_bytes` promised that the value and its clones are used by one thread
-// at a time. What is in a `SharedBuffer` is locked by each access.
+// SAFETY: the caller of `new` or `from_bytes` promised that the value and its clones are used by one thread
+// at a time. The bytes of a `SharedBuffer` are locked by each access.
 unsafe impl Send for UserData {}
 
 impl UserData {
-    /// No data at all.
+    /// No data.
     pub const fn empty() -> Self {
         Self { base: std::ptr::null_mut(), bytes: 0, shape: Shape::Run }
     }
 
-    /// `count` items of `layout` at `base`.
+    /// Describes `count` items of `layout` at `base`.
     ///
     /// # Errors
     /// As for [`check_items`]: it can be no buffer.
     ///
     /// # Safety
     /// The memory that the items touch stays valid, for reading or (when used to receive) writing, until the
-    /// operation that gets this value is complete. Nobody uses this value or a clone of it after that, and
-    /// one thread at a time does before: so it is with operations that are started, moved on and completed
+    /// operation that gets this value is complete. This value and its clones are not used after that. Before,
+    /// one thread at a time uses them. Both hold for operations that are started, moved on and completed
     /// under the process lock.
     #[inline(always)]
     pub unsafe fn new(base: *mut u8, count: u64, layout: &Layout) -> Result<Self> {
@@ -157,8 +157,7 @@ impl UserData {
         unsafe { Self::new_for(BufferUse::Any, base, count, layout) }
     }
 
-    /// The same for memory of which it is known what will happen to it: a memory checker is told
-    /// ([`attach`]).
+    /// Describes items for a known use, of which a memory checker is told ([`attach`]).
     ///
     /// # Errors
     /// As for [`UserData::new`].
@@ -171,7 +170,7 @@ impl UserData {
         unsafe { Self::described::<false>(buffer_use, base, count, layout) }
     }
 
-    /// The same for a whole message of the program.
+    /// Describes a whole message of the program.
     ///
     /// # Errors
     /// As for [`UserData::new`]; and always where [messages have labels](label_messages): then
@@ -194,7 +193,7 @@ impl UserData {
         count: u64,
         layout: &Layout,
     ) -> Result<Self> {
-        // The four words are merged, never a whole result: one that a call has written would send every
+        // The four words are merged, never a whole result: a result that a call has written would send every
         // message through memory.
         let (base, bytes, shape) = match layout.single_run(count) {
             Some((offset, bytes)) => {
@@ -217,19 +216,19 @@ impl UserData {
         Ok(Self { base, bytes, shape })
     }
 
-    /// `count` items of `layout` at address `base` of a [`SharedBuffer`].
+    /// Describes `count` items of `layout` at address `base` of a [`SharedBuffer`].
     fn shared(base: usize, count: u64, layout: &Layout) -> Self {
         let bytes = layout.packed_size(count).expect("what a buffer has room for can be counted");
         let shape = Shape::Items { items: Items::new(MemoryKind::Buffer, count, bytes), layout: layout.clone() };
         Self { base: std::ptr::without_provenance_mut(base), bytes, shape }
     }
 
-    /// `bytes` bytes at address `base` of a [`SharedBuffer`].
+    /// Describes `bytes` bytes at address `base` of a [`SharedBuffer`].
     fn shared_bytes(base: usize, bytes: u64) -> Self {
         Self::shared(base, bytes, shared::byte())
     }
 
-    /// `bytes` bytes at `base`.
+    /// Describes `bytes` bytes at `base`.
     ///
     /// # Safety
     /// As for [`UserData::new`].
@@ -237,14 +236,14 @@ impl UserData {
         Self { base, bytes, shape: Shape::Run }
     }
 
-    /// So many bytes that are never given back: a device may write to them at any time. They begin where a
-    /// word of eight bytes may.
+    /// Makes `bytes` bytes that are never given back: a device may write to them at any time. They are
+    /// aligned to words of eight bytes.
     pub fn leaked(bytes: usize) -> Self {
         let memory: &'static mut [u64] = Box::leak(vec![0; bytes.div_ceil(8)].into_boxed_slice());
         Self { base: memory.as_mut_ptr().cast(), bytes: bytes as u64, shape: Shape::Run }
     }
 
-    /// What kind of memory it is in.
+    /// The kind of memory that the data is in.
     pub fn kind(&self) -> MemoryKind {
         match &self.shape {
             Shape::Run => MemoryKind::Host,
@@ -258,24 +257,24 @@ impl UserData {
         self.bytes
     }
 
-    /// Whether it has `length` bytes from `offset` on.
+    /// Returns whether the data has `length` bytes from `offset` on.
     #[inline(always)]
     fn has(&self, offset: u64, length: u64) -> bool {
         offset.checked_add(length).is_some_and(|end| end <= self.bytes)
     }
 
-    /// Whether there is nothing to move.
+    /// Returns whether there is nothing to move.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// The packed bytes `range` of it.
+    /// The packed bytes `range` of the data.
     ///
     /// # Errors
     /// `MPI_ERR_NO_MEM`: its items are nested too deep for a part of them to be described.
     ///
     /// # Panics
-    /// When that reaches past the end.
+    /// When the range reaches past the end.
     pub fn part(&self, range: Range<u64>) -> Result<Self> {
         assert!(range.start <= range.end && range.end <= self.bytes);
         let bytes = range.end - range.start;
@@ -291,7 +290,7 @@ impl UserData {
         }
     }
 
-    /// Lets go of all but the address: the value is used no more, and need not be dropped.
+    /// Drops all but the address: the value is used no more, and need not be dropped.
     #[inline]
     pub(crate) fn release(&mut self) {
         if !matches!(self.shape, Shape::Run) {
@@ -299,12 +298,12 @@ impl UserData {
         }
     }
 
-    /// Where the bytes are, when they are one run.
+    /// The address of the bytes, when they are one run.
     pub fn address(&self) -> Option<u64> {
         match &self.shape {
             Shape::Run => Some(self.base as u64),
             Shape::Items { items, layout } => match items.kind() {
-                // It would be one run.
+                // Host memory in one run has the shape `Run`.
                 MemoryKind::Host => None,
                 MemoryKind::Buffer => {
                     let (offset, _) = layout.single_run(items.count())?;
@@ -314,11 +313,11 @@ impl UserData {
         }
     }
 
-    /// Where the bytes `range` are, when they are in one run of the program's memory: all of them may be read
-    /// and written there.
+    /// The address of the bytes `range`, when they are in one run of the program's memory: all of them may be
+    /// read and written there.
     ///
     /// # Panics
-    /// When that reaches past the end.
+    /// When the range reaches past the end.
     #[inline]
     pub fn program_run(&self, range: &Range<u64>) -> Option<*mut u8> {
         assert!(range.start <= range.end && range.end <= self.bytes);
@@ -328,7 +327,7 @@ impl UserData {
     /// The bytes from `offset` on, `length` of them, when they are one run of the program's memory.
     ///
     /// # Panics
-    /// When that reaches past the end.
+    /// When they reach past the end.
     #[inline]
     pub fn run(&self, offset: u64, length: u64) -> Option<&[u8]> {
         assert!(self.has(offset, length));
@@ -342,10 +341,10 @@ impl UserData {
     }
 }
 
-/// A closer look at one run of a buffer that begins at `address`.
+/// Takes a closer look at one run of a buffer that begins at `address`.
 ///
 /// # Errors
-/// It is nowhere, or lacks a label.
+/// The address is that of no memory, or the message lacks a label.
 #[cold]
 #[inline(never)]
 fn look<const MESSAGE: bool>(buffer_use: BufferUse, start: *mut u8, bytes: u64, address: usize) -> Result<()> {

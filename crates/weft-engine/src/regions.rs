@@ -12,9 +12,9 @@ use crate::carriers::Registered;
 use crate::group::PeerId;
 use crate::memory::UserData;
 
-/// Bits of a key that are the index; those above are the generation.
+/// The bits of a key that are the index; the bits above are the generation.
 const INDEX_BITS: u32 = 20;
-/// Regions that may be open at a time.
+/// The most regions that may be open at a time.
 pub const REGIONS_MAX: usize = 1 << INDEX_BITS;
 const GENERATION_MASK: u32 = (1 << (u32::BITS - INDEX_BITS)) - 1;
 
@@ -25,12 +25,12 @@ const GENERATION_MASK: u32 = (1 << (u32::BITS - INDEX_BITS)) - 1;
 pub struct RegionKey(u32);
 
 impl RegionKey {
-    /// As a peer names it.
+    /// Makes the key that a peer names in a packet.
     pub const fn from_wire(key: u32) -> Self {
         Self(key)
     }
 
-    /// What a peer is told.
+    /// The key as a peer is told it.
     pub const fn wire(self) -> u32 {
         self.0
     }
@@ -48,7 +48,7 @@ impl RegionKey {
     }
 }
 
-/// What a region is for, and so what a peer may do with it.
+/// The purpose of a region, which decides what a peer may do with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A receive waits for the data of a message: the peer may write.
@@ -70,31 +70,31 @@ impl Purpose {
     }
 }
 
-/// What is done with a region.
+/// The kind of an access to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessKind {
-    /// Its bytes are read.
+    /// The bytes of the region are read.
     Read,
-    /// Its bytes are written.
+    /// The bytes of the region are written.
     Write,
 }
 
 /// An open region.
 #[derive(Clone)]
 pub struct Region {
-    /// Who may access it; a window that all members may access is one region for each.
+    /// The peer that may access the region; a window that all members may access is one region for each.
     pub peer: PeerId,
-    /// What it is for.
+    /// The purpose of the region.
     pub purpose: Purpose,
     /// The memory.
     pub data: UserData,
-    /// Bytes from its beginning on that may be accessed.
+    /// The number of bytes that may be accessed, from the beginning of the memory on.
     pub length: u64,
-    /// Handle of the request that it belongs to.
+    /// The handle of the request that the region belongs to.
     pub owner: usize,
 }
 
-/// Why an access was refused.
+/// The reason why an access was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// There has never been such a region.
@@ -103,14 +103,14 @@ pub enum Refusal {
     Closed,
     /// The region is another peer's.
     NotYours,
-    /// The region is not for that.
+    /// The region's purpose does not allow the access.
     NotAllowed,
-    /// The access reaches past its end.
+    /// The access reaches past the end of the region.
     OutOfBounds,
 }
 
 impl Refusal {
-    /// All of them, with the names under which they are counted.
+    /// All reasons, with the names under which they are counted.
     pub const ALL: [(Self, &'static str); 5] = [
         (Self::Unknown, "region-unknown"),
         (Self::Closed, "region-closed"),
@@ -123,7 +123,7 @@ impl Refusal {
 struct Entry {
     generation: u32,
     region: Option<Region>,
-    /// The peer's carrier writes to it by itself.
+    /// The registration, if the peer's carrier writes to the region by itself.
     registered: Option<Registered>,
 }
 
@@ -133,15 +133,15 @@ pub struct Regions {
     entries: Vec<Entry>,
     /// Free indices, the one that has been free for longest first.
     free: VecDeque<u32>,
-    /// Exposures of regions that have been closed: the carrier is still to be told.
+    /// Registrations of closed regions, of which the carrier is still to be told.
     closed: Vec<Registered>,
     refused: [u64; Refusal::ALL.len()],
 }
 
 impl Regions {
-    /// Opens a region; none when [`REGIONS_MAX`] are open.
+    /// Opens a region; returns `None` when [`REGIONS_MAX`] are open.
     pub fn open(&mut self, region: Region) -> Option<RegionKey> {
-        // Places are used again late, so that a late packet finds another generation.
+        // An index is used again as late as possible, so that a late packet finds another generation.
         if let Some(index) = self.free.pop_front() {
             let entry = &mut self.entries[index as usize];
             entry.region = Some(region);
@@ -164,7 +164,7 @@ impl Regions {
         }
     }
 
-    /// The carrier writes to the region of `key` by itself from now on.
+    /// Notes that the carrier writes to the region of `key` by itself from now on.
     pub fn note_registered(&mut self, key: RegionKey, registered: Registered) {
         match self.entries.get_mut(key.index()).filter(|entry| entry.generation == key.generation()) {
             Some(entry) if entry.region.is_some() => entry.registered = Some(registered),
@@ -172,13 +172,13 @@ impl Regions {
         }
     }
 
-    /// Whether it does.
+    /// Returns whether the carrier writes to the region of `key` by itself.
     pub fn is_registered(&self, key: RegionKey) -> bool {
         let entry = self.entries.get(key.index());
         entry.is_some_and(|entry| entry.generation == key.generation() && entry.registered.is_some())
     }
 
-    /// An exposure that is to be concealed: its region has been closed.
+    /// Takes a registration that is to be ended: its region has been closed.
     #[inline]
     pub fn take_closed(&mut self) -> Option<Registered> {
         self.closed.pop()
@@ -193,10 +193,10 @@ impl Regions {
         entry.region.as_ref().filter(|_| entry.generation == key.generation())
     }
 
-    /// The region of `key` for an access by `peer` to `length` bytes from `offset` on.
+    /// Checks an access by `peer` to `length` bytes from `offset` on, and returns the region of `key`.
     ///
     /// # Errors
-    /// What is wrong with the access; it has been counted.
+    /// The reason why the access is refused; it has been counted.
     pub fn access(
         &mut self,
         peer: PeerId,
@@ -230,8 +230,8 @@ impl Regions {
         }
     }
 
-    /// Reads data of a send that is under way. One that is closed has reached its receiver, or has failed:
-    /// what is read for it then is never looked at, and is zeros.
+    /// Reads data of a send that is under way. The data of a closed region has reached its receiver, or its
+    /// send has failed: then zeros are read, which nobody looks at.
     pub fn read_for_sending(&self, key: RegionKey, offset: u64, out: &mut [u8]) {
         match self.get(key) {
             Some(region) if region.purpose.allows(AccessKind::Read) => region.data.read(offset, out),
@@ -239,17 +239,17 @@ impl Regions {
         }
     }
 
-    /// How often accesses were refused, by what was wrong.
+    /// The number of refused accesses, by reason.
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Refusal::ALL.into_iter().map(|(refusal, name)| (name, self.refused[refusal as usize]))
     }
 
-    /// How many are open.
+    /// The number of open regions.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// Whether none is open.
+    /// Returns whether no region is open.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -263,7 +263,7 @@ mod tests {
         Region { peer: PeerId::new(index, 0), purpose, data: UserData::empty(), length, owner: 1 }
     }
 
-    /// Expect: only the peer itself, with the right that was granted, inside the bounds, as long as the
+    /// Expect: only the peer itself has access, with the granted right, inside the bounds, as long as the
     /// region is open.
     #[test]
     fn every_access_is_checked_and_counted_by_what_is_wrong_with_it() {
@@ -302,8 +302,8 @@ mod tests {
         assert!(earlier.iter().all(|key| key.index() == 0));
     }
 
-    /// Of several free indices the one that was left first is used first.   Expect: a key comes back as late
-    /// as possible.
+    /// Several indices are free.   Expect: the one that was freed first is used first, so a key comes back as
+    /// late as possible.
     #[test]
     fn places_are_used_again_in_turns() {
         let mut regions = Regions::default();

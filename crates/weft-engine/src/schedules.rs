@@ -1,11 +1,12 @@
-//! Collective operations: `weft_core::collective` says what each process does, as an immutable schedule,
-//! which is [bound](Bound) to its buffers; a [`Cursor`] does it.
+//! Collective operations: a [`Cursor`] carries out a schedule.
 //!
-//! A bound schedule is shared and never changed, so a persistent operation is started again without copying
-//! it. The cursor knows how far one run of it has come ([`Frontier`]), and owns the requests of the transfers
-//! that are under way. Whoever makes progress moves it on ([`Cursor::advance`]); only reduction functions of
-//! the program are left to a thread that waits, because they may call MPI and so must run while the engine is
-//! free.
+//! `weft_core::collective` plans the part of each process as an immutable schedule, which is [bound](Bound)
+//! to the buffers of the operation. A bound schedule is shared and never changed, so a persistent operation
+//! is started again without copying it.
+//!
+//! The cursor knows how far one run of the schedule has come ([`Frontier`]), and owns the requests of the
+//! transfers under way. Each pass of progress moves it on ([`Cursor::advance`]). Only reduction functions of
+//! the program are left to a thread that waits: they may call MPI, so they must run while the engine is free.
 
 mod in_order;
 mod transfers;
@@ -24,77 +25,77 @@ use in_order::{Share, share};
 
 pub use in_order::{InOrder, run_in_order};
 
-/// Working memory that one collective may ask for, in bytes.
+/// The most working memory that one collective may ask for, in bytes.
 const SCRATCH_MAX: u64 = 1 << 44;
 
-/// How a step of a cursor ended.
+/// The outcome of moving a cursor on.
 pub enum Progress {
-    /// It waits for messages, or for a reduction function of the program.
+    /// The operation waits for messages, or for a reduction function of the program.
     Waits,
     /// The operation is complete.
     Complete,
-    /// It cannot be completed.
+    /// The operation cannot be completed.
     Failed(Error),
 }
 
-/// What a cursor that goes on [without requests](Cursor::go_without_requests) has come to.
+/// The outcome of a cursor that goes on [without requests](Cursor::go_without_requests).
 pub enum AtOnce {
     /// The operation is complete.
     Complete,
-    /// Nothing is left to be done before this receive is complete: then say so by [`Cursor::finish_receive`].
+    /// Nothing else can be done before this receive is complete: call [`Cursor::finish_receive`] then.
     Receive(Receive),
-    /// What comes next needs requests: it is for [`Cursor::advance`].
+    /// The next step needs requests: it is for [`Cursor::advance`].
     NeedsRequests,
 }
 
-/// One run of a bound schedule: how far it has come, among whom.
+/// One run of a bound schedule: its state, and the processes that take part.
 pub struct Cursor {
     run: Run,
     frontier: Frontier,
     /// The requests of the transfers that are under way,
     transfers: Vec<usize>,
-    /// and the steps that they are.
+    /// and the steps to which they belong.
     steps: Vec<u32>,
     scope: CollectiveScope,
-    /// The receive that somebody waits for without a request.
+    /// The step of the receive that the caller waits for without a request.
     received: Option<u32>,
     reducing: Option<Reducing>,
-    /// Steps that wait for what others of the node publish, and what that is.
+    /// The steps that wait for other processes of the node to publish, each with its wait.
     waiting: Vec<(u32, SlotWait)>,
-    /// Where it stood among the operations of its slot, until it has finished.
+    /// The turn of the operation in its slot, until its part there is finished.
     turn: Option<Turn>,
-    /// A local step that went wrong: the others wait for what comes after it, so the operation goes on, and
+    /// The error of a local step. The other processes wait for later steps, so the operation goes on, and
     /// fails at its end.
     failed: Option<Error>,
-    /// Steps that are not complete, and that are not only for this process.
+    /// The number of steps that are not complete and that other processes need.
     owed: u32,
-    /// Why it cannot be completed.
+    /// The reason why the operation cannot be completed.
     given_up: Option<Why>,
 }
 
-/// Why an operation is given up before its end.
+/// The reason why an operation is given up before its end.
 #[derive(Clone, Copy)]
 struct Why {
     cause: Cause,
-    /// Whether others know it already: one of them has told this process.
+    /// Set if another process has told this one, so that the others know the reason already.
     is_told: bool,
 }
 
-/// Whether others wait for a step, or it is a message.
+/// Returns whether other processes wait for a step, or the step is a message.
 fn is_owed(step: &Step) -> bool {
     step.is_transfer() || matches!(step, Step::Publish { .. } | Step::Expose { .. } | Step::Finish { .. })
 }
 
-/// The program's reduction function is due, or runs.
+/// A call of the program's reduction function that is due, or runs.
 struct Reducing {
     step: u32,
     due: Option<UserReduction>,
-    /// Other steps of its kind whose turn comes afterwards.
+    /// Other reduction steps, whose turn comes afterwards.
     others: Vec<u32>,
 }
 
 impl Cursor {
-    /// At the beginning of `bound`.
+    /// Makes a cursor at the beginning of `bound`.
     ///
     /// # Errors
     /// The schedule asks for more working memory than there can be.
@@ -103,7 +104,7 @@ impl Cursor {
         Ok(Self::in_scratch(scope, bound, scratch))
     }
 
-    /// Working memory for one run of `bound`.
+    /// Makes the working memory for one run of `bound`.
     ///
     /// # Errors
     /// As for [`Cursor::new`].
@@ -115,10 +116,10 @@ impl Cursor {
         Ok(bound.scratch())
     }
 
-    /// The same with working memory that somebody else has made: see [`Run::new`].
+    /// Makes a cursor with working memory that the caller has made: see [`Run::new`].
     ///
     /// # Panics
-    /// As for that.
+    /// As [`Run::new`].
     pub fn in_scratch(scope: CollectiveScope, bound: Arc<Bound>, scratch: Scratch) -> Self {
         Self::of_run(scope, Run::new(bound, scratch))
     }
@@ -145,11 +146,11 @@ impl Cursor {
         }
     }
 
-    /// A run of which the first `complete` steps have been done [in order](run_in_order).
+    /// Makes a cursor for a run of which the first `complete` steps have been done [in order](run_in_order).
     pub fn behind(scope: CollectiveScope, run: Run, complete: u32, failed: Option<Error>) -> Self {
         let mut cursor = Self { failed, ..Self::of_run(scope, run) };
         for number in 0..complete {
-            // In their order each of them may begin when those before it are complete.
+            // In that order each step may begin when the steps before it are complete.
             let taken = cursor.frontier.take(number);
             assert!(taken, "step {number} was done before what it waits for");
             cursor.complete(number);
@@ -157,17 +158,17 @@ impl Cursor {
         cursor
     }
 
-    /// Among whom it runs.
+    /// The processes of the operation, and its context.
     pub fn scope(&self) -> &CollectiveScope {
         &self.scope
     }
 
-    /// The requests of the transfers that are under way: what it waits for.
+    /// The requests of the transfers under way, for which the cursor waits.
     pub fn transfers(&self) -> &[usize] {
         &self.transfers
     }
 
-    /// The step's message, from now on under way; false: it has left already.
+    /// Starts the message of a step; returns false if it has left already.
     fn start_transfer<P: Platform>(&mut self, engine: &mut Engine<P>, number: u32) -> Result<bool> {
         let data = self.run.transfer(number);
         let handle = match self.run.bound().schedule().step(number) {
@@ -199,7 +200,7 @@ impl Cursor {
         Ok(true)
     }
 
-    /// Does a local step; `false` when it is left to the program's function.
+    /// Does a local step; returns `false` when it is left to the program's function.
     fn do_local(&mut self, number: u32) -> bool {
         let is_reduction = matches!(self.run.bound().schedule().step(number), Step::Reduce { .. });
         if let Some(reducing) = self.reducing.as_mut().filter(|_| is_reduction) {
@@ -224,7 +225,7 @@ impl Cursor {
         self.frontier.complete(self.run.bound().schedule(), number);
     }
 
-    /// Begins all that may begin.
+    /// Begins all steps that may begin.
     fn begin<P: Platform>(&mut self, engine: &mut Engine<P>) -> Result<()> {
         while let Some(number) = self.frontier.take_next() {
             let step = self.run.bound().schedule().step(number);
@@ -251,7 +252,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Does a step that publishes something, or takes what has been published.
+    /// Does a step that publishes data, or takes data that has been published.
     fn share<P: Platform>(&mut self, engine: &mut Engine<P>, number: u32) -> Share {
         let is_reduction = matches!(self.run.bound().schedule().step(number), Step::Combine { .. });
         if let Some(reducing) = self.reducing.as_mut().filter(|_| is_reduction) {
@@ -268,10 +269,10 @@ impl Cursor {
         shared
     }
 
-    /// A step must wait for rank `from`, or for room.
+    /// Makes a step wait for rank `from`, or for room.
     ///
     /// # Errors
-    /// That is in vain.
+    /// The wait would be in vain.
     fn wait_for<P: Platform>(
         &mut self,
         engine: &mut Engine<P>,
@@ -289,7 +290,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Steps that have waited for others of the node may be tried again.
+    /// Makes steps that have waited for other processes of the node ready to be tried again.
     fn put_back_waiting<P: Platform>(&mut self, engine: &mut Engine<P>) {
         for (number, wait) in self.waiting.drain(..) {
             engine.node_collectives().forget_slot_wait(wait);
@@ -297,20 +298,20 @@ impl Cursor {
         }
     }
 
-    /// Its part is done: those that come after it in its slot may begin.
+    /// Ends this process's part: operations that come after it in its slot may begin.
     fn finish_turn<P: Platform>(&mut self, engine: &mut Engine<P>) {
         if let Some(turn) = self.turn.take() {
             engine.node_collectives().finish_turn(&turn, self.run.bound().schedule().phases);
         }
     }
 
-    /// Whether others may need something of this process before the operation is complete: not so where all
-    /// that is left is to take a little out of what others publish.
+    /// Returns whether other processes may need something of this one before the operation is complete. They
+    /// do not where this process has only to take a little out of what they publish.
     pub fn needs_help(&self) -> bool {
         self.owed > 0
     }
 
-    /// The ranks that steps wait for who have not published what they need.
+    /// The ranks for which steps wait because they have not published yet.
     pub fn missing(&self) -> impl Iterator<Item = u32> {
         self.waiting.iter().filter_map(|(number, _)| match self.run.bound().schedule().step(*number) {
             Step::Collect { from, .. } | Step::Combine { from, .. } | Step::Fetch { from, .. } => Some(*from),
@@ -318,7 +319,7 @@ impl Cursor {
         })
     }
 
-    /// Removes the transfers that are complete; whether there were any.
+    /// Removes the complete transfers; returns whether there were any.
     fn collect<P: Platform>(&mut self, engine: &mut Engine<P>) -> Result<bool> {
         let before = self.transfers.len();
         let mut error = None;
@@ -334,14 +335,14 @@ impl Cursor {
         error.map_or(Ok(self.transfers.len() < before), Err)
     }
 
-    /// Nothing can come of it any more, as another process has said.
+    /// The error of the operation, if another process has said that it cannot be completed.
     fn hear<P: Platform>(&mut self, engine: &Engine<P>) -> Option<Error> {
         let error = engine.messages.given_up(&self.scope, &engine.peers)?;
         self.given_up = Some(Why { cause: error.cause(), is_told: true });
         Some(error)
     }
 
-    /// Goes as far as possible.
+    /// Moves the operation on as far as possible.
     pub fn advance<P: Platform>(&mut self, engine: &mut Engine<P>) -> Progress {
         self.put_back_waiting(engine);
         if let Some(error) = self.hear(engine) {
@@ -361,7 +362,7 @@ impl Cursor {
                     self.finish_turn(engine);
                     return self.failed.take().map_or(Progress::Complete, Progress::Failed);
                 }
-                // What has just begun may be complete: only a look that finds nothing ends this.
+                // Transfers that have just begun may be complete: only a look that finds none ends this.
                 Ok(_) if self.has_complete_transfer(engine) => {}
                 Ok(_) => return Progress::Waits,
             }
@@ -373,9 +374,10 @@ impl Cursor {
         self.transfers.iter().any(is_complete)
     }
 
-    /// Gives the operation up. Without its request a transfer touches no memory any more: what arrives for it
-    /// is dropped, what would be read for it is zeros. If it has failed, those who may wait for what it would
-    /// have sent are told.
+    /// Gives the operation up. A transfer without its request touches no memory any more: arriving data is
+    /// dropped, and zeros are sent.
+    ///
+    /// If the operation has failed, the processes that may wait for its messages are told.
     pub fn abandon<P: Platform>(mut self, engine: &mut Engine<P>) {
         self.put_back_waiting(engine);
         if let Some(turn) = self.turn {
@@ -392,14 +394,14 @@ impl Cursor {
             Step::Send { to: partner, .. } | Step::Receive { from: partner, .. } => Some(*partner),
             _ => None,
         });
-        // Those of the node may wait for something that this one would have published.
+        // Processes of the node may wait for data that this one would have published.
         let near = self.turn.iter().flat_map(|turn| engine.node_collectives().ranks_in_slot(turn));
         let partners: Vec<u32> = partners.chain(near).collect();
         engine.give_up_for(&self.scope, cause, !is_told, partners);
     }
 
-    /// The receive that [`Self::go_without_requests`] has given out has failed, or has been given up: what
-    /// the operation ends with.
+    /// Ends the operation when the receive that [`Self::go_without_requests`] has given out has failed, or
+    /// has been given up. Returns the error of the operation.
     #[cold]
     pub fn fail_receive<P: Platform>(mut self, engine: &mut Engine<P>, error: Option<Error>) -> Error {
         let heard = self.hear(engine);
@@ -413,17 +415,17 @@ impl Cursor {
         error.or(heard).unwrap_or_else(|| Error::new(ErrorClass::Other, "a collective operation has been given up"))
     }
 
-    /// Whether a reduction function of the program is due.
+    /// Returns whether a reduction function of the program is due.
     pub fn has_due_reduction(&self) -> bool {
         self.reducing.as_ref().is_some_and(|reducing| reducing.due.is_some())
     }
 
-    /// Takes the call of it that is due.
+    /// Takes the call of the reduction function that is due.
     pub fn take_due_reduction(&mut self) -> Option<UserReduction> {
         self.reducing.as_mut()?.due.take()
     }
 
-    /// The call has returned: the cursor can be moved on.
+    /// Notes that the call has returned: the cursor can be moved on.
     pub fn finish_reduction(&mut self) {
         if let Some(Reducing { step, others, .. }) = self.reducing.take() {
             self.complete(step);
@@ -431,11 +433,11 @@ impl Cursor {
         }
     }
 
-    /// Goes on as long as every message leaves at once, and no more than one has to be waited for: that needs
-    /// no requests.
+    /// Goes on as long as every message leaves at once, and at most one receive has to be waited for: that
+    /// needs no requests.
     ///
     /// # Errors
-    /// What went wrong in the operation that is complete.
+    /// The error of the operation, which is complete.
     pub fn go_without_requests<P: Platform>(&mut self, engine: &mut Engine<P>) -> Result<AtOnce> {
         if matches!(self.run.bound().operation(), Some(Operation::User(_))) {
             return Ok(AtOnce::NeedsRequests);
@@ -477,13 +479,13 @@ impl Cursor {
         }
     }
 
-    /// Steps that were taken have not begun: they are for [`Self::advance`].
+    /// Puts steps back that were taken and have not begun: they are for [`Self::advance`].
     fn stop_at(&mut self, number: u32) -> AtOnce {
         self.received.take().into_iter().chain([number]).for_each(|number| self.frontier.put_back(number));
         AtOnce::NeedsRequests
     }
 
-    /// The receive that [`Self::go_without_requests`] has given out is complete.
+    /// Notes that the receive that [`Self::go_without_requests`] has given out is complete.
     pub fn finish_receive(&mut self) {
         if let Some(number) = self.received.take() {
             self.frontier.start(self.run.bound().schedule(), number);

@@ -1,8 +1,8 @@
-//! Collectives and the memory they touch: a schedule that is bound to its buffers, and what a run of it
-//! reads, writes and reduces.
+//! Collectives and the memory they touch: a schedule that is bound to its buffers, and the memory that a run
+//! of it reads, writes and reduces.
 //!
-//! A schedule says where bytes are by offsets; whether they are there depends on the buffers. So the two are
-//! bound together once, and memory is found only for the steps of that schedule.
+//! A schedule tells the places of bytes by offsets; it depends on the buffers whether memory is there. So the
+//! two are bound together once, and memory is found only for the steps of that schedule.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use weft_core::collective::{Buffer, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, St
 use weft_core::layout::{Element, Layout};
 use weft_core::reduce::{self, Op};
 
-/// Where a buffer of a collective begins: an address of the program, or an offset in a [`SharedBuffer`],
+/// The beginning of a collective's buffer: an address of the program, or an offset in a [`SharedBuffer`],
 /// which it keeps.
 #[derive(Clone)]
 pub struct Address {
@@ -22,7 +22,7 @@ pub struct Address {
     shared: Option<SharedBuffer>,
 }
 
-// SAFETY: it is a number; who reads or writes there does so by somebody's promise.
+// SAFETY: it is a number; code that reads or writes there does so by a promise of its own.
 unsafe impl Send for Address {}
 // SAFETY: as above.
 unsafe impl Sync for Address {}
@@ -31,8 +31,8 @@ impl Address {
     /// No address.
     pub const NULL: Self = Self::new(std::ptr::null_mut());
 
-    /// The buffer at `base`, as a call of MPI was given it, or one of the addresses that stand for something
-    /// else. Nothing is promised of it yet: see [`Bound::new`].
+    /// The buffer at `base`, as a call of MPI was given it, or one of the addresses with a special meaning.
+    /// Nothing is promised of it yet: see [`Bound::new`].
     pub const fn new(base: *mut u8) -> Self {
         Self { base, shared: None }
     }
@@ -41,7 +41,7 @@ impl Address {
         Self { base: std::ptr::without_provenance_mut(buffer.base() + offset), shared: Some(buffer.clone()) }
     }
 
-    /// Where `offset` bytes further on is.
+    /// The place `offset` bytes further on.
     fn start(&self, offset: i64) -> SliceStart<'_> {
         match &self.shared {
             None => SliceStart::Program(self.base.wrapping_offset(offset as isize)),
@@ -53,7 +53,7 @@ impl Address {
 }
 
 impl SharedBuffer {
-    /// The address `offset` bytes from its beginning.
+    /// The address `offset` bytes from the beginning of the buffer.
     ///
     /// # Panics
     /// When that is not inside.
@@ -63,7 +63,7 @@ impl SharedBuffer {
     }
 }
 
-/// Where a slice begins.
+/// The place where a slice begins.
 enum SliceStart<'a> {
     Program(*mut u8),
     Shared(&'a SharedBuffer, i64),
@@ -72,9 +72,9 @@ enum SliceStart<'a> {
 /// A reduction function of the program (MPI-5.0 §6.9.5).
 #[derive(Clone, Copy, Debug)]
 pub enum UserFunction {
-    /// Counts in `int`.
+    /// A function that counts in `int`.
     Small(MPI_User_function),
-    /// Counts in `MPI_Count`.
+    /// A function that counts in `MPI_Count`.
     Large(MPI_User_function_c),
 }
 
@@ -83,21 +83,21 @@ pub enum UserFunction {
 pub struct UserOperation {
     /// The C function.
     pub function: UserFunction,
-    /// Whether operands may change places.
+    /// Set if operands may change places.
     pub commutative: bool,
 }
 
-/// What a reduction does.
+/// The operation of a reduction.
 #[derive(Clone, Copy, Debug)]
 pub enum Operation {
-    /// One of the standard's.
+    /// An operation of the standard.
     Predefined(Op),
-    /// The program's.
+    /// An operation of the program.
     User(UserOperation),
 }
 
 impl Operation {
-    /// Whether operands may change places.
+    /// Returns whether operands may change places.
     pub fn is_commutative(&self) -> bool {
         match self {
             Self::Predefined(_) => true,
@@ -106,13 +106,13 @@ impl Operation {
     }
 }
 
-/// What a collective needs to know of a datatype. Operations that use it keep it alive.
+/// The facts of a datatype that a collective needs. Operations that use it keep it alive.
 pub trait Datatype: Send + Sync {
-    /// Where the bytes of an item are.
+    /// The places of an item's bytes.
     fn layout(&self) -> &Layout;
-    /// Set for predefined types.
+    /// The element of a predefined type; `None` for others.
     fn element(&self) -> Option<Element>;
-    /// The program's handle of it, for reduction functions of the program.
+    /// The program's handle of the datatype, for reduction functions of the program.
     fn handle(&self) -> &AtomicUsize;
 }
 
@@ -122,9 +122,9 @@ pub type SharedDatatype = Arc<dyn Datatype>;
 /// The buffers of a collective, as the program gave them.
 #[derive(Clone)]
 pub struct Arguments {
-    /// Send buffer; where `MPI_IN_PLACE` was given, it is never used.
+    /// The send buffer; where `MPI_IN_PLACE` was given, it is never used.
     pub send: Address,
-    /// Receive buffer, or the only one.
+    /// The receive buffer, or the only buffer.
     pub receive: Address,
     /// Datatype of the send buffer.
     pub send_type: Option<SharedDatatype>,
@@ -139,7 +139,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// No buffers.
+    /// Makes arguments without buffers.
     pub const fn none() -> Self {
         Self {
             send: Address::NULL,
@@ -169,30 +169,30 @@ impl Arguments {
 pub struct Bound {
     schedule: Arc<Schedule>,
     arguments: Arguments,
-    /// All that the schedule touches was found to be in buffers of ours.
+    /// Set if all memory that the schedule touches was found to be in buffers of the library.
     is_checked: bool,
 }
 
 impl Bound {
-    /// `schedule`, for the buffers of `arguments`.
+    /// Binds `schedule` to the buffers of `arguments`.
     ///
     /// # Safety
     /// Until every collective that runs it is complete (MPI-5.0 §2.4, §6.1):
-    /// - what its slices touch by their counts and the datatypes of `arguments` stays valid, for reading in
-    ///   the send buffer, for writing too in the other, and lies in its working memory where they are slices
-    ///   of that;
+    /// - the memory that its slices touch, by their counts and the datatypes of `arguments`, stays valid: for
+    ///   reading in the send buffer, for writing too in the receive buffer;
+    /// - slices of its working memory lie inside that memory;
     /// - the operands of its reductions do not overlap, and have elements of the operation's type one extent
     ///   apart;
     /// - where the operation is a function of the program, that can be called with them.
     ///
-    /// One thread at a time uses it, its runs and what these give out; nobody uses what a run has given out
-    /// once that run is gone. So it is with collectives that are started, moved on and completed under the
-    /// process lock.
+    /// One thread at a time uses it, its runs and the memory that these give out. Memory that a run has given
+    /// out is not used once that run is gone. Both hold for collectives that are started, moved on and
+    /// completed under the process lock.
     pub unsafe fn new(schedule: impl Into<Arc<Schedule>>, arguments: Arguments) -> Self {
         Self { schedule: schedule.into(), arguments, is_checked: false }
     }
 
-    /// The same where all buffers are [shared](SharedBuffer) ones: what the schedule touches is checked.
+    /// Binds `schedule` to [shared](SharedBuffer) buffers: the memory that it touches is checked.
     ///
     /// # Panics
     /// When a slice of the schedule is not inside of its buffer, or a reduction is done by a function of the
@@ -213,8 +213,8 @@ impl Bound {
         let address = match slice.buffer {
             Buffer::Send => &self.arguments.send,
             Buffer::Receive => &self.arguments.receive,
-            // Each run has its own, which is shared memory too, so each access is checked; but for none at
-            // all.
+            // Each run has its own working memory. It is shared memory too, so each access is checked; but a
+            // schedule without working memory is not.
             Buffer::Scratch => {
                 assert!(slice.count == 0 || self.schedule.scratch > 0, "there is no working memory");
                 return;
@@ -229,13 +229,13 @@ impl Bound {
         }
     }
 
-    /// What is done.
+    /// The schedule.
     #[inline]
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
     }
 
-    /// The most bytes that a step publishes; `None`: none does, nor takes what others do.
+    /// The most bytes that a step publishes; `None`: no step publishes, or takes published bytes.
     pub fn published_max(&self) -> Option<u64> {
         let published = |step: &Step| match step {
             Step::Publish { slice, .. } => {
@@ -252,7 +252,7 @@ impl Bound {
         self.arguments.operation
     }
 
-    /// Working memory for one run.
+    /// Makes working memory for one run.
     pub fn scratch(&self) -> Scratch {
         let bytes = self.schedule.scratch as usize;
         if self.is_checked && bytes > 0 { Scratch::shared(SharedBuffer::new(bytes)) } else { Scratch::new(bytes) }
@@ -266,10 +266,11 @@ pub struct Run {
 }
 
 impl Run {
-    /// Of `bound`, with working memory at least as long as its schedule asks for, and shared if `bound` is.
+    /// Makes a run of `bound`, with working memory at least as long as its schedule asks for, and shared if
+    /// `bound` is.
     ///
     /// # Panics
-    /// When it is not.
+    /// When the working memory is not like that.
     pub fn new(bound: Arc<Bound>, scratch: Scratch) -> Self {
         assert!(
             scratch.len() as u64 >= bound.schedule.scratch,
@@ -282,7 +283,7 @@ impl Run {
         Self { bound, scratch }
     }
 
-    /// What is run.
+    /// The schedule and buffers of this run.
     #[inline]
     pub fn bound(&self) -> &Arc<Bound> {
         &self.bound
@@ -298,8 +299,9 @@ impl Run {
 
     fn data(&self, slice: &Slice, buffer_use: BufferUse) -> UserData {
         match (self.start(slice), self.bound.arguments.datatype(slice.kind)) {
-            // SAFETY: `Bound::new` was promised what the slices of its schedule touch, and `Bound::shared`
-            // has checked that those of no shared buffer have no items. `slice` is one of them.
+            // SAFETY: `Bound::new` was promised the memory that the slices of its schedule touch, and
+            // `Bound::shared` has checked that slices of no shared buffer have no items. `slice` is a slice
+            // of the schedule.
             (SliceStart::Program(base), Some(datatype)) => unsafe {
                 UserData::new_for(buffer_use, base, slice.count, datatype.layout()).unwrap_or_else(|error| {
                     panic!("the buffers of a collective are checked before it is planned: {error}")
@@ -317,7 +319,7 @@ impl Run {
     /// The data of a transfer.
     ///
     /// # Panics
-    /// When the step is none.
+    /// When the step is no transfer.
     #[inline]
     pub fn transfer(&self, step: u32) -> UserData {
         match self.bound.schedule.step(step) {
@@ -327,10 +329,10 @@ impl Run {
         }
     }
 
-    /// What a step publishes or exposes.
+    /// The data that a step publishes or exposes.
     ///
     /// # Panics
-    /// When it does neither.
+    /// When the step does neither.
     #[inline]
     pub fn published(&self, step: u32) -> UserData {
         match self.bound.schedule.step(step) {
@@ -339,10 +341,10 @@ impl Run {
         }
     }
 
-    /// Where the data goes that a step fetches.
+    /// The memory for the data that a step fetches.
     ///
     /// # Panics
-    /// When it fetches nothing.
+    /// When the step fetches nothing.
     #[inline]
     pub fn fetched(&self, step: u32) -> UserData {
         match self.bound.schedule.step(step) {
@@ -351,9 +353,9 @@ impl Run {
         }
     }
 
-    /// Does a step that takes what another process has published, which is `bytes`; or returns the call of
-    /// the program's function that does it. The step decides how much is taken; where less was published,
-    /// less is.
+    /// Does a step that takes `bytes`, which another process has published; or returns the call of the
+    /// program's function that does it. The step decides how much is taken; where less was published, less is
+    /// taken.
     ///
     /// # Errors
     /// `MPI_ERR_TRUNCATE` when more was published than this process knows of; a step that makes no sense.
@@ -377,7 +379,7 @@ impl Run {
         }
     }
 
-    /// `inout = input op inout`, for packed items that are packed in memory too.
+    /// Computes `inout = input op inout`, for packed items that are packed in memory too.
     fn combine(&self, input: &[u8], inout: &Slice) -> Result<Option<UserReduction>> {
         let arguments = &self.bound.arguments;
         let datatype = arguments.datatype(inout.kind).ok_or_else(|| internal("a reduction of plain bytes"))?;
@@ -388,8 +390,8 @@ impl Run {
                 let element = element_of(datatype)?;
                 let whole = len / element.extent() * element.extent();
                 match data.program_run(&(0..whole as u64)) {
-                    // SAFETY: whoever made the value promised `whole` bytes, which lie apart from what others
-                    // publish.
+                    // SAFETY: the maker of the value promised `whole` bytes, which lie apart from the bytes
+                    // that others publish.
                     Some(to) => unsafe { reduce_elements(op, element, input.as_ptr(), to, whole / element.extent()) },
                     None => {
                         let mut right = vec![0; whole];
@@ -401,8 +403,8 @@ impl Run {
                 Ok(None)
             }
             Operation::User(user) => {
-                // Others may write over what they have published while the function runs, and it may want it
-                // aligned.
+                // Another process may write over its published bytes while the function runs, and the
+                // function may want them aligned.
                 let Some(to) = data.program_run(&(0..data.len())) else {
                     return Err(internal("a function of the program for memory that is not the program's"));
                 };
@@ -428,8 +430,8 @@ impl Run {
     /// Does a step that is no transfer, or returns the call of the program's function that does it.
     ///
     /// # Errors
-    /// A step that makes no sense; `MPI_ERR_TRUNCATE` when what this process sends to itself is longer than
-    /// what it receives from itself: the front part has been copied then.
+    /// A step that makes no sense; `MPI_ERR_TRUNCATE` when a message of this process to itself is longer than
+    /// its receive: the front part has been copied then.
     ///
     /// # Panics
     /// When it is a transfer.
@@ -489,7 +491,7 @@ impl SliceStart<'_> {
     }
 }
 
-/// More has come than there is room for.
+/// The error when more bytes have come than there is room for.
 #[cold]
 pub(crate) fn too_long(published: u64, expected: u64) -> Error {
     let message = format!(
@@ -510,8 +512,8 @@ fn element_of(datatype: &dyn Datatype) -> Result<Element> {
     datatype.element().ok_or_else(|| internal("a predefined operation on a derived type"))
 }
 
-/// `inout = input op inout` for `count` elements of which `touched` bytes are there: the last one's padding
-/// may not be.
+/// Computes `inout = input op inout` for `count` elements of which `touched` bytes are there: the last one's
+/// padding may be missing.
 fn reduce_shared(op: Op, element: Element, (count, touched): (u64, u64), input: &UserData, inout: &UserData) {
     let mut operands = [(); 2].map(|()| vec![0; count as usize * element.extent()]);
     let [left, right] = &mut operands;
@@ -521,8 +523,9 @@ fn reduce_shared(op: Op, element: Element, (count, touched): (u64, u64), input: 
     inout.write(0, &right[..touched as usize]);
 }
 
-/// `inout[i] = input[i] op inout[i]` for `count` items, outside of any collective (`MPI_Reduce_local`,
-/// MPI-5.0 §6.9.7). The function of the program may call MPI: the process lock must be free.
+/// Computes `inout[i] = input[i] op inout[i]` for `count` items, outside of any collective
+/// (`MPI_Reduce_local`, MPI-5.0 §6.9.7). The function of the program may call MPI: the process lock must be
+/// free.
 ///
 /// # Errors
 /// A predefined operation on a derived datatype.
@@ -544,7 +547,7 @@ pub unsafe fn reduce_local(
     Ok(())
 }
 
-/// The same: at once, or by a call of the program's function that is returned.
+/// Computes as [`reduce_local`] does: at once, or by a call of the program's function that is returned.
 ///
 /// # Errors
 /// As for [`reduce_local`].
@@ -577,8 +580,8 @@ unsafe fn reduction(
     }
 }
 
-/// `inout[i] = input[i] op inout[i]` on `count` contiguous elements in the program's memory, which `op` is
-/// defined for.
+/// Computes `inout[i] = input[i] op inout[i]` on `count` contiguous elements in the program's memory, for
+/// which `op` is defined.
 ///
 /// # Safety
 /// Both addresses hold `count` elements, and do not overlap.
@@ -587,7 +590,7 @@ pub unsafe fn reduce_elements(op: Op, element: Element, input: *const u8, inout:
     if bytes == 0 {
         return;
     }
-    // SAFETY: the caller promises `count` elements to read here, which nobody writes meanwhile: those at
+    // SAFETY: the caller promises `count` elements to read here, which are not written meanwhile: those at
     // `inout` are apart.
     let input = unsafe { std::slice::from_raw_parts(input, bytes) };
     // SAFETY: the caller promises `count` elements to write here, apart from those at `input`.
@@ -595,22 +598,23 @@ pub unsafe fn reduce_elements(op: Op, element: Element, input: *const u8, inout:
     reduce::apply(op, element, input, inout);
 }
 
-/// A call of the program's reduction function that is due: it runs while the process lock is free, because
-/// the function may call MPI (MPI-5.0 §6.9.5). Only a [`Run`] makes one, and whoever vouched for that vouched
-/// for the operands.
+/// A call of the program's reduction function that is due.
+///
+/// It runs while the process lock is free, because the function may call MPI (MPI-5.0 §6.9.5). Only a [`Run`]
+/// makes one, and the code that vouched for the run vouched for the operands.
 pub struct UserReduction {
     function: UserFunction,
-    /// Left operands.
+    /// The left operands.
     input: Address,
-    /// Right operands and results.
+    /// The right operands and results.
     inout: Address,
-    /// Items in each.
+    /// The number of items in each.
     count: u64,
     /// Bytes from one item to the next.
     extent: isize,
     /// Handle of the items' datatype.
     datatype: usize,
-    /// Where the left operands are, if they are not in the memory of the collective.
+    /// The memory of the left operands, if they are not in the memory of the collective.
     _operand: Vec<Line>,
 }
 
@@ -621,7 +625,7 @@ impl UserReduction {
         match self.function {
             UserFunction::Large(function) => {
                 let mut count = self.count as i64;
-                // SAFETY: whoever vouched for this call vouched for the function and its operands.
+                // SAFETY: the code that vouched for this call vouched for the function and its operands.
                 unsafe { function(self.input.base.cast(), self.inout.base.cast(), &raw mut count, &raw mut datatype) };
             }
             UserFunction::Small(function) => {
@@ -630,7 +634,7 @@ impl UserReduction {
                     let mut count = (self.count - done).min(i32::MAX as u64) as i32;
                     let offset = self.extent * done as isize;
                     let at = |address: &Address| address.base.wrapping_offset(offset).cast();
-                    // SAFETY: as above; these are the next of them.
+                    // SAFETY: as above; these are the next operands.
                     unsafe { function(at(&self.input), at(&self.inout), &raw mut count, &raw mut datatype) };
                     done += i32::MAX as u64;
                 }
@@ -646,9 +650,9 @@ pub struct Scratch {
 }
 
 enum ScratchMemory {
-    /// Lines that nobody but this process knows, and where they begin.
+    /// Lines that only this process knows, and their address.
     Own { start: *mut u8, _lines: Vec<Line> },
-    /// Kept for as long as somebody may touch it.
+    /// A buffer that is kept for as long as anything may touch it.
     Shared(SharedBuffer),
 }
 
@@ -656,13 +660,13 @@ enum ScratchMemory {
 unsafe impl Send for ScratchMemory {}
 
 impl Scratch {
-    /// `bytes` zeroed bytes.
+    /// Makes `bytes` zeroed bytes.
     pub fn new(bytes: usize) -> Self {
         let mut lines = vec![Line::ZERO; bytes.div_ceil(SCRATCH_ALIGNMENT as usize)];
         Self { memory: ScratchMemory::Own { start: lines.as_mut_ptr().cast(), _lines: lines }, bytes }
     }
 
-    /// The bytes of `buffer`.
+    /// Takes the bytes of `buffer`.
     pub fn shared(buffer: SharedBuffer) -> Self {
         Self { bytes: buffer.len(), memory: ScratchMemory::Shared(buffer) }
     }
@@ -678,12 +682,12 @@ impl Scratch {
         }
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     pub fn len(&self) -> usize {
         self.bytes
     }
 
-    /// Whether it holds nothing.
+    /// Returns whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
@@ -721,7 +725,7 @@ mod tests {
         Slice { buffer, offset, count, kind: Kind::Receive }
     }
 
-    /// Two numbers are copied to working memory, and added to the two behind them.
+    /// A schedule in which two numbers are copied to working memory, and added to the two behind them.
     fn schedule() -> Schedule {
         let (first, last) = (slice(Buffer::Receive, 0, 2), slice(Buffer::Receive, 16, 2));
         let scratch = slice(Buffer::Scratch, 0, 2);

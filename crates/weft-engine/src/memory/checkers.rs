@@ -1,11 +1,12 @@
-//! What memory checkers are told: valgrind's memcheck, and the address sanitizer that a program may have been
-//! built with.
+//! The library's news for memory checkers: valgrind's memcheck, and the address sanitizer that a program may
+//! have been built with.
 //!
-//! A peer writes to the program's memory where neither sees it, and what the library itself reads and writes
-//! is not always looked at. So a buffer is shown to the checker where a call of MPI describes it, all of it,
-//! as it would be to a library that was built with the checker; and what a peer has written counts as written
-//! from then on. Where no checker is there, [`UserData::new`] compares an address with a number, as it has to
-//! in any case. Where messages have labels (`WEFT_CHECK`), the same comparison finds those that lack one.
+//! A peer writes to the program's memory where neither checker sees it. The library's own reads and writes
+//! are not always checked either. So a call of MPI that describes a buffer shows all of it to the checker, as
+//! a library built with the checker would. Bytes that a peer has written count as written from then on.
+//!
+//! Where no checker is there, [`UserData::new`] compares an address with a number, as it has to in any case.
+//! Where messages have labels (`WEFT_CHECK`), the same comparison finds messages without one.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -15,39 +16,39 @@ use super::{Items, MemoryKind, PROGRAM_START, Shape, UserData};
 use crate::error::{Error, ErrorClass, Result};
 use weft_core::layout::Layout;
 
-/// What is going to happen to a buffer.
+/// The use of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferUse {
-    /// It is sent: it must have a value.
+    /// The buffer is sent: it must have a value.
     Send,
-    /// It is received into.
+    /// The buffer is received into.
     Receive,
-    /// It must be there.
+    /// The buffer must be there.
     Any,
 }
 
-/// A report of the address sanitizer, `__asan_report_load_n` or `__asan_report_store_n`: so many bytes at an
-/// address may not be touched. It says so and ends the program, or does whatever it has been told to.
+/// A report of the address sanitizer, `__asan_report_load_n` or `__asan_report_store_n`: this many bytes at
+/// an address may not be touched. It says so and ends the program, or does whatever it has been told to.
 pub type Report = unsafe extern "C" fn(address: *mut u8, bytes: usize);
 
-/// `__asan_region_is_poisoned`: the first byte of those that may not be touched, or null.
+/// The function `__asan_region_is_poisoned`: returns the first byte that may not be touched, or null.
 pub type FindPoison = unsafe extern "C" fn(start: *mut u8, bytes: usize) -> *mut u8;
 
-/// What an address sanitizer offers.
+/// The functions of an address sanitizer.
 #[derive(Clone, Copy, Debug)]
 pub struct Sanitizer {
-    /// Whether memory may be touched.
+    /// Finds memory that may not be touched.
     pub find_poison: FindPoison,
-    /// It may not be read.
+    /// Reports memory that may not be read.
     pub report_load: Report,
-    /// It may not be written.
+    /// Reports memory that may not be written.
     pub report_store: Report,
 }
 
 impl Sanitizer {
     fn show(&self, start: *mut u8, bytes: usize, buffer_use: BufferUse) {
         // SAFETY: this looks whether memory may be touched, and touches none of it; `attach` was promised
-        // what it is.
+        // that it is this function.
         let poison = unsafe { (self.find_poison)(start, bytes) };
         if poison.is_null() {
             return;
@@ -66,11 +67,12 @@ enum Checker {
 
 static CHECKER: OnceLock<Checker> = OnceLock::new();
 
-/// Buffers below this address are looked at more closely: those that are nowhere, and all where a checker is
-/// there or messages have labels.
+/// The address below which buffers are looked at more closely: buffers at addresses of no memory, and all
+/// buffers where a checker is there or messages have labels.
 pub(super) static LOOK_BELOW: AtomicUsize = AtomicUsize::new(PROGRAM_START);
 
-/// Looks once whether a checker is there. `sanitizer`: what the process has of it.
+/// Looks once whether a checker is there. `sanitizer` holds the sanitizer's functions, if the process has
+/// them.
 ///
 /// # Safety
 /// The functions are those of the address sanitizer.
@@ -86,8 +88,8 @@ pub unsafe fn attach(sanitizer: Option<Sanitizer>) {
     LOOK_BELOW.store(usize::MAX, Ordering::Relaxed);
 }
 
-/// Whether a tool of valgrind runs the program: one thread at a time, and none while another one is within a
-/// call of the system that does not wait as a rule.
+/// Returns whether a tool of valgrind runs the program. It runs one thread at a time, and none while another
+/// thread is within a call of the system that does not wait as a rule.
 pub fn runs_one_thread() -> bool {
     /// `RUNNING_ON_VALGRIND`.
     const RUNNING: usize = 0x1001;
@@ -97,8 +99,8 @@ pub fn runs_one_thread() -> bool {
 
 static HAS_LABELS: AtomicBool = AtomicBool::new(false);
 
-/// Whether messages must be described with a [label](super::Label) from now on. Where they need not, that
-/// costs nothing.
+/// Sets whether messages must be described with a [label](super::Label) from now on. Where they need not,
+/// that costs nothing.
 pub fn label_messages(labels: bool) {
     HAS_LABELS.store(labels, Ordering::Relaxed);
     if labels {
@@ -106,13 +108,13 @@ pub fn label_messages(labels: bool) {
     }
 }
 
-/// Whether all buffers are looked at.
+/// Returns whether all buffers are looked at.
 #[inline]
 pub(super) fn looks() -> bool {
     LOOK_BELOW.load(Ordering::Relaxed) != PROGRAM_START
 }
 
-/// Whether a buffer may be described without a label.
+/// Checks that a buffer may be described without a label.
 ///
 /// # Errors
 /// It may not: it is a whole message.
@@ -137,7 +139,7 @@ pub(super) fn show_run(buffer_use: BufferUse, start: *mut u8, bytes: u64) {
     }
 }
 
-/// The same for any items.
+/// Shows any items in the program's memory to the checker.
 #[cold]
 #[inline(never)]
 pub(super) fn show_items(buffer_use: BufferUse, base: *mut u8, count: u64, layout: &Layout) {
@@ -150,17 +152,18 @@ pub(super) fn show_items(buffer_use: BufferUse, base: *mut u8, count: u64, layou
     each_run(&data, 0..bytes, &mut |start, bytes| show_run(buffer_use, start, bytes as u64));
 }
 
-/// A peer has written the packed bytes `range` of `data`. What is not in it is left out.
+/// Notes that a peer has written the packed bytes `range` of `data`. Bytes past the end of `data` are left
+/// out.
 pub(crate) fn note_written(data: &UserData, range: Range<u64>) {
     if let Some(Checker::Memcheck) = CHECKER.get() {
         each_run(data, range.start..range.end.min(data.bytes), &mut |start, bytes| {
-            // Not what cannot be addressed: that has been said.
+            // Bytes that cannot be addressed are left out: they have been reported.
             request(MAKE_DEFINED_IF_ADDRESSABLE, start, bytes);
         });
     }
 }
 
-/// The runs of the program's memory that the packed bytes `range` are.
+/// Visits the runs of the program's memory that hold the packed bytes `range`.
 fn each_run(data: &UserData, range: Range<u64>, visit: &mut dyn FnMut(*mut u8, usize)) {
     if range.start >= range.end {
         return;
@@ -186,9 +189,9 @@ const CHECK_ADDRESSABLE: usize = MEMCHECK + 4;
 const CHECK_DEFINED: usize = MEMCHECK + 5;
 const MAKE_DEFINED_IF_ADDRESSABLE: usize = MEMCHECK + 11;
 
-/// A client request (`valgrind/valgrind.h`): rotations that come back to where they began, and an exchange of
-/// a register with itself. Valgrind, which translates the program, knows the sequence; a processor does
-/// nothing. What it answers: 0 where nobody does.
+/// Makes a client request (`valgrind/valgrind.h`): rotations that come back to where they began, and an
+/// exchange of a register with itself. Valgrind, which translates the program, knows the sequence; a
+/// processor does nothing. Returns valgrind's answer: 0 where no valgrind runs.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn request(number: usize, start: *const u8, bytes: usize) -> usize {
     let arguments = [number, start.addr(), bytes, 0, 0, 0];
@@ -205,7 +208,7 @@ fn request(number: usize, start: *const u8, bytes: usize) -> usize {
     answer
 }
 
-/// The same for another processor.
+/// Makes a client request on another processor.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 fn request(number: usize, start: *const u8, bytes: usize) -> usize {
     let arguments = [number, start.addr(), bytes, 0, 0, 0];
@@ -221,7 +224,7 @@ fn request(number: usize, start: *const u8, bytes: usize) -> usize {
     answer
 }
 
-/// Where valgrind's sequence is not known here.
+/// Makes no client request: valgrind's sequence is not known here.
 #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
 fn request(_: usize, _: *const u8, _: usize) -> usize {
     0

@@ -1,8 +1,8 @@
-//! All copies of the program's data are made here: from and to memory of this process, and between the
+//! The copies of the program's data: all are made here, from and to memory of this process, and between the
 //! processes of a node.
 //!
-//! Who copies depends on the [`MemoryKind`]. Data in one run of host memory, which nearly every message is,
-//! is copied at once: its shape says so, and the kind is not asked for. Whatever else there is goes through
+//! The [`MemoryKind`] decides how data is copied. Data in one run of host memory, which nearly every message
+//! is, is copied at once: its shape says so, and the kind is not asked for. All other data goes through
 //! [`UserData::read`] and [`UserData::write`] to the copies of its kind.
 
 use std::ops::Range;
@@ -16,7 +16,7 @@ impl UserData {
     /// Packs the bytes from `offset` on into `out`.
     ///
     /// # Panics
-    /// When that reaches past the end.
+    /// When they reach past the end.
     #[inline(always)]
     pub fn read(&self, offset: u64, out: &mut [u8]) {
         assert!(self.has(offset, out.len() as u64));
@@ -44,7 +44,7 @@ impl UserData {
         }
     }
 
-    /// The same, into memory that another process is about to read.
+    /// Packs the bytes from `offset` on into memory that another process is about to read.
     ///
     /// # Panics
     /// As for [`UserData::read`].
@@ -55,21 +55,21 @@ impl UserData {
         }
         assert!(self.has(offset, out.len() as u64));
         // SAFETY: `new` was promised `bytes` readable bytes at `base`; the range was checked above. `out` is
-        // ours.
+        // the library's.
         unsafe { writer.copy(self.base.add(offset as usize), out.as_mut_ptr(), out.len()) };
     }
 
-    /// Unpacks `bytes` to where the bytes from `offset` on belong.
+    /// Unpacks `bytes` to the place of the bytes from `offset` on.
     ///
     /// # Panics
-    /// When that reaches past the end.
+    /// When they reach past the end.
     #[inline(always)]
     pub fn write(&self, offset: u64, bytes: &[u8]) {
         assert!(self.has(offset, bytes.len() as u64));
         match &self.shape {
             // SAFETY: `new` was promised `bytes` writable bytes at `base`; the range was checked above. The
-            // source is a buffer of ours, or memory of the program that MPI forbids to overlap (MPI-5.0
-            // §3.2.4).
+            // source is a buffer of the library, or memory of the program that MPI forbids to overlap
+            // (MPI-5.0 §3.2.4).
             Shape::Run => unsafe { copy_arrived(bytes.as_ptr(), self.base.add(offset as usize), bytes.len()) },
             Shape::Items { items, layout } => self.write_items(*items, layout, offset, bytes),
         }
@@ -91,56 +91,58 @@ impl UserData {
         }
     }
 
-    /// As [`UserData::write`], for a part of a message that is larger than a processor's own caches.
+    /// Unpacks as [`UserData::write`] does, for a part of a message that is larger than a processor's own
+    /// caches.
     ///
     /// # Panics
     /// As for [`UserData::write`].
     pub fn write_large(&self, offset: u64, bytes: &[u8], writer: &mut Writer) {
         let range = offset..offset.wrapping_add(bytes.len() as u64);
         let Some(to) = self.program_run(&range) else { return self.write(offset, bytes) };
-        // SAFETY: as in `write`; what has arrived in a ring is not the program's memory.
+        // SAFETY: as in `write`; bytes that have arrived in a ring are not the program's memory.
         unsafe { writer.copy(bytes.as_ptr(), to, bytes.len()) };
     }
 }
 
-/// Bytes that are copied at once between another process and memory in several runs: what has been packed is
+/// The bytes that are copied at once between another process and memory in several runs: the packed bytes are
 /// still in the cache. The kernel takes 0.1 µs for each run of its own process, and 0.35 µs for each of
 /// another.
 const BOUNCE_BYTES: usize = 64 << 10;
 
-/// Copies the program's data between processes of a node: by the system, once, where it is one run of memory
-/// at both ends. Data in several runs goes through memory of this value.
+/// The copier of the program's data between processes of a node. The system copies once where the data is one
+/// run of memory at both ends. Data in several runs goes through memory of this value.
 pub struct Copier<M> {
     memory: M,
     bounce: Vec<u8>,
 }
 
 impl<M: NeighbourMemory> Copier<M> {
-    /// Copies from and to `memory`.
+    /// Makes a copier from and to `memory`.
     pub fn new(memory: M) -> Self {
         Self { memory, bounce: Vec::new() }
     }
 
-    /// Another one for the same memory, for where this one is out of reach.
+    /// Makes another copier for the same memory, for code that cannot reach this one.
     pub fn another(&self) -> Self {
         Self::new(self.memory.clone())
     }
 
     /// Copies the bytes `range` of a message at `address` of process `pid`, which has announced it, to their
-    /// place in `data`. Of this process, what is touched is the range of `data`, which is checked, whatever
-    /// `address` is.
+    /// place in `data`.
+    ///
+    /// In this process only the range of `data` is touched, which is checked, whatever `address` is.
     ///
     /// # Errors
-    /// As the system says; then nothing is known of `data`.
+    /// As the system says; then the contents of `data` are undefined.
     pub fn fetch(&mut self, pid: i32, address: u64, data: &UserData, range: Range<u64>) -> std::io::Result<()> {
         if let Some(to) = data.program_run(&range) {
             let length = (range.end - range.start) as usize;
-            // SAFETY: whoever made `data` promised `len()` writable bytes; the range lies within them.
+            // SAFETY: the maker of `data` promised `len()` writable bytes; the range lies within them.
             return unsafe { self.memory.read(pid, address.wrapping_add(range.start), to, length) };
         }
         for (at, len) in pieces(range) {
             let piece = grown(&mut self.bounce, len);
-            // SAFETY: `piece` is a borrow of `len` bytes of ours.
+            // SAFETY: `piece` is a borrow of `len` bytes of the library.
             unsafe { self.memory.read(pid, address.wrapping_add(at), piece.as_mut_ptr(), len)? };
             data.write(at, piece);
         }
@@ -148,27 +150,27 @@ impl<M: NeighbourMemory> Copier<M> {
     }
 
     /// Copies the bytes `range` of `data` to the same place of a message at `address` of process `pid`, which
-    /// has asked for them there. What is touched at `address` is that process's: see [`NeighbourMemory`].
+    /// has asked for them there. The memory at `address` is that process's: see [`NeighbourMemory`].
     ///
     /// # Errors
     /// As for [`Self::fetch`].
     pub fn deliver(&mut self, pid: i32, address: u64, data: &UserData, range: Range<u64>) -> std::io::Result<()> {
         if let Some(from) = data.program_run(&range) {
             let length = (range.end - range.start) as usize;
-            // SAFETY: whoever made `data` promised `len()` readable bytes; the range lies within them.
+            // SAFETY: the maker of `data` promised `len()` readable bytes; the range lies within them.
             return unsafe { self.memory.write(pid, address.wrapping_add(range.start), from, length) };
         }
         for (at, len) in pieces(range) {
             let piece = grown(&mut self.bounce, len);
             data.read(at, piece);
-            // SAFETY: `piece` is a borrow of `len` bytes of ours.
+            // SAFETY: `piece` is a borrow of `len` bytes of the library.
             unsafe { self.memory.write(pid, address.wrapping_add(at), piece.as_ptr(), len)? };
         }
         Ok(())
     }
 }
 
-/// Where the pieces of a range begin that are copied at once, and their lengths.
+/// The beginnings and lengths of the pieces of a range that are copied at once.
 fn pieces(range: Range<u64>) -> impl Iterator<Item = (u64, usize)> {
     range.clone().step_by(BOUNCE_BYTES).map(move |at| (at, (range.end - at).min(BOUNCE_BYTES as u64) as usize))
 }
@@ -180,14 +182,14 @@ fn grown(bounce: &mut Vec<u8>, len: usize) -> &mut [u8] {
     &mut bounce[..len]
 }
 
-/// Bytes that one step of a copy between two user buffers holds in between.
+/// The bytes that one step of a copy between two user buffers holds in between.
 const COPY_CHUNK: usize = 16 * 1024;
 
 /// Copies the packed bytes of `from` to `to`, as many as both have.
 pub fn copy(from: &UserData, to: &UserData) {
     let total = from.len().min(to.len());
     if let (Some(source), Some(target)) = (from.program_run(&(0..total)), to.program_run(&(0..total))) {
-        // SAFETY: whoever made them promised `total` bytes at each; `copy` allows them to overlap.
+        // SAFETY: the makers of both promised `total` bytes at each; `copy` allows them to overlap.
         unsafe { std::ptr::copy(source, target, total as usize) };
         return;
     }
@@ -202,7 +204,7 @@ pub fn copy(from: &UserData, to: &UserData) {
 }
 
 impl SharedBuffer {
-    /// The packed bytes of `data`.
+    /// Makes a buffer of the packed bytes of `data`.
     pub fn packed(data: &UserData) -> Self {
         let buffer = Self::new(data.len() as usize);
         copy(data, &buffer.describe_all());

@@ -2,7 +2,7 @@
 
 use weft_core::layout::Batch;
 
-/// So many bytes are copied without a call.
+/// The most bytes that are copied without a call.
 pub(super) const SHORT_BYTES: usize = 64;
 
 /// Copies `length` bytes; without a call when they are few.
@@ -11,7 +11,7 @@ pub(super) const SHORT_BYTES: usize = 64;
 /// `from` can be read and `to` written. They may overlap.
 #[inline(always)]
 pub(super) unsafe fn copy_run(from: *const u8, to: *mut u8, length: usize) {
-    /// The first and the last `N` bytes of `N` to `2 * N`, all of them read before any is written.
+    /// Copies the first and the last `N` bytes of `N` to `2 * N`, all of them read before any is written.
     #[inline(always)]
     unsafe fn ends<const N: usize>(from: *const u8, to: *mut u8, length: usize) {
         // SAFETY: both pieces lie inside `length`; the caller's promise.
@@ -42,14 +42,14 @@ pub(super) unsafe fn copy_run(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// Longer runs are copied forward. They go to memory that is in no near cache as a rule, and lines that are
-/// written are asked for early only by a copy that goes forward.
+/// The length above which runs are copied forward. They go to memory that is in no near cache as a rule, and
+/// a processor asks early for the lines to be written only if a copy goes forward.
 const BACKWARD_BYTES_MAX: usize = 12 << 10;
-/// What is copied at once of a run that is copied backward.
+/// The bytes that are copied at once of a run that is copied backward.
 const BLOCK_BYTES: usize = 512;
 
-/// Copies `length` bytes that another process may have written just now, the last block first if they are
-/// few: decision 0107, section 4.
+/// Copies `length` bytes that another process may have written just now. A short run is copied with its last
+/// block first: decision 0107, section 4.
 ///
 /// # Safety
 /// As for [`copy_run`].
@@ -71,7 +71,7 @@ unsafe fn copy_backward(from: *const u8, to: *mut u8, length: usize) {
     // SAFETY: all blocks lie inside `length`, and the two sides do not overlap.
     unsafe { std::ptr::copy_nonoverlapping(from.add(left), to.add(left), length - left) };
     while left > 0 {
-        // Else the compiler sees that all this is one copy, and makes it one.
+        // Otherwise the compiler sees that all this is one copy, and makes it one.
         left = std::hint::black_box(left - BLOCK_BYTES);
         // SAFETY: as above.
         unsafe { std::ptr::copy_nonoverlapping(from.add(left), to.add(left), BLOCK_BYTES) };

@@ -1,25 +1,26 @@
-//! Whether there can be such memory: what is checked once, where a call of MPI describes a buffer.
+//! The checks of a buffer, made once where a call of MPI describes it: whether there can be such memory.
 
 use weft_core::layout::Layout;
 
 use super::UserData;
 use crate::error::{Error, ErrorClass, Result};
 
-/// No program has anything below this address: the first page is never mapped. The addresses that stand for
-/// something else, `MPI_IN_PLACE` and `MPI_BUFFER_AUTOMATIC`, lie there, as do the members of a structure at
-/// a null pointer. `MPI_BOTTOM` is the null pointer (MPI-5.0 §20.3): what counts is where the items are, not
-/// where the buffer begins.
+/// The lowest address of a program's memory: the first page is never mapped.
+///
+/// The addresses with a special meaning, `MPI_IN_PLACE` and `MPI_BUFFER_AUTOMATIC`, lie below, as do the
+/// members of a structure at a null pointer. `MPI_BOTTOM` is the null pointer (MPI-5.0 §20.3): the place of
+/// the items counts, not the beginning of the buffer.
 pub(super) const PROGRAM_START: usize = 4096;
 
 /// `MPI_IN_PLACE` (MPI-5.0 §20.3).
 const IN_PLACE: usize = 1;
 
 /// Checks that `count` items of `layout` at address `base` can be counted, and that there can be memory where
-/// they are; their bytes.
+/// they are; returns their bytes.
 ///
 /// # Errors
 /// `MPI_ERR_COUNT` when they are more bytes than 63 bits count, `MPI_ERR_BUFFER` when they would lie at a
-/// null pointer, or at an address that stands for something else.
+/// null pointer, or at an address with a special meaning.
 #[inline(never)]
 pub fn check_items(base: usize, count: u64, layout: &Layout) -> Result<u64> {
     let bytes = packed_size(count, layout)?;
@@ -27,13 +28,13 @@ pub fn check_items(base: usize, count: u64, layout: &Layout) -> Result<u64> {
     if lowest < PROGRAM_START && bytes > 0 { Err(nowhere(base, bytes)) } else { Ok(bytes) }
 }
 
-/// No program has so much memory: processors and Linux leave it addresses of 56 bits at most.
+/// The most bytes of a program's memory: processors and Linux leave it addresses of 56 bits at most.
 const PROGRAM_BYTES: u64 = 1 << 56;
 
 /// Checks that a program may have `bytes` bytes from address `base` on, which a call gives by their `size`.
 ///
 /// # Errors
-/// Of `class`.
+/// An error of `class`.
 pub fn check_size(base: usize, bytes: u64, class: ErrorClass) -> Result<()> {
     let end = usize::try_from(bytes).ok().and_then(|bytes| base.checked_add(bytes));
     if bytes <= PROGRAM_BYTES && end.is_some() {
@@ -43,10 +44,10 @@ pub fn check_size(base: usize, bytes: u64, class: ErrorClass) -> Result<()> {
     Err(Error::new(class, message))
 }
 
-/// Checks that something may lie so many bytes from a program's buffer.
+/// Checks that something may lie this many bytes from a program's buffer.
 ///
 /// # Errors
-/// The sentence about a displacement that leads nowhere.
+/// The sentence about a displacement that leads to no memory.
 pub fn check_distance(displacement: i64) -> std::result::Result<(), String> {
     if displacement.unsigned_abs() <= PROGRAM_BYTES {
         return Ok(());
@@ -62,7 +63,7 @@ pub fn check_bytes(base: usize, bytes: u64) -> Result<()> {
     if base < PROGRAM_START && bytes > 0 { Err(nowhere(base, bytes)) } else { Ok(()) }
 }
 
-/// Bytes of `count` items of `layout`.
+/// The bytes of `count` items of `layout`.
 ///
 /// # Errors
 /// `MPI_ERR_COUNT` when 63 bits do not count them, or their addresses.
@@ -81,7 +82,7 @@ fn too_many_bytes(count: u64, layout: &Layout) -> Error {
     Error::new(ErrorClass::Count, message)
 }
 
-/// The sentence about a buffer that is nowhere.
+/// The error of a buffer at an address of no memory.
 #[cold]
 pub(super) fn nowhere(base: usize, bytes: u64) -> Error {
     let what = match base {
@@ -92,17 +93,17 @@ pub(super) fn nowhere(base: usize, bytes: u64) -> Error {
     Error::new(ErrorClass::Buffer, format!("a buffer is {what}, but must hold {bytes} bytes"))
 }
 
-/// What keeps a buffer of a collective from being another one as well (MPI-5.0 §6.1).
+/// The bytes of a collective's buffer, to check that no other buffer of it overlaps (MPI-5.0 §6.1).
 #[derive(Clone, Copy, Debug)]
 pub struct Footprint {
     lowest: usize,
-    /// One past the last byte, if all between is data.
+    /// The address past the last byte, if all between is data.
     end: Option<usize>,
     bytes: u64,
 }
 
 impl Footprint {
-    /// Of `count` items of `layout` at address `base`.
+    /// The footprint of `count` items of `layout` at address `base`.
     pub fn of_items(base: usize, count: u64, layout: &Layout) -> Self {
         let touched = layout.touched(count);
         let end = layout.is_contiguous(count).then(|| base.wrapping_add_signed(touched.end as isize));
@@ -110,8 +111,8 @@ impl Footprint {
         Self { lowest: base.wrapping_add_signed(touched.start as isize), end, bytes }
     }
 
-    /// Whether a byte is known to be in both. Items with gaps may lie in each other's gaps: of those it is
-    /// known only if they begin at the same byte.
+    /// Returns whether a byte is known to be in both. Items with gaps may lie in each other's gaps: then a
+    /// common byte is known only if they begin at the same byte.
     pub fn overlaps(&self, other: &Self) -> bool {
         if self.bytes == 0 || other.bytes == 0 {
             return false;
@@ -123,7 +124,7 @@ impl Footprint {
     }
 }
 
-/// Items in the program's memory of which parts are messages: those of a partitioned operation (MPI-5.0
+/// Items in the program's memory of which parts are messages: the items of a partitioned operation (MPI-5.0
 /// §4.2).
 #[derive(Clone)]
 pub struct Divisible {
@@ -136,7 +137,7 @@ pub struct Divisible {
 unsafe impl Send for Divisible {}
 
 impl Divisible {
-    /// `count` items of `layout` at `base`.
+    /// Describes `count` items of `layout` at `base`.
     ///
     /// # Errors
     /// As for [`check_items`].
@@ -153,12 +154,12 @@ impl Divisible {
         self.layout.size() * self.count
     }
 
-    /// Whether there is no data.
+    /// Returns whether there is no data.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The packed bytes from `start` up to `end`; what lies past the end of the items is left out.
+    /// The packed bytes from `start` up to `end`; bytes past the end of the items are left out.
     ///
     /// # Errors
     /// A part that begins or ends within an item whose description would be nested too deep.

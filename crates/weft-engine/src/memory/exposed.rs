@@ -1,9 +1,9 @@
 //! Memory of windows (MPI-5.0 §12): the program's own, or memory that processes of the node share.
 //!
-//! Accumulates are atomic for each element (MPI-5.0 §12.7.1). What only this process touches is so because
-//! one thread at a time has the engine. In memory that several processes map, each of them computes for
-//! itself, with the [lock](super::window_lock) of the part that it changes. Either way nobody else changes an
-//! element meanwhile, and whole runs are computed where they lie.
+//! Accumulates are atomic for each element (MPI-5.0 §12.7.1). Memory that only this process touches needs no
+//! lock, since one thread at a time has the engine. In memory that several processes map, each of them
+//! computes for itself, with the [lock](super::window_lock) of the part that it changes. Either way no other
+//! thread or process changes an element meanwhile, and whole runs are computed where they lie.
 
 use std::sync::atomic::AtomicU32;
 
@@ -13,8 +13,8 @@ use weft_core::reduce::{self, Op};
 use super::window_lock::{Held, Holder};
 use super::{SharedBuffer, UserData};
 
-/// Bytes that are computed at once: others need not wait longer for the lock than that takes, and a copy of
-/// them stays in a processor's first-level cache.
+/// The bytes that are computed at once: others need not wait longer for the lock than that takes, and a copy
+/// of the bytes stays in a processor's first-level cache.
 pub(super) const CHUNK_BYTES: usize = 8 << 10;
 
 /// The lock of memory that other processes have mapped as well.
@@ -36,13 +36,13 @@ impl Lock {
 pub struct Exposed {
     base: *mut u8,
     bytes: u64,
-    /// Set where other processes map it.
+    /// The lock; set where other processes map the memory.
     lock: Option<Lock>,
-    /// It is a [`SharedBuffer`], which checks each access.
+    /// Set for a [`SharedBuffer`], which checks each access.
     is_checked: bool,
 }
 
-// SAFETY: whoever called `new` promised that it may be used from any thread that has the engine.
+// SAFETY: the caller of `new` promised that it may be used from any thread that has the engine.
 unsafe impl Send for Exposed {}
 
 impl Exposed {
@@ -51,35 +51,36 @@ impl Exposed {
         Self { base: std::ptr::null_mut(), bytes: 0, lock: None, is_checked: false }
     }
 
-    /// `bytes` bytes at address `base`, which only this process writes to by operations.
+    /// Exposes `bytes` bytes at address `base`, which only this process writes to by operations.
     ///
     /// # Safety
-    /// They stay valid for reading and writing as long as a window has this value, and may be written
+    /// The bytes stay valid for reading and writing as long as a window has this value, and may be written
     /// whenever a process of the window does so (MPI-5.0 §12.7): the program that makes the window promises
     /// both.
     pub unsafe fn new(base: *mut u8, bytes: u64) -> Self {
         Self { base, bytes, lock: None, is_checked: false }
     }
 
-    /// The same in memory that other processes have mapped as well; all of them give a lock that is the same
-    /// word. `holder` is this process.
+    /// Exposes memory that other processes have mapped as well; all of them give the same word as lock.
+    /// `holder` is this process.
     ///
     /// # Safety
-    /// As for [`Exposed::new`], and so for the word at `lock`, which is aligned and used for nothing else.
+    /// As for [`Exposed::new`], and likewise for the word at `lock`, which is aligned and used for nothing
+    /// else.
     pub unsafe fn shared(base: *mut u8, bytes: u64, lock: *mut u32, holder: &'static Holder) -> Self {
         // SAFETY: the caller's promise; an atomic is as large as its integer.
         let lock = Lock { word: unsafe { AtomicU32::from_ptr(lock) }, holder };
         Self { base, bytes, lock: Some(lock), is_checked: false }
     }
 
-    /// All of `buffer`. Other engines of this process may have the same memory, as processes of a node do
-    /// that map it.
+    /// Exposes all of `buffer`. Other engines of this process may have the same memory, as processes of a
+    /// node do that map it.
     pub fn of_buffer(buffer: &SharedBuffer) -> Self {
         let base = std::ptr::without_provenance_mut(buffer.base());
         Self { base, bytes: buffer.len() as u64, lock: None, is_checked: true }
     }
 
-    /// Whether other processes have mapped it as well.
+    /// Returns whether other processes have mapped the memory as well.
     pub fn is_shared(&self) -> bool {
         self.lock.is_some()
     }
@@ -92,22 +93,23 @@ impl Exposed {
         self.lock
     }
 
-    /// Its address.
+    /// The address of the memory.
     pub fn address(&self) -> u64 {
         self.base.addr() as u64
     }
 
-    /// Its length in bytes.
+    /// The length of the memory in bytes.
     pub fn len(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether the memory has no bytes.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Both together, if `next` begins where this one ends, and no other process computes in either.
+    /// Joins this memory and `next`, if `next` begins where this one ends, and no other process computes in
+    /// either.
     pub fn joined(&self, next: &Self) -> Option<Self> {
         let adjacent = self.address().checked_add(self.bytes)? == next.address();
         let plain = self.lock.is_none() && next.lock.is_none();
@@ -115,14 +117,14 @@ impl Exposed {
             .then_some(Self { bytes: self.bytes + next.bytes, ..*self })
     }
 
-    /// Whether none of these bytes are in it.
+    /// Returns whether none of these bytes are in the memory.
     pub fn is_apart(&self, bytes: &[u8]) -> bool {
         let begin = bytes.as_ptr().addr() as u64;
         begin >= self.address() + self.bytes || begin + bytes.len() as u64 <= self.address()
     }
 
-    /// `count` items of `layout`, the first based `offset` bytes from the beginning; `None`: they do not lie
-    /// inside.
+    /// Describes `count` items of `layout`, the first based `offset` bytes from the beginning; `None`: they
+    /// do not lie inside.
     pub fn items(&self, offset: u64, count: u64, layout: &Layout) -> Option<UserData> {
         let touched = layout.touched(count);
         let low = i64::try_from(offset).ok()?.checked_add(touched.start)?;
@@ -135,11 +137,11 @@ impl Exposed {
             layout.packed_size(count).ok()?;
             return Some(UserData::shared(self.address().wrapping_add(offset) as usize, count, layout));
         }
-        // SAFETY: `new` was promised this memory, in which all that the items touch lies.
+        // SAFETY: `new` was promised this memory, and all that the items touch lies in it.
         unsafe { UserData::new(self.base.wrapping_add(offset as usize), count, layout) }.ok()
     }
 
-    /// `length` bytes from `offset` on; `None`: they do not lie inside.
+    /// Describes `length` bytes from `offset` on; `None`: they do not lie inside.
     #[inline]
     pub fn bytes(&self, offset: u64, length: u64) -> Option<UserData> {
         if offset.checked_add(length)? > self.bytes {
@@ -153,11 +155,11 @@ impl Exposed {
     }
 
     /// Combines packed elements `input` with those of `target`, which lies in this memory, from its packed
-    /// byte `skip` on. What these were before is written to `previous`, if it is wanted. With [`Op::NoOp`]
-    /// there may be no input: `length` says how many bytes are meant.
+    /// byte `skip` on. Their old values are written to `previous`, if it is wanted. With [`Op::NoOp`] there
+    /// may be no input: `length` says how many bytes are meant.
     ///
     /// # Panics
-    /// When that is no whole number of elements, or reaches past the end of `target`.
+    /// When `length` is no whole number of elements, or reaches past the end of `target`.
     pub fn accumulate(
         &self,
         target: &UserData,
@@ -182,7 +184,7 @@ impl Exposed {
             }
             match target.program_run(&(at..at + length as u64)) {
                 _ if op == Op::NoOp => {}
-                // SAFETY: the run lies in memory that `new` was promised, apart from the input. Nobody else
+                // SAFETY: the run lies in memory that `new` was promised, apart from the input. Nothing else
                 // combines elements there meanwhile.
                 Some(at) if are_apart(input.as_ptr(), at, length) => unsafe {
                     combine((op, element), input, at);
@@ -192,8 +194,8 @@ impl Exposed {
         }
     }
 
-    /// Replaces the element at `offset` by `value` if it is equal to `compare`; what it was is appended to
-    /// `previous`. False: it does not lie inside, and nothing has been done.
+    /// Replaces the element at `offset` by `value` if it is equal to `compare`; its old value is appended to
+    /// `previous`. Returns false, and does nothing, if it does not lie inside.
     ///
     /// # Panics
     /// When the values are no elements.
@@ -219,11 +221,11 @@ impl Exposed {
     }
 }
 
-/// `at[i] = input[i] op at[i]`, of packed elements one after the other.
+/// Computes `at[i] = input[i] op at[i]`, of packed elements one after the other.
 ///
 /// # Safety
-/// `at` can be read and written as far as the input is long, and is apart from it. Nobody else combines
-/// elements there meanwhile; what others read there or put there is then undefined by MPI-5.0 §12.7.
+/// `at` can be read and written as far as the input is long, and is apart from it. Nothing else combines
+/// elements there meanwhile; other reads and puts there are then undefined by MPI-5.0 §12.7.
 #[inline]
 pub(super) unsafe fn combine((op, element): (Op, Element), input: &[u8], at: *mut u8) {
     // SAFETY: the caller's promise.
@@ -231,13 +233,13 @@ pub(super) unsafe fn combine((op, element): (Op, Element), input: &[u8], at: *mu
     reduce::apply_packed(op, element, input, target);
 }
 
-/// Whether two buffers of `length` bytes have none in common.
+/// Returns whether two buffers of `length` bytes have no byte in common.
 #[inline]
 pub(super) fn are_apart(one: *const u8, other: *const u8, length: usize) -> bool {
     one.addr().abs_diff(other.addr()) >= length
 }
 
-/// The same for elements that do not lie one after the other.
+/// Combines elements that do not lie one after the other.
 #[inline(never)]
 fn combine_items(target: &UserData, at: u64, (op, element): (Op, Element), input: &[u8]) {
     let mut chunk = [0_u8; CHUNK_BYTES];
@@ -260,7 +262,7 @@ mod tests {
         [living(1), living(2), living(3)]
     };
 
-    /// The same accumulates on memory of this process, and on memory that others share: of each element and
+    /// The same accumulates on memory of this process, and on memory that others share: each element and
     /// operation, at aligned and other addresses.   Expect: the same results, and the same as the arithmetic
     /// by itself.
     #[test]
@@ -304,11 +306,11 @@ mod tests {
     }
 
     /// Threads stand for processes, and add to the same elements in every way: long runs, runs with gaps,
-    /// single elements, those that go without the engine, and compare-and-swap.   Expect: nothing is lost, of
-    /// no element, and the lock is free.
+    /// single elements, accesses without the engine, and compare-and-swap.   Expect: no addition to an
+    /// element is lost, and the lock is free.
     #[test]
     fn nothing_is_lost_when_runs_and_single_elements_meet() {
-        /// Elements; more than are computed at once.
+        /// The number of elements; more than are computed at once.
         const ELEMENTS: usize = 2 * CHUNK_BYTES / 2 + 3;
         const TIMES: usize = if cfg!(miri) { 2 } else { 60 };
         const SINGLE: usize = ELEMENTS - 7;
@@ -364,7 +366,7 @@ mod tests {
         assert_eq!(lock, 0);
     }
 
-    /// Items and bytes that begin or end outside.   Expect: none.
+    /// Items and bytes that begin or end outside.   Expect: they are not described.
     #[test]
     fn nothing_outside_is_described() {
         let mut memory = [0_u64; 4];

@@ -7,24 +7,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{NeighbourMemory, SharedBuffer};
 
-/// What may be reached of the processes that are simulated, by the id of each.
+/// The memory of the simulated processes that may be reached, by the id of each.
 #[derive(Default)]
 struct Reachable {
-    /// By process and address.
+    /// The buffers, by process and address.
     buffers: BTreeMap<(i32, u64), SharedBuffer>,
-    /// Processes whose memory nobody may touch any more.
+    /// The processes whose memory may not be touched any more.
     refused: Vec<i32>,
-    /// Copies that have been made.
+    /// The number of copies that have been made.
     copies: u64,
 }
 
-/// The memory of simulated processes, all of which are this one: what is registered can be copied by its
+/// The memory of simulated processes, all of which are this one: registered buffers can be copied by their
 /// address, and nothing else is touched.
 #[derive(Clone, Default)]
 pub struct InProcess(Arc<Mutex<Reachable>>);
 
 impl InProcess {
-    /// Nothing is registered yet.
+    /// Makes a memory with nothing registered.
     pub fn new() -> Self {
         Self::default()
     }
@@ -33,27 +33,27 @@ impl InProcess {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `buffer` is memory of `process` from now on.
+    /// Registers `buffer` as memory of `process`.
     pub fn register(&self, process: i32, buffer: &SharedBuffer) {
         self.reachable().buffers.insert((process, buffer.base() as u64), buffer.clone());
     }
 
-    /// It is so no more.
+    /// Ends the registration of `buffer` as memory of `process`.
     pub fn forget(&self, process: i32, buffer: &SharedBuffer) {
         self.reachable().buffers.remove(&(process, buffer.base() as u64));
     }
 
-    /// From now on nobody may copy from or to the memory of `process`.
+    /// Refuses all copies from and to the memory of `process` from now on.
     pub fn refuse(&self, process: i32) {
         self.reachable().refused.push(process);
     }
 
-    /// How many copies have been made.
+    /// The number of copies that have been made.
     pub fn copies(&self) -> u64 {
         self.reachable().copies
     }
 
-    /// The buffer of `process` in which `len` bytes at `address` lie, and where there.
+    /// The buffer of `process` in which `len` bytes at `address` lie, and their offset there.
     fn find(&self, process: i32, address: u64, len: usize) -> io::Result<(SharedBuffer, usize)> {
         let mut reachable = self.reachable();
         if reachable.refused.contains(&process) {
@@ -63,7 +63,7 @@ impl InProcess {
         let found = below.map(|((_, base), buffer)| (buffer.clone(), (address - base) as usize));
         let inside = found.filter(|(buffer, offset)| offset.saturating_add(len) <= buffer.len());
         reachable.copies += 1;
-        // What engines have for themselves, nobody has registered.
+        // Buffers that engines have for themselves are not registered.
         let of_an_engine = || {
             let buffer = SharedBuffer::find(address as usize, (address as usize).checked_add(len)?)?;
             let is_known = reachable.buffers.values().any(|known| known.base() == buffer.base());
@@ -81,7 +81,7 @@ impl NeighbourMemory for InProcess {
         let (buffer, offset) = self.find(process, address, len)?;
         let mut bytes = vec![0; len];
         buffer.read(offset, &mut bytes);
-        // SAFETY: the caller promises `len` writable bytes at `to`, which nobody else uses.
+        // SAFETY: the caller promises `len` writable bytes at `to`, which nothing else uses.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, len) };
         Ok(())
     }
@@ -113,7 +113,7 @@ mod tests {
         let address = theirs.describe(90, 10, &byte).address().unwrap();
         let mut copier = Copier::new(memory.clone());
         let mut try_fetch = |pid, address| copier.fetch(pid, address, &data, 0..10);
-        // Another process, one byte too far, and memory of nobody.
+        // Another process, one byte too far, and memory of no process.
         for (pid, address) in [(6, address), (5, address + 1), (5, 64)] {
             assert!(try_fetch(pid, address).is_err());
         }

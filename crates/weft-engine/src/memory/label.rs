@@ -1,6 +1,7 @@
-//! Labels: what a message says of itself before its data begins, where that is asked for (`WEFT_CHECK`).
-//! Whoever makes a message, or the buffer for one, puts a label before the program's memory; to everybody
-//! else both are one sequence of bytes.
+//! Labels: the description of a message before its data, where that is asked for (`WEFT_CHECK`).
+//!
+//! The code that makes a message, or the buffer for one, puts a label before the program's memory. For all
+//! other code both are one sequence of bytes.
 
 use std::cell::UnsafeCell;
 
@@ -9,34 +10,34 @@ use weft_core::layout::{Element, Layout};
 use super::{BufferUse, Items, MemoryKind, Shape, UserData, check_items, checkers};
 use crate::error::{Error, ErrorClass, Result};
 
-/// Words of a label.
+/// The words of a label.
 pub const LABEL_WORDS: usize = 16;
-/// The same in bytes.
+/// The bytes of a label.
 pub const LABEL_BYTES: u64 = 8 * LABEL_WORDS as u64;
 
 /// The memory of a label. It stays where it is for as long as the label lives.
 pub struct Label(Box<[UnsafeCell<i64>; LABEL_WORDS]>);
 
 impl Label {
-    /// One that says `words`.
+    /// Makes a label with these words.
     pub fn new(words: [i64; LABEL_WORDS]) -> Self {
         Self(Box::new(words.map(UnsafeCell::new)))
     }
 
-    /// What it says; what has arrived, once the receive that it belongs to is complete.
+    /// The words of the label; in a receive, those that have arrived, once it is complete.
     pub fn words(&self) -> [i64; LABEL_WORDS] {
-        // SAFETY: the words are ours and are there. A peer may write them meanwhile, as the program's memory:
-        // then they are any numbers.
+        // SAFETY: the words are the label's and are there. A peer may write them meanwhile, as the program's
+        // memory: then they are any numbers.
         std::array::from_fn(|at| unsafe { self.0[at].get().read_volatile() })
     }
 
-    /// A message, or the buffer for one, of this label and then `count` items of `layout` at `base`.
+    /// Describes a message, or the buffer for one: this label, and then `count` items of `layout` at `base`.
     ///
     /// # Errors
     /// As for [`UserData::new`].
     ///
     /// # Safety
-    /// As for [`UserData::new`]; and the label lives as long as that says of the memory.
+    /// As for [`UserData::new`]; and the label lives as long as the memory must.
     pub unsafe fn before(&self, buffer_use: BufferUse, base: *mut u8, count: u64, layout: &Layout) -> Result<UserData> {
         let bytes = check_items(base.addr(), count, layout)?;
         checkers::show_items(buffer_use, base, count, layout);

@@ -1,4 +1,4 @@
-//! Memory of a window that other processes have mapped as well, for whoever accesses it without the engine.
+//! Memory of a window that other processes have mapped as well, for accesses without the engine.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -9,25 +9,25 @@ use super::checkers::LOOK_BELOW;
 use super::exposed::{CHUNK_BYTES, Exposed, Lock, are_apart, combine};
 use super::window_lock::Holder;
 
-/// Bytes that are copied so at most: what is longer takes so long that finding out how to copy it best is
-/// worth it.
+/// The most bytes that are copied directly: a longer copy takes so long that finding out how to copy it best
+/// is worth it.
 const DIRECT_BYTES_MAX: u64 = 4 << 10;
 
 /// One process's part of a window, in memory that all processes of the node have mapped. Any thread may
-/// access it at any time: each function reads or writes what MPI-5.0 §12.7 lets it.
+/// access it at any time: each function reads or writes what MPI-5.0 §12.7 allows.
 #[derive(Debug, Default)]
 pub struct MappedMemory {
     base: AtomicPtr<u8>,
     bytes: AtomicU64,
-    /// The word of its lock, and this process as a holder: both are set where there are bytes.
+    /// The word of the part's lock, and this process as a holder: both are set where there are bytes.
     word: AtomicPtr<AtomicU32>,
     holder: AtomicPtr<Holder>,
 }
 
-/// An element of 1, 2, 4 or 8 bytes.
+/// Reads an element of 1, 2, 4 or 8 bytes.
 ///
 /// # Safety
-/// So many bytes can be read there.
+/// `size` bytes can be read at `from`.
 #[inline]
 unsafe fn read_word(from: *const u8, size: usize) -> u64 {
     // SAFETY: the caller's promise.
@@ -41,11 +41,11 @@ unsafe fn read_word(from: *const u8, size: usize) -> u64 {
     }
 }
 
-/// The same, by one store: a program that looks at the memory of its own window sees the whole element or
-/// none of it.
+/// Writes an element by one store: a program that looks at the memory of its own window sees the whole
+/// element or none of it.
 ///
 /// # Safety
-/// So many bytes can be written there.
+/// `size` bytes can be written at `to`.
 #[inline]
 unsafe fn write_word(to: *mut u8, size: usize, word: u64) {
     // SAFETY: the caller's promise.
@@ -59,7 +59,8 @@ unsafe fn write_word(to: *mut u8, size: usize, word: u64) {
     }
 }
 
-/// `word op operand`, of elements of `size` bytes: what most programs do to counters without a call.
+/// Computes `word op operand`, for elements of `size` bytes: the usual operations on counters are computed
+/// without a call.
 #[inline]
 fn combine_words((op, element): (Op, Element), size: usize, operand: u64, word: u64) -> u64 {
     use Element::{Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
@@ -74,21 +75,21 @@ fn combine_words((op, element): (Op, Element), size: usize, operand: u64, word: 
     }
 }
 
-/// Whether an element is a word.
+/// Returns whether an element is a word.
 #[inline]
 fn is_word(size: usize) -> bool {
     matches!(size, 1 | 2 | 4 | 8)
 }
 
-/// Whether a buffer of the program may be used without another look: it is somewhere, and no memory checker
-/// wants to hear of it.
+/// Returns whether a buffer of the program may be used without another look: its address is one of memory,
+/// and no memory checker must be told of it.
 fn is_plain(address: *const u8) -> bool {
     address.addr() >= LOOK_BELOW.load(Ordering::Relaxed)
 }
 
 impl MappedMemory {
-    /// It is `exposed` from now on, as long as nothing else is [set](Self::set) or it is [gone](Self::clear).
-    /// False: that is not memory which others have mapped, or has no bytes.
+    /// Sets the memory to `exposed`, until another one is [set](Self::set) or it is [gone](Self::clear).
+    /// Returns false if `exposed` is not memory that others have mapped, or has no bytes.
     pub fn set(&self, exposed: &Exposed) -> bool {
         let Some(Lock { word, holder }) = exposed.lock().filter(|_| !exposed.is_empty()) else { return false };
         self.base.store(exposed.base(), Ordering::Relaxed);
@@ -98,13 +99,13 @@ impl MappedMemory {
         true
     }
 
-    /// Whether it is no memory.
+    /// Returns whether there is no memory.
     #[inline]
     pub fn is_gone(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) == 0
     }
 
-    /// It is no memory from now on.
+    /// Ends the use of the memory.
     pub fn clear(&self) {
         self.bytes.store(0, Ordering::Release);
     }
@@ -116,17 +117,18 @@ impl MappedMemory {
         inside.then(|| self.base.load(Ordering::Relaxed).wrapping_add(offset as usize))
     }
 
-    /// The same of a copy between there and `near`, which is a buffer of the program.
+    /// The address of `length` bytes from `offset` on, for a copy between there and `near`, which is a buffer
+    /// of the program.
     #[inline]
     fn at_copied(&self, offset: u64, near: *const u8, length: u64) -> Option<*mut u8> {
         let is_usual = length <= DIRECT_BYTES_MAX && is_plain(near);
         if is_usual { self.at(offset, length) } else { None }
     }
 
-    /// The lock of what [`Self::at`] has found.
+    /// The lock of memory that [`Self::at`] has found.
     ///
     /// # Safety
-    /// It has found something.
+    /// [`Self::at`] has found memory.
     #[inline]
     unsafe fn lock(&self) -> Lock {
         // SAFETY: `set` has stored both before the bytes that were found, from references that are good for
@@ -134,21 +136,21 @@ impl MappedMemory {
         unsafe { Lock { word: &*self.word.load(Ordering::Relaxed), holder: &*self.holder.load(Ordering::Relaxed) } }
     }
 
-    /// Copies `length` bytes of the program there. False: nothing has been done, since that must be looked at
-    /// more closely.
+    /// Copies `length` bytes of the program to `offset`. Returns false, and does nothing, if the access must
+    /// be looked at more closely.
     ///
     /// # Safety
-    /// `from` is an address that the program gives for so many bytes. The window is not freed meanwhile.
+    /// `from` is an address that the program gives for `length` bytes. The window is not freed meanwhile.
     #[inline]
     pub unsafe fn put(&self, offset: u64, from: *const u8, length: u64) -> bool {
         let Some(to) = self.at_copied(offset, from, length) else { return false };
-        // SAFETY: the caller's promise, and that of whoever made the exposed memory. Both may overlap where a
+        // SAFETY: the caller's promise, and that of the maker of the exposed memory. Both may overlap where a
         // process puts to itself.
         unsafe { std::ptr::copy(from, to, length as usize) };
         true
     }
 
-    /// Copies `length` bytes from there to the program's memory. False: as for [`Self::put`].
+    /// Copies `length` bytes from `offset` to the program's memory. Returns false as [`Self::put`] does.
     ///
     /// # Safety
     /// As for [`Self::put`].
@@ -160,11 +162,11 @@ impl MappedMemory {
         true
     }
 
-    /// Combines `length` bytes of elements with those at `operand`, each atomically; what they were goes to
-    /// `result`, if that is not null. False: as for [`Self::put`].
+    /// Combines `length` bytes of elements with those at `operand`, each atomically; their old values go to
+    /// `result`, if that is not null. Returns false as [`Self::put`] does.
     ///
     /// # Safety
-    /// As for [`Self::put`]; so many bytes at `operand`, which [`Op::NoOp`] needs none of, and at `result`.
+    /// As for [`Self::put`]; `length` bytes at `operand`, of which [`Op::NoOp`] needs none, and at `result`.
     #[inline]
     pub unsafe fn update(
         &self,
@@ -185,7 +187,7 @@ impl MappedMemory {
             // SAFETY: the caller's promise.
             return unsafe { update_run(lock, (at, length), (op, element), operand, result) };
         }
-        // SAFETY: the caller's promise, and that of whoever made the exposed memory.
+        // SAFETY: the caller's promise, and that of the maker of the exposed memory.
         unsafe {
             let operand = if op == Op::NoOp { 0 } else { read_word(operand, size) };
             let held = lock.take();
@@ -201,11 +203,11 @@ impl MappedMemory {
         true
     }
 
-    /// Replaces one element by `value` if it is equal to `compare`, atomically; what it was goes to `result`.
-    /// False: as for [`Self::update`].
+    /// Replaces one element by `value` if it is equal to `compare`, atomically; its old value goes to
+    /// `result`. Returns false as [`Self::update`] does.
     ///
     /// # Safety
-    /// As for [`Self::put`]; so many bytes as the element has.
+    /// As for [`Self::put`]; as many bytes as the element has.
     #[inline]
     pub unsafe fn compare_and_swap(
         &self,
@@ -220,7 +222,7 @@ impl MappedMemory {
         if !is_plain(compare) || !is_plain(value) || !is_plain(result) {
             return false;
         }
-        // SAFETY: the caller's promise, and that of whoever made the exposed memory, which has been found.
+        // SAFETY: the caller's promise, and that of the maker of the exposed memory, which has been found.
         unsafe {
             let (compare, value) = (read_word(compare, size), read_word(value, size));
             let held = self.lock().take();
@@ -235,8 +237,8 @@ impl MappedMemory {
     }
 }
 
-/// [`MappedMemory::update`] of more than a word at an address. False: buffers overlap that MPI wants apart,
-/// and nothing has been done.
+/// Does [`MappedMemory::update`] for more than a word at an address. Returns false, and does nothing, if
+/// buffers overlap that MPI wants apart.
 ///
 /// # Safety
 /// As for [`MappedMemory::update`].
@@ -259,7 +261,7 @@ unsafe fn update_run(
         let length = (length - begin).min(step);
         let at = at.wrapping_add(begin);
         let _held = lock.take();
-        // SAFETY: the caller's promise, and that of whoever made the exposed memory.
+        // SAFETY: the caller's promise, and that of the maker of the exposed memory.
         unsafe {
             if !result.is_null() {
                 std::ptr::copy(at, result.add(begin), length);
@@ -279,8 +281,8 @@ mod tests {
     const ONE: [u8; 8] = 1_u64.to_le_bytes();
     static OWN: Holder = Holder { id: 1, exists: |_| true };
 
-    /// Accesses inside, at the end, beyond it, of what is no element, and to memory that is gone.   Expect:
-    /// those that lie inside are done, and all others are refused and change nothing.
+    /// Accesses inside, at the end and beyond it, accesses to parts of elements, and accesses to memory that
+    /// is gone.   Expect: those that lie inside are done, and all others are refused and change nothing.
     #[test]
     fn what_lies_inside_is_done_and_nothing_else() {
         let mut memory = [7_u64; 4];
@@ -288,7 +290,7 @@ mod tests {
         let mapped = MappedMemory::default();
         let mut result = 0_u64;
         let into = (&raw mut result).cast::<u8>();
-        // SAFETY: all buffers are as long as what is said of them, and live on.
+        // SAFETY: all buffers are as long as is said of them, and live on.
         unsafe {
             assert!(!mapped.put(0, ONE.as_ptr(), 8), "nothing is mapped yet");
             assert!(!mapped.set(&Exposed::new(memory.as_mut_ptr().cast(), 32)), "its own memory is not shared");
@@ -317,13 +319,13 @@ mod tests {
         }
     }
 
-    /// All lengths of runs of every element and operation that it takes, with and without a result.   Expect:
-    /// what the arithmetic by itself gives, and what was there before.
+    /// All lengths of runs of every element and operation, with and without a result.   Expect: the results
+    /// of the arithmetic by itself, and the old values.
     #[test]
     fn runs_are_combined_as_arrays_are() {
         for element in Element::ALL.into_iter().filter(|element| element.size() == element.extent()) {
             for op in Op::ALL.into_iter().filter(|op| reduce::supports(*op, element)) {
-                // What is more than one chunk takes an interpreter minutes.
+                // More than one chunk takes an interpreter minutes.
                 for count in [1, 2, 7, if cfg!(miri) { 8 } else { 2 * CHUNK_BYTES / element.size() + 3 }] {
                     let length = count * element.size();
                     let operand: Vec<u8> = (0..length).map(|i| (i % 3) as u8).collect();
@@ -349,8 +351,8 @@ mod tests {
         }
     }
 
-    /// An operand that lies in the memory it is combined with, which MPI forbids.   Expect: it is left to
-    /// those who copy it first.
+    /// An operand that lies in the memory it is combined with, which MPI forbids.   Expect: the access is
+    /// left to code that copies the operand first.
     #[test]
     fn buffers_that_overlap_are_left_alone() {
         let mut memory = [1_u64; 8];

@@ -1,9 +1,9 @@
-//! Memory of ours that safe code can describe: buffers, and the table of all that are there.
+//! Memory of the library that safe code can describe: buffers, and the table of all that are there.
 //!
 //! A description of such memory ([`UserData`]) holds no part of it. Each access looks for the buffer by its
-//! address, checks that what it touches lies inside, and locks it. So a description may be used too late, or
-//! by several threads: whoever uses it after its buffer is gone hears of it, and never touches memory that is
-//! not there.
+//! address, checks that all bytes lie inside, and locks it. So a description may be used too late, or by
+//! several threads: an access after its buffer is gone reports that, and never touches memory that is not
+//! there.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -12,7 +12,7 @@ use super::{Line, UserData};
 use weft_core::collective::SCRATCH_ALIGNMENT;
 use weft_core::layout::{Element, Layout};
 
-/// All buffers that are there, by their addresses.
+/// All buffers that exist, by their addresses.
 static BUFFERS: RwLock<BTreeMap<usize, Weak<Inner>>> = RwLock::new(BTreeMap::new());
 
 static BYTE: LazyLock<Layout> = LazyLock::new(|| Layout::element(Element::UInt8));
@@ -34,7 +34,7 @@ impl Drop for Inner {
     }
 }
 
-/// The bytes of a buffer, which nobody else touches meanwhile.
+/// The bytes of a buffer, which nothing else touches meanwhile.
 struct Locked<'a> {
     lines: MutexGuard<'a, Vec<Line>>,
     bytes: usize,
@@ -54,7 +54,7 @@ impl Locked<'_> {
 pub struct SharedBuffer(Arc<Inner>);
 
 impl SharedBuffer {
-    /// `bytes` zeroed bytes, aligned for any basic type.
+    /// Makes `bytes` zeroed bytes, aligned for any basic type.
     pub fn new(bytes: usize) -> Self {
         // One line at least: each buffer has an address of its own.
         let mut lines = vec![Line::ZERO; bytes.div_ceil(SCRATCH_ALIGNMENT as usize).max(1)];
@@ -72,17 +72,17 @@ impl SharedBuffer {
         found.map(Self).filter(|buffer| high <= buffer.base() + buffer.len())
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     pub fn len(&self) -> usize {
         self.0.bytes
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether the buffer has no bytes.
     pub fn is_empty(&self) -> bool {
         self.0.bytes == 0
     }
 
-    /// The address of its first byte.
+    /// The address of the first byte.
     pub(super) fn base(&self) -> usize {
         self.0.address
     }
@@ -91,20 +91,21 @@ impl SharedBuffer {
         Locked { lines: self.0.lines.lock().unwrap_or_else(PoisonError::into_inner), bytes: self.0.bytes }
     }
 
-    /// `count` items of `layout`, the first of them based `offset` bytes from the beginning.
+    /// Describes `count` items of `layout`, the first of them based `offset` bytes from the beginning.
     ///
     /// # Panics
-    /// When items touch what is not inside.
+    /// When items touch bytes that are not inside.
     pub fn describe(&self, offset: usize, count: u64, layout: &Layout) -> UserData {
         self.describe_at(i64::try_from(offset).unwrap_or(i64::MAX), count, layout)
     }
 
-    /// All of it.
+    /// Describes all of the buffer.
     pub fn describe_all(&self) -> UserData {
         self.describe_at(0, self.len() as u64, &BYTE)
     }
 
-    /// As [`Self::describe`]: the first item may be based outside, if what it touches is inside.
+    /// Describes items as [`Self::describe`] does: the first item may be based outside, if all that it
+    /// touches is inside.
     pub(super) fn describe_at(&self, offset: i64, count: u64, layout: &Layout) -> UserData {
         self.check(offset, count, layout);
         UserData::shared(self.base().wrapping_add_signed(offset as isize), count, layout)
@@ -115,7 +116,7 @@ impl SharedBuffer {
     }
 
     /// # Panics
-    /// When items touch what is not inside.
+    /// When items touch bytes that are not inside.
     pub(super) fn check(&self, offset: i64, count: u64, layout: &Layout) {
         let touched = layout.touched(count);
         let (low, high) = (offset.saturating_add(touched.start), offset.saturating_add(touched.end));
@@ -127,7 +128,7 @@ impl SharedBuffer {
         self.check(offset, count, &BYTE);
     }
 
-    /// Gives `used` the bytes, which nobody else touches meanwhile.
+    /// Gives `used` the bytes, which nothing else touches meanwhile.
     pub fn with_bytes<R>(&self, used: impl FnOnce(&[u8]) -> R) -> R {
         used(self.lock().bytes())
     }
@@ -135,7 +136,7 @@ impl SharedBuffer {
     /// Copies the bytes from `offset` on to `out`.
     ///
     /// # Panics
-    /// When that reaches past the end.
+    /// When they reach past the end.
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         out.copy_from_slice(&self.lock().bytes()[offset..][..out.len()]);
     }
@@ -143,30 +144,30 @@ impl SharedBuffer {
     /// Copies `bytes` to the buffer, from `offset` on.
     ///
     /// # Panics
-    /// When that reaches past the end.
+    /// When they reach past the end.
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         self.lock().bytes()[offset..][..bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Whether the bytes from `offset` on are `bytes`.
+    /// Returns whether the bytes from `offset` on are `bytes`.
     ///
     /// # Panics
-    /// When that reaches past the end.
+    /// When they reach past the end.
     pub fn equals(&self, offset: usize, bytes: &[u8]) -> bool {
         &self.lock().bytes()[offset..][..bytes.len()] == bytes
     }
 }
 
-/// The numbers that a buffer of them holds, in the byte order of this machine.
+/// The numbers in a buffer of numbers, in the byte order of this machine.
 impl SharedBuffer {
-    /// A buffer of `values`.
+    /// Makes a buffer of `values`.
     pub fn of_values(values: &[i64]) -> Self {
         let buffer = Self::new(size_of_val(values));
         buffer.set_values(values);
         buffer
     }
 
-    /// Replaces the first ones.
+    /// Replaces the first numbers.
     ///
     /// # Panics
     /// When there are more than have room.
@@ -175,7 +176,7 @@ impl SharedBuffer {
         self.write(0, &bytes);
     }
 
-    /// All of them.
+    /// All numbers.
     pub fn values(&self) -> Vec<i64> {
         let mut locked = self.lock();
         let (values, _) = locked.bytes().as_chunks();

@@ -4,39 +4,41 @@
 //! accumulates are atomic for each element (MPI-5.0 §12.7.1), whatever registers compute them, and no element
 //! needs an atomic instruction of its own. A free lock costs one atomic instruction (decision 0195).
 //!
-//! The word says which process holds the lock. A process that is killed with it never gives it back: whoever
-//! waits asks now and then whether the holder exists, and takes the lock over from one that does not.
+//! The word names the process that holds the lock. A process that is killed with the lock never gives it
+//! back. So a waiting process asks now and then whether the holder exists, and takes the lock over from a
+//! holder that does not.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Nobody holds it: no process has this id.
+/// The word of a free lock: no process has this id.
 const FREE: u32 = 0;
 
-/// The process that takes locks, and how it finds out about others.
+/// The process that takes locks, and the function by which it finds out about others.
 #[derive(Debug)]
 pub struct Holder {
-    /// Its own id, never 0.
+    /// The process's own id, never 0.
     pub id: u32,
-    /// Whether the process of this id exists.
+    /// Returns whether the process of this id exists.
     pub exists: fn(u32) -> bool,
 }
 
 /// The word of a lock: an atomic of the processor, or that of a model checker.
 pub trait LockWord {
-    /// Looks between two in which others are let have the processor.
+    /// The number of looks between two yields of the processor.
     const LOOKS_PER_YIELD: u32;
-    /// Looks between two after which a waiting process asks whether the holder exists.
+    /// The number of looks after which a waiting process asks whether the holder exists.
     const LOOKS_PER_QUESTION: u32;
 
-    /// What it is.
+    /// Reads the word.
     fn look(&self) -> u32;
-    /// Makes `new` of `expected`; whether it was that. Then what the last holder wrote can be read.
+    /// Replaces `expected` by `new`; returns whether the word was `expected`. If so, all that the last holder
+    /// wrote can be read.
     fn replace(&self, expected: u32, new: u32) -> bool;
-    /// Makes it 0, behind all that has been written before.
+    /// Sets the word to 0, behind all that has been written before.
     fn clear(&self);
-    /// Between two looks.
+    /// Pauses between two looks.
     fn pause();
-    /// Lets others have the processor.
+    /// Yields the processor.
     fn rest();
 }
 
@@ -73,7 +75,7 @@ impl LockWord for AtomicU32 {
 pub struct Held<'a, W: LockWord>(&'a W);
 
 impl<'a, W: LockWord> Held<'a, W> {
-    /// Takes the lock for `holder`; waits as long as another process or thread holds it that exists.
+    /// Takes the lock for `holder`; waits as long as an existing process, or another thread, holds it.
     #[inline]
     pub fn take(word: &'a W, holder: &Holder) -> Self {
         if !word.replace(FREE, holder.id) {
@@ -97,8 +99,8 @@ fn wait<W: LockWord>(word: &W, holder: &Holder) {
     loop {
         looks = looks.wrapping_add(1);
         let found = word.look();
-        // Of several that find the holder gone one takes the lock over: for the others it has another holder
-        // then.
+        // If several processes find the holder gone, one takes the lock over: the others then find another
+        // holder.
         let may_take = found == FREE || looks.is_multiple_of(W::LOOKS_PER_QUESTION) && !(holder.exists)(found);
         if may_take && word.replace(found, holder.id) {
             return;
@@ -134,7 +136,7 @@ mod tests {
         assert_eq!((word.look(), counter.into_inner()), (FREE, 2));
     }
 
-    /// The holder exists, and takes its time.   Expect: nobody takes the lock from it, however often they
+    /// The holder exists, and takes its time.   Expect: no process takes the lock from it, however often they
     /// ask.
     #[test]
     fn who_lives_keeps_the_lock() {

@@ -1,78 +1,79 @@
 //! Copies into shared memory that another processor is about to read.
 //!
 //! There are two kinds of stores. Plain stores leave the lines in the writer's cache. Between processors that
-//! share a cache nothing is quicker; between others each line must be fetched from the reader's cache before
-//! it can be written again, one after the other, which takes ten times as long as the copy itself. Streaming
-//! stores bypass the caches: no line is fetched, and the reader's prefetcher finds the data in memory. Their
-//! speed does not depend on where the two processes run.
+//! share a cache nothing is quicker. Between others each line must be fetched from the reader's cache before
+//! it can be written again. That happens line by line, and takes ten times as long as the copy itself.
+//! Streaming stores bypass the caches: no line is fetched, and the reader's prefetcher finds the data in
+//! memory. Their speed does not depend on where the two processes run.
 //!
 //! This module does not ask which processors share a cache: a process may move, and a virtual machine does
 //! not say. A [`Writer`] measures instead: it uses plain stores until several copies in a row have been slow,
 //! then streams, and tries plain stores again from time to time, less often after each try that was slow.
 
-/// Shorter copies are always plain: the fence behind streaming stores waits for memory.
+/// The length below which copies are always plain, in bytes: the fence behind streaming stores waits for
+/// memory.
 const BYTES_MIN: usize = 4 << 10;
-/// Copies between two tries of plain stores, at first and at most. A try in vain costs about as much as ten
-/// copies.
+/// The number of copies between two tries of plain stores, at first and at most. A try in vain costs about as
+/// much as ten copies.
 const PAUSE_MIN: u32 = 128;
 const PAUSE_MAX: u32 = 4096;
-/// So many slow copies in a row are needed: a single one may have been interrupted, or met memory that had
-/// never been touched.
+/// The number of slow copies in a row after which the writer streams: a single one may have been interrupted,
+/// or met memory that had never been touched.
 const SLOW_IN_A_ROW: u32 = 3;
-/// Bytes that count as one copy when they go another way.
+/// The bytes that count as one copy when they go another way.
 const PASSED_BYTES_PER_COPY: u64 = 8 << 10;
-/// A plain copy is slow when it takes as many ticks of the processor's clock as this share of its bytes,
-/// which is 5 GB/s at 2.5 GHz. With a shared cache it takes a third of that at most, without one three times
-/// as much at least.
+/// The share of a plain copy's bytes that makes it slow if it takes as many ticks of the processor's clock: 5
+/// GB/s at 2.5 GHz. With a shared cache a copy takes a third of that at most, without one three times as much
+/// at least.
 const SLOW_TICKS_SHARE: u64 = 2;
-/// The same for memory that the reader may have in no cache: lines that are written must come from memory
-/// first then, and a copy does 6 to 18 GB/s instead of 25 to 30; a streamed one does 25.
+/// The same share for memory that the reader may have in no cache. Lines that are written must come from
+/// memory first then, and a copy does 6 to 18 GB/s instead of 25 to 30; a streamed one does 25.
 const SLOW_TICKS_SHARE_BEYOND_CACHES: u64 = 8;
-/// Bytes of a cache line.
+/// The bytes of a cache line.
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// How one process writes to memory that one other process reads.
+/// The state of one process's writes to memory that one other process reads.
 #[derive(Debug)]
 pub struct Writer {
-    /// Copies that are to be streamed before plain stores are tried again; 0: they are plain.
+    /// The number of copies to be streamed before plain stores are tried again; 0: copies are plain.
     streamed_left: u32,
-    /// Where that begins the next time.
+    /// The number at which that begins the next time.
     pause: u32,
-    /// Plain copies that were slow, one after the other.
+    /// The number of plain copies in a row that were slow.
     slow: u32,
-    /// A plain copy of more ticks than this share of its bytes is slow.
+    /// The share of its bytes above which the ticks of a plain copy make it slow.
     slow_share: u64,
     ticks: fn() -> u64,
 }
 
 impl Writer {
-    /// For memory that one other process reads. `ticks` is a counter that grows by about 2.5 each nanosecond;
-    /// where there is none, one that stands still: copies are plain then.
+    /// Makes a writer for memory that one other process reads. `ticks` is a counter that grows by about 2.5
+    /// each nanosecond. Where there is none, it stands still: copies are plain then.
     pub const fn new(ticks: fn() -> u64) -> Self {
         Self { streamed_left: 0, pause: PAUSE_MIN, slow: 0, slow_share: SLOW_TICKS_SHARE, ticks }
     }
 
-    /// For what arrives and is too large to stay in the caches that it is copied through.
+    /// Makes a writer for arriving data that is too large to stay in the caches that it is copied through.
     pub const fn beyond_caches(ticks: fn() -> u64) -> Self {
         Self { slow_share: SLOW_TICKS_SHARE_BEYOND_CACHES, ..Self::new(ticks) }
     }
 
-    /// Whether the reader was near when that was last tried: plain stores are quick.
+    /// Returns whether plain stores were quick at the last try: the reader is near.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.streamed_left == 0
     }
 
-    /// `len` bytes have gone another way than they would if plain stores were quick: that, too, is a reason
-    /// to try again some time.
+    /// Notes that `len` bytes have gone another way than they would if plain stores were quick: that, too, is
+    /// a reason to try again some time.
     #[inline]
     pub fn pass_by(&mut self, len: u64) {
         self.streamed_left =
             self.streamed_left.saturating_sub((len / PASSED_BYTES_PER_COPY).min(u64::from(PAUSE_MAX)) as u32);
     }
 
-    /// Copies `len` bytes from `from` to `to`. They are visible to whoever sees a later release store.
+    /// Copies `len` bytes from `from` to `to`. A process that sees a later release store sees them.
     ///
     /// # Safety
     /// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
@@ -140,7 +141,7 @@ unsafe fn stream(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-// Elsewhere plain stores are all there is.
+// On other processors there are only plain stores.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn stream(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
@@ -168,9 +169,9 @@ mod tests {
         }
     }
 
-    /// Plain copies turn slow, as when one of the two moves to another cache, and quick again later. Expect:
-    /// after a slow one it streams, and tries at longer and longer intervals; once it is quick it stays
-    /// plain, and a single slow copy is forgotten in the end.
+    /// Plain copies turn slow, as when one of the two processes moves to another cache, and quick again
+    /// later.   Expect: after slow copies it streams, and tries plain stores at longer and longer intervals.
+    /// Once a try is quick it stays plain, and a single slow copy is forgotten in the end.
     #[test]
     fn slow_copies_are_tried_again_less_and_less_often() {
         let mut writer = Writer::new(|| 0);

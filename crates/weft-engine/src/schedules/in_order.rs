@@ -1,5 +1,5 @@
-//! Operations through shared memory that are done in the order in which they were planned, without a cursor;
-//! and the steps of any operation that go through it.
+//! Operations through shared memory that are done in the order of their plan, without a cursor; and the steps
+//! of any operation that go through shared memory.
 
 use crate::arguments::{CollectiveScope, Operation, Turn};
 use crate::engine::Engine;
@@ -8,17 +8,17 @@ use crate::memory::{Run, UserReduction};
 use crate::transport::Platform;
 use weft_core::collective::Step;
 
-/// What has become of a step that goes through memory that the node's processes share.
+/// The outcome of a step that goes through memory that the node's processes share.
 pub(super) enum Share {
-    /// It is complete, perhaps with an error.
+    /// The step is complete, perhaps with an error.
     Done(Option<Error>),
-    /// The program's reduction function is to be called for it: so, or after another call.
+    /// The program's reduction function has to be called: with these arguments, or after another call.
     Due(Option<UserReduction>),
-    /// For what this rank publishes, or for room, or for operations before this one.
+    /// The step waits: for this rank to publish, or for room, or for operations before this one.
     Waits(Option<u32>),
 }
 
-/// Does a step that publishes something, or takes what has been published, of an operation that is at `turn`.
+/// Does a step that publishes data, or takes published data, of an operation that is at `turn`.
 #[inline]
 pub(super) fn share<P: Platform>(
     engine: &mut Engine<P>,
@@ -63,26 +63,28 @@ pub(super) fn share<P: Platform>(
     }
 }
 
-/// How far an operation has come that was [run in order](run_in_order).
+/// The outcome of an operation that was [run in order](run_in_order).
 pub enum InOrder {
-    /// It is complete.
+    /// The operation is complete.
     Complete,
-    /// So many of its steps are: the next one must wait, or needs a request. It goes on as a cursor
-    /// [behind](Cursor::behind) these.
+    /// The operation has stopped: the next step must wait, or needs a request. It goes on as a cursor
+    /// [behind](Cursor::behind) the complete steps.
     Stopped {
-        /// How many.
+        /// The number of complete steps.
         complete: u32,
-        /// What went wrong in one of them.
+        /// The error of one of these steps.
         failed: Option<Error>,
     },
 }
 
-/// Does the steps of an operation through shared memory one after the other, in the order in which they were
-/// planned, which is always possible, and without anything that would have to be built for it. As long as
-/// what it needs is not there it looks again while `goes_on`, which is told how often it has looked.
+/// Does the steps of an operation through shared memory one after the other, in the order of their plan. That
+/// is always possible, and nothing has to be built for it.
+///
+/// If the data for a step is not there, it looks again as long as `goes_on` returns true; that function is
+/// told how often it has looked.
 ///
 /// # Errors
-/// What went wrong in the operation, which is complete.
+/// The error of the operation, which is complete.
 pub fn run_in_order<P: Platform>(
     engine: &mut Engine<P>,
     scope: &CollectiveScope,

@@ -1,4 +1,4 @@
-//! The messages of a collective operation, as those of one process to another.
+//! The messages of a collective operation, as messages from one process to another.
 
 use weft_core::matching::Envelope;
 
@@ -7,12 +7,12 @@ use crate::memory::UserData;
 use crate::request::{Mode, Receive, Send};
 
 impl CollectiveScope {
-    /// What stands as the source in the messages of rank `rank`.
+    /// The source in the envelopes of rank `rank`.
     fn source(&self, rank: u32) -> u32 {
         self.sources.as_ref().map_or(rank, |sources| sources[rank as usize])
     }
 
-    /// A message from this process to rank `to`, of which whoever starts it waits for the end.
+    /// A message from this process to rank `to`. The caller that starts it waits for its end.
     pub fn send(&self, to: u32, data: UserData) -> Send {
         Send {
             peer: Some(self.group.members[to as usize]),
@@ -34,7 +34,7 @@ impl CollectiveScope {
         }
     }
 
-    /// The receive of one from rank `from`.
+    /// The receive of a message from rank `from`.
     pub fn receive(&self, from: u32, data: UserData) -> Receive {
         Receive {
             context: Some(self.context),
