@@ -4,7 +4,7 @@ use weft_engine::transport::Outcome;
 
 use super::{Kit, LOOK, name};
 
-/// Names of a job's group, and of another one.
+/// Names of a job's group, and of another job's group.
 const GROUP: (u64, u64) = (0x7765_6674, 1);
 const OTHER: (u64, u64) = (0x7765_6674, 2);
 const PACKET: [u8; 100] = [5; 100];
@@ -38,7 +38,7 @@ pub(crate) fn groups(kit: &mut Kit<'_>) -> bool {
         assert_eq!(own, 0, "{name}: who has not joined to receive hears nothing");
         (kit.pass)();
     }
-    // What was sent before it left may still be there.
+    // A packet that was sent before the end left may still be there.
     pair.far.carrier.multicast().expect("it has groups").leave(&to);
     for _ in 0..1_000 {
         kit.look(&mut pair, &mut |_| {});

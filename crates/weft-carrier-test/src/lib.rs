@@ -1,8 +1,8 @@
-//! What every carrier promises (`weft_engine::transport::Carrier`), as one list of tests that know no
-//! carrier. Whoever has a carrier or a wrapper says how two ends of it are made, and [`check`] keeps it to
-//! all of them.
+//! The promises of every carrier (`weft_engine::transport::Carrier`), as one list of tests that know no
+//! carrier. The owner of a carrier or a wrapper says how two ends of it are made, and [`check`] tests all
+//! promises.
 //!
-//! | promise | of whom |
+//! | promise | carriers that make it |
 //! |---|---|
 //! | it can do what it says that it can do, and no more | all |
 //! | packets of every length arrive whole, and longer ones never | all |
@@ -10,11 +10,11 @@
 //! | each packet arrives once and in order | those with [`Delivery::Ordered`] |
 //! | nothing arrives that was not sent | all |
 //! | a train is its packets, however many it has | all |
-//! | whoever finds it full is told or loses packets, and it goes on | all |
-//! | nobody sleeps while something has arrived, and whoever sleeps is woken | those with a descriptor |
+//! | a sender that finds it full is told or loses packets, and it goes on | all |
+//! | an end does not sleep while a packet is there, and is woken by one | those with a descriptor |
 //! | addresses of other carriers are refused | all |
-//! | memory that is registered is written and read, within its limits, until it is deregistered | those with remote memory |
-//! | what is sent to a group reaches those who have joined it, and not who sends | those with multicast |
+//! | registered memory is written and read, within its limits, until deregistered | those with remote memory |
+//! | a packet to a group reaches the members, and not its sender | those with multicast |
 #![forbid(unsafe_code)]
 
 mod groups;
@@ -28,10 +28,10 @@ use std::time::{Duration, Instant};
 use weft_engine::transport::Delivery;
 use weft_engine::transport::{Address, Arrival, Carrier};
 
-/// What does not happen in this time never will.
+/// Time after which an event that has not come counts as never coming.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One end of a carrier, and where the other one is.
+/// An end of a carrier, with the address of the other end.
 pub struct End {
     /// The carrier.
     pub carrier: Box<dyn Carrier>,
@@ -41,14 +41,14 @@ pub struct End {
 
 /// Two ends that lead to each other.
 pub struct Pair {
-    /// The one that mostly sends.
+    /// The end that mostly sends.
     pub near: End,
-    /// The one that mostly receives.
+    /// The end that mostly receives.
     pub far: End,
 }
 
 impl Pair {
-    /// Two ends of which each is given with its own address.
+    /// Makes a pair of two ends, each given with its own address.
     pub fn new<N: Carrier + 'static, F: Carrier + 'static>(near: (N, Address), far: (F, Address)) -> Self {
         Self {
             near: End { carrier: Box::new(near.0), peer: far.1 },
@@ -57,7 +57,7 @@ impl Pair {
     }
 }
 
-/// How the tests come by a carrier, and what passes while they wait.
+/// The way by which the tests get a carrier, and the time that passes while they wait.
 pub struct Kit<'a> {
     make: Box<dyn FnMut() -> Pair + 'a>,
     pass: Box<dyn FnMut() + 'a>,
@@ -66,18 +66,19 @@ pub struct Kit<'a> {
 }
 
 impl<'a> Kit<'a> {
-    /// Pairs of ends are made so. `is_readable` waits for a descriptor, at most so long.
+    /// Makes a kit from a function that makes pairs of ends. `is_readable` waits for a descriptor, at most so
+    /// long.
     pub fn new(make: impl FnMut() -> Pair + 'a, is_readable: fn(RawFd, Duration) -> bool) -> Self {
         Self { make: Box::new(make), pass: Box::new(std::thread::yield_now), is_readable, loses: false }
     }
 
-    /// Time of its own passes so, such as that of a simulator.
+    /// Lets time pass by `pass`, for carriers with a time of their own, such as a simulator's.
     #[must_use]
     pub fn with_time(self, pass: impl FnMut() + 'a) -> Self {
         Self { pass: Box::new(pass), ..self }
     }
 
-    /// Packets are lost on purpose, also where there is room for them.
+    /// Says that packets are lost on purpose, also where there is room for them.
     #[must_use]
     pub fn that_loses(self) -> Self {
         Self { loses: true, ..self }
@@ -87,17 +88,17 @@ impl<'a> Kit<'a> {
         (self.make)()
     }
 
-    /// Both ends look, and hand over what has arrived; how many packets that were at the far one.
+    /// Lets both ends look and hand over arrived packets, and returns how many the far end handed over.
     fn look(&mut self, pair: &mut Pair, on_far: &mut dyn FnMut(Arrival<'_>)) -> usize {
         (self.pass)();
         pair.near.carrier.receive(&mut |_| {}, LOOK);
         pair.far.carrier.receive(on_far, LOOK)
     }
 
-    /// Looks until something is so.
+    /// Looks until `is_so` returns true.
     ///
     /// # Panics
-    /// When it is not after a minute.
+    /// When that has not happened after a minute.
     fn until(&mut self, pair: &mut Pair, what: &str, mut is_so: impl FnMut(&mut Kit<'a>, &mut Pair) -> bool) {
         let began = Instant::now();
         while !is_so(self, pair) {
@@ -107,14 +108,14 @@ impl<'a> Kit<'a> {
     }
 }
 
-/// Packets that a look takes at most.
+/// Most packets that a look takes.
 const LOOK: usize = 64;
 
 fn name(pair: &Pair) -> &'static str {
     pair.far.carrier.attributes().name
 }
 
-/// One promise: whether it was one of this carrier, and kept.
+/// A promise. The function returns whether this carrier makes it, and checks that it keeps it.
 type Promise = fn(&mut Kit<'_>) -> bool;
 
 const PROMISES: [(&str, Promise); 11] = [
@@ -131,10 +132,10 @@ const PROMISES: [(&str, Promise); 11] = [
     ("what is sent to a group reaches its members", groups::groups),
 ];
 
-/// Keeps a carrier to all that it promises; the promises that it has made.
+/// Checks all promises of a carrier, and returns those that it makes.
 ///
 /// # Panics
-/// When one is not kept: the sentence says which, and by what carrier.
+/// When a promise is not kept: the sentence says which, and by which carrier.
 pub fn check(mut kit: Kit<'_>) -> Vec<&'static str> {
     PROMISES.iter().filter(|(_, keeps)| keeps(&mut kit)).map(|(promise, _)| *promise).collect()
 }

@@ -5,9 +5,9 @@ use weft_engine::transport::{Address, Begun, RemoteMemory};
 
 use super::{Kit, Pair, name};
 
-/// Bytes that are registered, and as many behind them that are not.
+/// Bytes that are registered; as many behind them are not.
 const BYTES: usize = 8_192;
-/// Looks after which an access that may do nothing has done nothing.
+/// Looks after which a forbidden access counts as having done nothing.
 const LOOKS: usize = 5_000;
 
 /// Begins an access by the near end as soon as there is room.
@@ -57,7 +57,7 @@ pub(crate) fn access(kit: &mut Kit<'_>) -> bool {
     own.write(0, &content);
     let registered = pair.far.carrier.rma().and_then(|rma| rma.register(&theirs, BYTES as u64));
     let (registration, memory) = registered.expect("it registers memory");
-    // All, one byte, a part from within to within.
+    // All bytes, a single byte, and a part from inside to inside.
     for (number, (range, at)) in (1..).zip([(0..BYTES, 0), (7..8, 100), (1_000..3_000, 1_001)]) {
         let range_u64 = range.start as u64..range.end as u64;
         let there = RemoteMemory { address: memory.address + at as u64, ..memory };
@@ -69,7 +69,7 @@ pub(crate) fn access(kit: &mut Kit<'_>) -> bool {
         complete(kit, &mut pair, number);
         let mut expected = vec![0; 2 * BYTES];
         expected[at..at + range.len()].copy_from_slice(&content[range]);
-        // The carrier may tell of a write when it has left.
+        // The carrier may report a write that has only left.
         kit.until(&mut pair, "what is written should be there", |kit, pair| {
             kit.look(pair, &mut |_| {});
             bytes(&theirs) == expected
@@ -92,7 +92,7 @@ pub(crate) fn access(kit: &mut Kit<'_>) -> bool {
             name(&pair)
         );
     }
-    // Another connection for each of these: it may break by them.
+    // Each of these has another connection, because the connection may break by it.
     own.write(0, &[7; BYTES]);
     theirs.write(0, &vec![0; 2 * BYTES]);
     let beyond = RemoteMemory { address: memory.address + 1, ..memory };

@@ -8,14 +8,14 @@ use weft_engine::transport::{Address, Delivery, EthernetAddress, JOINED_MAX, Out
 
 use super::{Kit, LOOK, Pair, name};
 
-/// The smallest packet that every carrier must take, bytes.
+/// Bytes of the smallest packet that every carrier must take.
 const PACKET_SIZE_MIN: usize = 256;
-/// Packets in a row that are sent where order and content count.
+/// Packets that are sent in a row where order and content count.
 const ROW: u32 = 500;
-/// Packets that are sent while nobody looks.
+/// Packets that are sent while the receiver does not look.
 const FLOOD: u32 = 5_000;
 
-/// A packet with a number, of so many bytes, at least four. No two of different numbers are alike.
+/// Makes a packet of so many bytes, at least four, with a number. Packets with different numbers differ.
 fn packet(number: u32, length: usize) -> Vec<u8> {
     let seed = number.wrapping_mul(31);
     let mut bytes: Vec<u8> = (0..length).map(|at| (at as u32 * 7).wrapping_add(seed) as u8).collect();
@@ -31,8 +31,8 @@ fn is_ordered(pair: &Pair) -> bool {
     pair.far.carrier.attributes().delivery == Delivery::Ordered
 }
 
-/// Sends a packet as soon as there is room; what became of it. An ordered carrier has not taken a packet that
-/// it drops.
+/// Sends a packet as soon as there is room, and returns the outcome. An ordered carrier has not taken a
+/// packet that it drops.
 fn send(kit: &mut Kit<'_>, pair: &mut Pair, packet: &[u8], on_packet: &mut dyn FnMut(&[u8])) -> Outcome {
     let (mut became, is_ordered) = (Outcome::WouldBlock, is_ordered(pair));
     kit.until(pair, "it should have room for a packet again", |kit, pair| {
@@ -46,8 +46,8 @@ fn send(kit: &mut Kit<'_>, pair: &mut Pair, packet: &[u8], on_packet: &mut dyn F
     became
 }
 
-/// Sends a packet, again and again where it may be lost, until it has arrived. Others that arrive before are
-/// looked at.
+/// Sends a packet, again and again where it may be lost, until it has arrived. Other packets that arrive
+/// before go to `other`.
 fn deliver(kit: &mut Kit<'_>, pair: &mut Pair, packet: &[u8], mut other: impl FnMut(&[u8])) {
     let (is_ordered, has_arrived, mut looks) = (is_ordered(pair), Cell::new(false), 0_u32);
     let mut on_packet = |bytes: &[u8]| if bytes == packet { has_arrived.set(true) } else { other(bytes) };
@@ -56,7 +56,7 @@ fn deliver(kit: &mut Kit<'_>, pair: &mut Pair, packet: &[u8], mut other: impl Fn
         kit.look(pair, &mut |arrival| arrival.packets().for_each(&mut on_packet));
         looks += 1;
         if !is_ordered && looks.is_multiple_of(1_000) {
-            // It may have been lost. That there is no room now is no reason to wait.
+            // The packet may have been lost. A lack of room now is no reason to wait.
             let _ = pair.near.carrier.send(&pair.near.peer, packet);
         }
         has_arrived.get()
@@ -96,7 +96,7 @@ pub(crate) fn lengths(kit: &mut Kit<'_>) -> bool {
     let became = pair.near.carrier.send(&pair.near.peer, &too_long).expect("a length is no reason for an error");
     let is_refused = matches!(became, Outcome::TooLarge | Outcome::Dropped);
     assert!(is_refused || !is_ordered(&pair), "{}: it took a packet that is too long: {became:?}", name(&pair));
-    // Whatever became of it, it does not arrive.
+    // Whatever the outcome, the packet does not arrive.
     for last in 0..10 {
         deliver(kit, &mut pair, &packet(last, 100), |other| assert!(other.len() <= size, "a packet that is too long"));
     }
@@ -174,7 +174,7 @@ pub(crate) fn trains(kit: &mut Kit<'_>) -> bool {
     let mut pair = kit.pair();
     let attributes = *pair.near.carrier.attributes();
     let most = attributes.packet_size;
-    // One packet; a last one that is shorter; more than one call takes.
+    // A single packet; a shorter last packet; more than one call takes.
     for (segment, bytes) in [(100, 100), (100, 1_037), (most, 2 * most + 9), (200, 2 * attributes.train_bytes + 250)] {
         let train: Vec<u8> = (0..bytes).map(|at| (at / segment * 5 + at) as u8).collect();
         let packets: Vec<&[u8]> = train.chunks(segment).collect();
@@ -196,7 +196,7 @@ pub(crate) fn trains(kit: &mut Kit<'_>) -> bool {
         kit.until(&mut pair, "all packets of a train should arrive", |kit, pair| {
             kit.look(pair, &mut |arrival| arrival.packets().for_each(|packet| on_packet(packet, &mut missing)));
             looks += 1;
-            // What the machine drops of a train counts as taken, by an ordered carrier, too.
+            // A packet of a train that the machine drops counts as taken, by an ordered carrier, too.
             if looks.is_multiple_of(1_000) {
                 for packet in missing.iter().take(LOOK) {
                     let _ = pair.near.carrier.send(&pair.near.peer, packet);
@@ -204,7 +204,7 @@ pub(crate) fn trains(kit: &mut Kit<'_>) -> bool {
             }
             missing.is_empty()
         });
-        // What came twice is taken before the next train.
+        // Packets that came twice are taken before the next train.
         deliver(kit, &mut pair, &packet(bytes as u32, 77), |_| {});
     }
     true
@@ -245,7 +245,7 @@ pub(crate) fn sleep(kit: &mut Kit<'_>) -> bool {
         let woken = packet(round + ROW, 100);
         let (mut has_arrived, mut waits) = (false, 0_u32);
         send(kit, &mut pair, &woken, &mut |_| {});
-        // Who sleeps does not look: only the descriptor says that something is there.
+        // An end that sleeps does not look: only the descriptor says that a packet is there.
         kit.until(&mut pair, "its descriptor should tell of a packet", |kit, pair| {
             (kit.pass)();
             pair.near.carrier.receive(&mut |_| {}, LOOK);
@@ -264,7 +264,7 @@ pub(crate) fn sleep(kit: &mut Kit<'_>) -> bool {
 
 pub(crate) fn addresses(kit: &mut Kit<'_>) -> bool {
     if kit.loses {
-        // What is lost on purpose goes to no address.
+        // A packet that is lost on purpose goes to no address.
         return false;
     }
     let mut pair = kit.pair();

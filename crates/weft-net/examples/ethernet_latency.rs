@@ -1,9 +1,9 @@
-//! Half round trips of raw frames between two hosts, through the link alone; both sides spin. Beside it
+//! Measures half round trips of raw frames between two hosts, through the link alone; both sides spin.
 //! `bench/carriers` measures the same with bare system calls, as `packet` and `xdp`.
 //!
-//! `ethernet_latency serve` on one host, `ethernet_latency to CARD` (the line that the server prints) on the
-//! other; with `xdp` in front of the other words a side receives by AF_XDP. `WEFT_INTERFACE` chooses the
-//! interface.
+//! Start `ethernet_latency serve` on one host, and `ethernet_latency to CARD` (the line that the server
+//! prints) on the other. With `xdp` in front of the other words a side receives by AF_XDP. `WEFT_INTERFACE`
+//! chooses the interface.
 
 use std::time::{Duration, Instant};
 use weft_net::carrier::{Address, Carrier, EthernetAddress, Outcome, receive_packets};
@@ -11,13 +11,14 @@ use weft_net::ethernet::{EndpointAddress, Ethernet};
 use weft_net::udp::Settings;
 use weft_net::xdp::{Group, Xdp};
 
-/// Short pieces: on a busy machine most are disturbed, so the best and the median are told.
+/// Number of short pieces: on a busy machine most are disturbed, so the program prints the best and the
+/// median.
 const ROUNDS: u32 = 100;
 const PIECES: usize = 300;
 const SIZE: usize = 64;
-/// How long the server waits for the next packet.
+/// Longest time for which the server waits for the next packet.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A packet without an answer for so long is lost.
+/// Time without an answer after which a packet counts as lost.
 const LOST: Duration = Duration::from_millis(50);
 
 fn main() {

@@ -1,5 +1,5 @@
-//! The atomic types of the memory that ranks share. With `--cfg loom` they are those of a model checker
-//! (`make loom`), which runs all schedules, and lets each load return every value that the memory model
+//! The atomic types of the memory that ranks share. With `--cfg loom` they are the types of a model checker
+//! (`make loom`). The checker runs all schedules, and lets each load return every value that the memory model
 //! permits.
 
 #[cfg(not(loom))]
@@ -12,8 +12,8 @@ pub(crate) use model::{AtomicI32, AtomicU32, AtomicU64};
 mod model {
     use loom::sync::atomic::{Ordering, fence};
 
-    /// loom takes sequentially consistent operations for acquiring and releasing ones. Fences on both sides
-    /// make them what the standard says they are.
+    /// Runs an operation between fences. loom takes sequentially consistent operations for acquiring and
+    /// releasing ones; fences on both sides make them what the standard says.
     fn strictly<R>(order: Ordering, operation: impl FnOnce() -> R) -> R {
         if order != Ordering::SeqCst {
             return operation();

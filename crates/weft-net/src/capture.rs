@@ -1,9 +1,9 @@
-//! A carrier that wraps another one and writes what it sends and receives to a file that Wireshark opens
+//! A carrier that wraps another one and writes the packets that it sends and receives to a file for Wireshark
 //! (`WEFT_CAPTURE`).
 //!
-//! All links of a process write to one file, which holds the latest packets: when it is full it is renamed,
-//! and replaces the previous file of that name. Of a packet of bulk data only the beginning is kept. If the
-//! file cannot be written, the capture ends, and the job goes on.
+//! All links of a process write to a single file, which holds the latest packets. A full file is renamed, and
+//! replaces the previous file of that name. Only the beginning of a packet of bulk data is kept. If the file
+//! cannot be written, the capture ends, and the job goes on.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -24,23 +24,23 @@ use crate::clock;
 use crate::error::reason;
 use crate::{ethernet, sys};
 
-/// Bytes that are kept of a packet without messages that can be read: all headers, and the beginning of what
+/// Bytes that are kept of a packet without readable messages: all headers, and the beginning of the data that
 /// they announce.
 pub const PACKET_BYTES_MAX: usize = 256;
-/// Bytes of a file; there are two at most.
+/// Most bytes of a file; there are at most two files.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Bytes that wait for the link to be idle before they are written.
+/// Most bytes that wait for the link to be idle before they are written.
 const PENDING_BYTES_MAX: usize = 64 << 10;
-/// The name of the file before has this behind it.
+/// Suffix of the previous file's name.
 const BEFORE: &str = ".1";
 
-/// What hears, once, why a capture has ended before the job.
+/// The function that is told, once, why a capture has ended before the job.
 pub type OnProblem = Box<dyn Fn(&str) + Send>;
 
-/// The file, and what has not been written to it yet.
+/// The recorder: the file, and the bytes that have not been written to it yet.
 pub struct Recorder {
     path: PathBuf,
-    /// None once it could not be written.
+    /// The file. None once it could not be written.
     file: Option<File>,
     /// Names of the links, for the next file.
     interfaces: Vec<String>,
@@ -48,7 +48,7 @@ pub struct Recorder {
     frame: Vec<u8>,
     written: u64,
     file_bytes_max: u64,
-    /// What turns the monotonic clock into nanoseconds after 1970.
+    /// Offset that turns the monotonic clock into nanoseconds after 1970.
     origin_ns: u64,
     on_problem: OnProblem,
 }
@@ -57,10 +57,10 @@ pub struct Recorder {
 pub type SharedRecorder = Arc<Mutex<Recorder>>;
 
 impl Recorder {
-    /// A new file that only its owner may read: it holds contents of messages.
+    /// Creates a new file that only its owner may read, because it holds contents of messages.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The file cannot be made.
     pub fn create(path: &Path, on_problem: OnProblem) -> io::Result<SharedRecorder> {
         Self::with_limit(path, on_problem, FILE_BYTES_MAX)
     }
@@ -104,7 +104,7 @@ impl Recorder {
         }
     }
 
-    /// Writes what waits.
+    /// Writes the waiting bytes.
     fn flush(&mut self) {
         let Some(file) = &mut self.file else { return };
         self.written += self.pending.len() as u64;
@@ -122,7 +122,7 @@ impl Recorder {
         }
     }
 
-    /// The file is full: it becomes the one before, and a new one begins.
+    /// Begins a new file when the file is full: the full one becomes the previous file.
     fn turn_over(&mut self) -> io::Result<()> {
         let mut before = OsString::from(&self.path);
         before.push(BEFORE);
@@ -141,8 +141,8 @@ impl Drop for Recorder {
     }
 }
 
-/// A new file, instead of one that is there. In a directory that is open to all somebody may have put one
-/// there, or a link to another: it is removed, and not written to.
+/// Creates a new file in place of an existing one. In a directory that is open to all, another user may have
+/// put a file there, or a link to another file: it is removed, and not written to.
 fn open(path: &Path) -> io::Result<File> {
     if fs::symlink_metadata(path).is_ok_and(|found| found.is_file() || found.is_symlink()) {
         fs::remove_file(path)?;
@@ -150,7 +150,7 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// How much of a packet is kept: messages whole, since many may share it.
+/// Returns the bytes that are kept of a packet: messages whole, since many may share it.
 fn kept(packet: &[u8]) -> usize {
     match Packet::parse(packet) {
         _ if connection::claims_messages(packet) => packet.len(),
@@ -159,8 +159,8 @@ fn kept(packet: &[u8]) -> usize {
     }
 }
 
-/// What stands in front of a packet on its way: the headers of Ethernet and our own, or those of Ethernet, IP
-/// and UDP.
+/// Writes the headers that stand in front of a packet on its way: those of Ethernet and of Weft's raw frames,
+/// or those of Ethernet, IP and UDP.
 fn headers(out: &mut Vec<u8>, from: &Address, to: &Address, length: usize) {
     match (from, to) {
         (Address::Udp(from), Address::Udp(to))
@@ -175,19 +175,19 @@ fn headers(out: &mut Vec<u8>, from: &Address, to: &Address, length: usize) {
             pcapng::ethernet_header(out, from.mac, to.mac, ethernet::ETHER_TYPE);
             out.extend(ethernet::share_of_header(to.port, length as u16));
         }
-        // Not a pair that a link has; so that a reader sees that something is there.
+        // No link has such a pair of addresses; these headers let a reader see the packet.
         _ => pcapng::udp_headers(out, NOWHERE, NOWHERE, 0, length),
     }
 }
 
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// The two ends of a link, for one peer.
+/// The two ends of a link to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
-    /// Ours.
+    /// The address of this end.
     pub own: Address,
-    /// The peer's.
+    /// The address of the peer.
     pub peer: Address,
 }
 
@@ -196,15 +196,16 @@ pub struct Capture<D> {
     inner: D,
     recorder: SharedRecorder,
     interface: u32,
-    /// By the peer's index in the job: where an arriving packet comes from is known only by the index that it
-    /// claims, and if several ways lead there, it is taken to have come the first.
+    /// The two ends of the link to each peer, by the peer's index in the job. An arriving packet tells only
+    /// the index that its sender claims. If several ways lead to that peer, the packet is taken to have come
+    /// the first way.
     ends: Vec<Option<Ends>>,
     own: HashMap<Address, Address>,
 }
 
 impl<D: Carrier> Capture<D> {
-    /// Wraps a link that leads to these peers, by their index in the job; to some in several ways, the best
-    /// first.
+    /// Wraps a link that leads to these peers, by their index in the job. Several ways may lead to a peer,
+    /// the best first.
     pub fn new(inner: D, recorder: &SharedRecorder, ends: Vec<Vec<Ends>>) -> Self {
         let interface = lock(recorder).add_interface(inner.attributes().name);
         let own = ends.iter().flatten().map(|ends| (ends.peer, ends.own)).collect();
@@ -251,7 +252,7 @@ impl<D: Carrier> carrier::Wrapper for Capture<D> {
         Ok(taken)
     }
 
-    /// What has arrived is noted; when there is nothing, what was noted is written.
+    /// Records arriving packets. When no packet has arrived, it writes what was recorded.
     fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         let Self { inner, recorder, interface, ends, .. } = self;
         let nowhere = Ends { own: NOWHERE.into(), peer: NOWHERE.into() };

@@ -1,4 +1,5 @@
-//! A capture holds what went over the link, its size is bounded, and a failure of it never disturbs the link.
+//! Tests of captures: a capture holds the packets of the link, its size is bounded, and its failure never
+//! disturbs the link.
 
 use super::*;
 use crate::carrier::{
@@ -12,7 +13,7 @@ use weft_engine::memory::UserData;
 
 const MIRROR: CarrierAttributes = CarrierAttributes::packets("mirror", 1500, Look::Memory);
 
-/// A carrier that gives back what it is sent.
+/// A carrier that returns the packets that it is sent.
 #[derive(Default)]
 struct Mirror(VecDeque<Vec<u8>>);
 
@@ -82,14 +83,14 @@ fn ends() -> Vec<Vec<Ends>> {
     vec![vec![], vec![Ends { own: udp(OWN), peer: udp(PEER) }]]
 }
 
-/// A packet that says it is from the process with this index.
+/// Makes a packet that says it is from the process with this index.
 fn packet(sender: u8, length: usize) -> Vec<u8> {
     let mut packet = vec![0x55; length];
     packet[8..12].copy_from_slice(&[sender, 0, 0, 0]);
     packet
 }
 
-/// Interface, direction, length of the whole, and the bytes that were kept of each packet in a file.
+/// Returns the packets in a file: interface, direction, length of the whole, and the bytes that were kept.
 fn packets(file: &[u8]) -> Vec<(u32, u32, usize, Vec<u8>)> {
     let mut rest = file;
     let mut packets = Vec::new();
@@ -199,7 +200,7 @@ fn what_somebody_has_put_where_the_file_shall_be_is_replaced_and_not_written_to(
     let open_now = |path: &Path| open(path).unwrap().write_all(b"packets").unwrap();
     open_now(&directory.file());
     assert_eq!(fs::read(&target).unwrap(), b"precious");
-    // A file that others have opened already, to read what comes.
+    // Another user has already opened the file, to read what comes.
     fs::remove_file(directory.file()).unwrap();
     fs::hard_link(&target, directory.file()).unwrap();
     open_now(&directory.file());

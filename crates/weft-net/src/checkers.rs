@@ -1,4 +1,4 @@
-//! Memory checkers that the process runs with: see `weft_engine::memory::attach`.
+//! Memory checkers that run the process: see `weft_engine::memory::attach`.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_void};
@@ -6,14 +6,14 @@ use std::mem::transmute;
 
 use weft_engine::memory::{FindPoison, Report, Sanitizer, attach};
 
-/// Looks whether there is one, valgrind or an address sanitizer, and lets it know from now on what happens to
-/// the program's memory.
+/// Looks for valgrind or an address sanitizer, and tells it from now on what happens to the program's memory.
 pub fn attach_checkers() {
-    // SAFETY: these are the sanitizer's own, by their names.
+    // SAFETY: these are the sanitizer's own functions, by their names.
     unsafe { attach(sanitizer()) };
 }
 
-/// The address sanitizer, if the program has one. The functions belong to its interface since GCC 4.9.
+/// Returns the address sanitizer, if the program has one. The functions belong to its interface since GCC
+/// 4.9.
 fn sanitizer() -> Option<Sanitizer> {
     let find_poison = symbol(c"__asan_region_is_poisoned")?;
     let (load, store) = (symbol(c"__asan_report_load_n")?, symbol(c"__asan_report_store_n")?);
@@ -29,7 +29,7 @@ fn sanitizer() -> Option<Sanitizer> {
 }
 
 fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: the name is a C string; this looks among what is loaded, and loads nothing.
+    // SAFETY: the name is a C string; the call looks among loaded libraries, and loads none.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!address.is_null()).then_some(address)
 }

@@ -2,16 +2,16 @@
 
 use weft_core::time::Instant;
 
-/// Nanoseconds of the monotonic clock (CLOCK_MONOTONIC; the same origin for all processes of one machine,
-/// until it reboots). Reads no system call where the kernel offers a vDSO; about 20–40 ns, so read it once
-/// per batch, not per packet.
+/// Returns nanoseconds of the monotonic clock (CLOCK_MONOTONIC; the same origin for all processes of a
+/// machine, until it reboots). It makes no system call where the kernel offers a vDSO. It takes about 20–40
+/// ns, so read it once per batch, not per packet.
 #[inline]
 pub fn now() -> Instant {
     Instant(crate::sys::monotonic_nanos())
 }
 
-/// A counter of the processor that grows steadily, by about 2.5 each nanosecond; cheaper than [`now`]. Where
-/// there is none it stands still.
+/// Returns a counter of the processor that grows steadily, by about 2.5 each nanosecond; cheaper than
+/// [`now`]. Where there is none it stands still.
 #[inline]
 pub fn ticks() -> u64 {
     crate::sys::ticks()

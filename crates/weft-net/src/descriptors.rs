@@ -1,4 +1,4 @@
-//! Descriptors handed from one process to another over a unix socket, and who is at the other end: unix(7).
+//! Descriptors that one process hands to another over a unix socket, and the user at the other end: unix(7).
 #![allow(unsafe_code)]
 
 use std::io;
@@ -16,15 +16,14 @@ struct Rights<const N: usize> {
 }
 
 impl<const N: usize> Rights<N> {
-    /// Without what may follow it so that the next one is aligned: there must be no room for one descriptor
-    /// more.
+    /// Bytes of the message without padding behind it: there must be no room for another descriptor.
     const BYTES: usize = size_of::<libc::cmsghdr>() + size_of::<[RawFd; N]>();
 }
 
-/// Sends bytes, and with them the descriptors, to whom the socket is connected, without waiting.
+/// Sends bytes, and with them the descriptors, to the socket's other end, without waiting.
 ///
 /// # Errors
-/// sendmsg(2)
+/// Those of sendmsg(2).
 pub fn send<const N: usize>(socket: &impl AsRawFd, bytes: &[u8], descriptors: [BorrowedFd<'_>; N]) -> io::Result<()> {
     let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: a cmsghdr of zeros is valid.
@@ -44,13 +43,13 @@ pub fn send<const N: usize>(socket: &impl AsRawFd, bytes: &[u8], descriptors: [B
     check(unsafe { libc::sendmsg(socket.as_raw_fd(), &header, flags) } as libc::c_int)
 }
 
-/// Receives bytes, and the descriptors that came with them; those beyond `N` are closed by the kernel.
+/// Receives bytes, and the descriptors that came with them. The kernel closes descriptors beyond `N`.
 ///
 /// # Errors
-/// recvmsg(2)
+/// Those of recvmsg(2).
 pub fn receive<const N: usize>(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    // SAFETY: a control message of zeros is valid: it says nothing.
+    // SAFETY: a control message of zeros is valid, and has no contents.
     let mut control: Rights<N> = unsafe { std::mem::zeroed() };
     // SAFETY: a header of zeros is valid.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -65,15 +64,15 @@ pub fn receive<const N: usize>(stream: &UnixStream, bytes: &mut [u8]) -> io::Res
     let is_rights = header.msg_controllen as usize >= head
         && (control.head.cmsg_level, control.head.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS);
     let count = if is_rights { (control.head.cmsg_len as usize - head) / size_of::<RawFd>() } else { 0 };
-    // SAFETY: the kernel has put so many new descriptors there, and nobody else has them.
+    // SAFETY: the kernel has put so many new descriptors there, and no other value owns them.
     let owned = |&fd: &RawFd| unsafe { OwnedFd::from_raw_fd(fd) };
     Ok((length as usize, control.descriptors.iter().take(count).map(owned).collect()))
 }
 
-/// The user at the other end, when it connected: SO_PEERCRED.
+/// Returns the user at the other end, as it was at the connection: SO_PEERCRED.
 ///
 /// # Errors
-/// getsockopt(2)
+/// Those of getsockopt(2).
 pub fn user(stream: &UnixStream) -> io::Result<u32> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut size = size_of_val(&peer) as libc::socklen_t;
@@ -118,7 +117,7 @@ mod tests {
     fn more_than_were_asked_for_are_closed() {
         let (near, far) = UnixStream::pair().unwrap();
         let (mut one, other) = UnixStream::pair().unwrap();
-        // With three there is padding that a fourth would fit into.
+        // Three descriptors leave padding that a fourth would fit into.
         send(&near, &[1], [near.as_fd(), near.as_fd(), near.as_fd(), other.as_fd()]).unwrap();
         drop(other);
         let (_, received) = receive::<3>(&far, &mut [0]).unwrap();

@@ -1,26 +1,25 @@
-//! What can go wrong while a link is set up. On the data path errors are counted, or reported as typed
-//! faults, instead.
+//! Errors while a link is set up. On the data path errors are counted, or reported as typed faults, instead.
 
 use std::fmt;
 use std::io;
 
-/// A link could not be set up. The text is one sentence for the user: what was tried, on what, and why it
-/// failed.
+/// The error of a link that could not be set up. The text is a sentence for the user: what was tried, on
+/// what, and why it failed.
 #[derive(Debug)]
 pub enum Error {
     /// A system call failed; `what` names the operation and the object.
     System {
         /// The operation and its object, e.g. "create the shared segment /dev/shm/weft-…".
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
     /// A value that the caller or the user gave makes no sense.
     Invalid(String),
-    /// No directory can hold the shared segment, or no interface can carry packets; every candidate is named
-    /// with its reason.
+    /// No directory can hold the shared segment, or no interface can carry packets. The text names every
+    /// candidate with its reason.
     Unavailable(String),
-    /// The other processes of this node did not appear in time, or what they left there is not ours.
+    /// The other processes of this node did not appear in time, or what they left there is not this job's.
     Peer(String),
 }
 
@@ -30,7 +29,7 @@ impl Error {
     }
 }
 
-/// What the system said, and what to do about a limit of open files.
+/// Returns the system's words for an error, and what to do about a limit of open files.
 pub fn reason(cause: &io::Error) -> String {
     match cause.raw_os_error() {
         Some(libc::EMFILE) => {

@@ -1,11 +1,11 @@
-//! A carrier that wraps another one and damages what is sent through it: loses, repeats, reorders and
-//! corrupts packets, by chance, from a seed. Compiled into the product, so that a user can see a program
-//! survive a bad network (`WEFT_FAULTS`).
+//! Injected faults: a carrier that wraps another one and damages the packets sent through it. It loses,
+//! repeats, reorders and corrupts packets, by chance, from a seed. It is compiled into the product, so that a
+//! user can see a program survive a bad network (`WEFT_FAULTS`).
 //!
-//! Packets for one peer are damaged when they leave; when all processes of a job use the same plan, every
-//! direction is. What goes to a multicast group leaves whole and is damaged where it arrives: each receiver
-//! loses other packets, as at the ports of a switch. Connections of an RDMA device are spared: they lose
-//! nothing, and break if they do.
+//! Packets for a peer are damaged when they leave; when all processes of a job use the same plan, every
+//! direction is damaged. Packets for a multicast group leave whole, and are damaged where they arrive: each
+//! receiver loses other packets, as at the ports of a switch. Connections of an RDMA device are spared: they
+//! lose no packet, and break if they do.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,31 +15,31 @@ use crate::{Error, clock};
 use weft_core::time::{Duration, Instant};
 use weft_random::Random;
 
-/// Packets held back at one time; when more should be, the oldest leaves.
+/// Most packets that are held back at a time; when more should be, the oldest leaves.
 const HELD_MAX: usize = 64;
-/// A packet held back leaves after this many later ones at most …
+/// Most later packets after which a packet that is held back leaves.
 const OVERTAKEN_MAX: u64 = 8;
-/// … or when this time has passed and the link is used again, so that the last packet of an exchange is late,
-/// not lost.
+/// Longest time for which a packet is held back, if the link is used again. So the last packet of an exchange
+/// is late, not lost.
 const HELD_TIME_MAX: Duration = Duration::from_millis(1);
 
 /// Probabilities of faults, 0 to 1, each drawn for each packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Packets lost.
+    /// Share of packets that are lost.
     pub drop: f64,
-    /// Packets sent twice.
+    /// Share of packets that are sent twice.
     pub duplicate: f64,
-    /// Packets that leave after later ones.
+    /// Share of packets that leave after later ones.
     pub reorder: f64,
-    /// Packets with one damaged byte.
+    /// Share of packets with a damaged byte.
     pub corrupt: f64,
-    /// Where the random numbers begin. Mix the process's index in, or all processes lose the same packets.
+    /// Seed of the random numbers. Mix the process's index in, or all processes lose the same packets.
     pub seed: u64,
 }
 
 impl Plan {
-    /// Parses e.g. `drop=5%,duplicate=1%,reorder=0.01,corrupt=0.1%,seed=7`; what is not named is 0.
+    /// Parses e.g. `drop=5%,duplicate=1%,reorder=0.01,corrupt=0.1%,seed=7`. A name that is left out is 0.
     ///
     /// # Errors
     /// An unknown name, or a value that is not a probability (or, for the seed, a number). The text names the
@@ -65,7 +65,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whether nothing would ever be damaged.
+    /// Returns whether the plan damages no packet.
     pub fn is_clean(&self) -> bool {
         self.drop == 0.0 && self.duplicate == 0.0 && self.reorder == 0.0 && self.corrupt == 0.0
     }
@@ -90,18 +90,18 @@ fn parse_seed(text: &str) -> Option<u64> {
     }
 }
 
-/// How many packets met which fault.
+/// Counters of the packets that met each fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets handed in.
+    /// Packets that were handed in.
     pub packets: u64,
-    /// Lost.
+    /// Packets that were lost.
     pub dropped: u64,
-    /// Sent twice.
+    /// Packets that were sent twice.
     pub duplicated: u64,
-    /// Held back behind later ones.
+    /// Packets that were held back behind later ones.
     pub reordered: u64,
-    /// Damaged.
+    /// Packets that were damaged.
     pub corrupted: u64,
 }
 
@@ -113,13 +113,13 @@ pub struct Faults<D> {
     is_clean: bool,
     random: Random,
     held: VecDeque<Held>,
-    /// What has arrived for groups and is held back.
+    /// Packets for groups that have arrived and are held back.
     late: VecDeque<Late>,
     damaged: Vec<u8>,
     counters: Counters,
 }
 
-/// A packet that has arrived, and when it is handed on.
+/// A packet that has arrived, with the time at which it is handed on.
 struct Late {
     packet: Vec<u8>,
     until_packet: u64,
@@ -129,7 +129,7 @@ struct Late {
 struct Held {
     to: Address,
     packet: Vec<u8>,
-    /// Leaves when this many packets have been handed in, or at the time below.
+    /// Number of packets handed in at which this packet leaves, or the time below.
     until_packet: u64,
     until: Instant,
 }
@@ -155,23 +155,23 @@ impl<D: Carrier> Faults<D> {
         }
     }
 
-    /// The link inside.
+    /// Returns the link inside.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// The link inside, to be changed.
+    /// Returns the link inside, to be changed.
     pub fn inner_mut(&mut self) -> &mut D {
         &mut self.inner
     }
 
-    /// What has been damaged so far.
+    /// Returns the counters so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
     fn happens(&mut self, probability: f64) -> bool {
-        // The draw is made even for probability 0, so that changing one probability moves only its own
+        // The draw is made even for probability 0, so that a change of one probability moves only its own
         // packets.
         self.random.unit() < probability
     }
@@ -185,7 +185,8 @@ impl<D: Carrier> Faults<D> {
         }
     }
 
-    /// Sends held packets that are due. What the link refuses now is lost, which is a fault like the others.
+    /// Sends held packets that are due. A packet that the link refuses now is lost, which is a fault like the
+    /// others.
     fn release(&mut self, everything_due_at: Instant) -> io::Result<()> {
         let is_due = |held: &Held, packets| held.until_packet <= packets || held.until <= everything_due_at;
         while self.held.len() > HELD_MAX || self.held.front().is_some_and(|held| is_due(held, self.counters.packets)) {
@@ -195,7 +196,7 @@ impl<D: Carrier> Faults<D> {
         Ok(())
     }
 
-    /// When a packet that is held back now travels on.
+    /// Returns the packet number and the time at which a packet that is held back now travels on.
     fn later(&mut self) -> (u64, Instant) {
         self.counters.reordered += 1;
         (self.counters.packets + 1 + self.random.next() % OVERTAKEN_MAX, clock::now() + HELD_TIME_MAX)
@@ -206,8 +207,8 @@ impl<D: Carrier> Faults<D> {
         self.held.push_back(Held { to, packet: packet.to_vec(), until_packet, until });
     }
 
-    /// What happens to one packet: `None` if it is lost; otherwise its bytes and whether it is late and
-    /// whether it comes twice.
+    /// Draws the fate of a packet: `None` if it is lost; otherwise its bytes, whether it is late, and whether
+    /// it comes twice.
     fn damage(&mut self, packet: &[u8]) -> Option<(Vec<u8>, bool, bool)> {
         self.counters.packets += 1;
         let [drop, corrupt, reorder, duplicate] =
@@ -227,8 +228,8 @@ impl<D: Carrier> Faults<D> {
         Some((damaged, reorder, duplicate))
     }
 
-    /// Hands on one packet that has arrived for a group, as this receiver's cable would: not, late, twice or
-    /// damaged.
+    /// Hands on a packet that has arrived for a group as this receiver's cable would: not at all, late, twice
+    /// or damaged.
     fn arrive_damaged(&mut self, packet: &[u8], on_packet: &mut dyn FnMut(&[u8])) {
         let Some((damaged, is_late, is_double)) = self.damage(packet) else { return };
         if is_late {
@@ -244,7 +245,7 @@ impl<D: Carrier> Faults<D> {
         self.damaged = damaged;
     }
 
-    /// Hands on what has been late for long enough.
+    /// Hands on the packets that have been late for long enough.
     fn arrive_late(&mut self, on_packet: &mut dyn FnMut(&[u8])) -> usize {
         let (packets, now) = (self.counters.packets, if self.late.is_empty() { Instant(0) } else { clock::now() });
         let is_due = |late: &Late| late.until_packet <= packets || late.until <= now;
@@ -257,7 +258,7 @@ impl<D: Carrier> Faults<D> {
         count
     }
 
-    /// Trains of peers as they come; what came to a group packet by packet.
+    /// Receives trains of peers as they come, and packets for a group one by one.
     fn receive_damaged(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         let mut to_group = Vec::new();
         let on_arrival = &mut |train: Arrival<'_>| match train.to_group {
@@ -318,7 +319,7 @@ impl<D: Carrier> carrier::Wrapper for Faults<D> {
         if self.is_clean { self.inner.send(to, packet) } else { self.send_damaged(to, packet) }
     }
 
-    /// Faults meet packets, not trains: what is damaged travels packet by packet.
+    /// Faults meet packets, not trains: a damaged packet travels by itself.
     fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
         if self.is_clean || spares(to) {
             return self.inner.send_train(to, train, segment);
@@ -343,7 +344,7 @@ impl<D: Carrier> carrier::Wrapper for Faults<D> {
 /// The carrier whose connections are spared.
 const SPARED: &str = "verbs";
 
-/// What goes to this address leaves whole.
+/// Returns whether packets to this address leave whole.
 fn spares(to: &Address) -> bool {
     to.is_group() || matches!(to, Address::Verbs(_))
 }
@@ -355,7 +356,7 @@ mod tests {
 
     const ATTRIBUTES: CarrierAttributes = CarrierAttributes::packets("test", 1400, Look::Memory);
 
-    /// Remembers what was sent.
+    /// A carrier that remembers what was sent.
     #[derive(Default)]
     struct Recorder(Vec<Vec<u8>>);
 
@@ -457,7 +458,7 @@ mod tests {
         assert_eq!((clean.send_train(&to, &train, 8).unwrap(), clean.inner.0.len()), (train.len(), PACKETS));
     }
 
-    /// Has a train for a group, once.
+    /// A carrier that has a train for a group, once.
     struct Group(Vec<u8>);
 
     impl Carrier for Group {
@@ -506,7 +507,7 @@ mod tests {
         for to in [at([192, 0, 2, 1]), at([239, 192, 0, 1])] {
             assert_eq!(link.send(&to, b"whole").unwrap(), Outcome::Sent);
         }
-        // What goes to a group leaves as well: it is lost where it arrives.
+        // A packet for a group leaves as well: it is lost where it arrives.
         assert_eq!(link.inner().0.len(), 2);
         link.arrive_damaged(b"whole", &mut |_| panic!("it is lost"));
         assert_eq!(link.counters().dropped, 1);

@@ -1,19 +1,19 @@
-//! Whether other processes of this machine live, asked by their numbers.
+//! Liveness of other processes of this machine, asked by their numbers.
 //!
-//! A number alone is not enough: a process that has ended keeps it until its parent has asked how it ended,
-//! and later another process may get it. So proc(5) is asked as well, where it can be: for the state of the
-//! process, and when that began.
+//! A number alone is not enough: a process that has ended keeps its number until its parent has asked how it
+//! ended, and later another process may get the number. So proc(5) is asked as well, where it can be, for the
+//! state of the process and the time when it began.
 
 use std::fs;
 
 use crate::sys;
 
-/// What /proc/PID/stat says of a process: proc_pid_stat(5).
+/// Facts of a process from /proc/PID/stat: proc_pid_stat(5).
 struct Stat {
     pid: i32,
     state: u8,
     threads: u64,
-    /// When it began, in ticks since the machine did; never 0.
+    /// Time at which the process began, in ticks since the machine did; never 0.
     birth: u64,
 }
 
@@ -22,7 +22,7 @@ impl Stat {
         Self::parse(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
     }
 
-    /// `NUMBER (NAME) STATE …`; the name may hold anything, parentheses too.
+    /// Parses `NUMBER (NAME) STATE …`; the name may hold anything, parentheses too.
     fn parse(text: &str) -> Option<Self> {
         let (pid, rest) = text.split_once(' ')?;
         let (_, rest) = rest.rsplit_once(')')?;
@@ -34,23 +34,23 @@ impl Stat {
         Some(Self { pid: pid.parse().ok()?, state, threads, birth })
     }
 
-    /// Whether it has ended, though it keeps its number. A process whose first thread has ended looks the
-    /// same but for the others.
+    /// Returns whether the process has ended, though it keeps its number. A process of which only the first
+    /// thread has ended shows the same state, but has other threads.
     fn has_ended(&self) -> bool {
         b"ZXx".contains(&self.state) && self.threads <= 1
     }
 }
 
-/// When this process began, for others that ask [`has_ended`]; 0 if /proc is not one that shows processes by
-/// the numbers that they have here.
+/// Returns the time at which this process began, for others that ask [`has_ended`]; 0 if /proc does not show
+/// processes by the numbers that they have here.
 pub(crate) fn own_birth() -> u64 {
     let own = Stat::read("self").filter(|own| own.pid == std::process::id() as i32);
     own.map_or(0, |own| own.birth)
 }
 
-/// Whether the process with the number `pid` that began at `birth` has ended. `birth` is 0 where either
-/// process has no /proc to ask ([`own_birth`]): then a process that nobody has waited for yet counts as
-/// alive, and so does another one with its number.
+/// Returns whether the process with the number `pid` that began at `birth` has ended. `birth` is 0 where
+/// either process has no /proc to ask ([`own_birth`]). Then an ended process whose parent has not waited for
+/// it yet counts as alive, and so does another process with its number.
 pub(crate) fn has_ended(pid: i32, birth: u64) -> bool {
     let known = if birth == 0 { None } else { Stat::read(&pid.to_string()) };
     match known {

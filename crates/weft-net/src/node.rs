@@ -1,18 +1,19 @@
-//! Which processes share memory: the identity of a node.
+//! The identity of a node: it tells which processes share memory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Equal in two processes when they can share a segment and copy from each other's memory.
+/// An identity that is equal in two processes when they can share a segment and copy from each other's
+/// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
-/// The identity of this process's node: a hash of the machine's boot id, the network and pid namespaces
-/// (doorbells are names in the one, single copies need process ids of the other), the device of the directory
-/// for shared segments, and the user. `overriding` (`WEFT_NODE`) is mixed in: processes with different values
-/// treat each other as remote. `directory` is the user's choice for shared segments (`WEFT_SHM_DIR`), else
-/// /dev/shm counts.
+/// Returns the identity of this process's node. It is a hash of the machine's boot id, the network and pid
+/// namespaces, the device of the directory for shared segments, and the user. (Doorbells are names in the
+/// network namespace, and single copies need process ids of the pid namespace.) `overriding` (`WEFT_NODE`) is
+/// mixed in: processes with different values treat each other as remote. `directory` is the user's choice for
+/// shared segments (`WEFT_SHM_DIR`), else /dev/shm counts.
 pub fn identity(overriding: Option<&str>, directory: Option<&Path>) -> NodeId {
     let mut hash = Hash::new();
     hash.add(b"node");
@@ -25,8 +26,8 @@ pub fn identity(overriding: Option<&str>, directory: Option<&Path>) -> NodeId {
     NodeId(hash.finish())
 }
 
-/// Which network stack this process uses: equal when loopback addresses of two processes mean the same thing.
-/// Never 0.
+/// Returns a number of the network stack that this process uses: equal when loopback addresses of two
+/// processes mean the same host. Never 0.
 pub fn network() -> u32 {
     let mut hash = Hash::new();
     hash.add(b"network");
@@ -35,7 +36,7 @@ pub fn network() -> u32 {
     ((whole ^ (whole >> 32)) as u32).max(1)
 }
 
-/// A number for a name; others that read the same have the same.
+/// Returns a number for a name; processes that read the same name have the same number.
 pub fn hash(name: &[u8]) -> u64 {
     let mut hash = Hash::new();
     hash.add(name);
@@ -43,7 +44,7 @@ pub fn hash(name: &[u8]) -> u64 {
 }
 
 fn add_machine(hash: &mut Hash) {
-    // A machine without a boot id (no /proc) is told from others by its name.
+    // A machine without a boot id (no /proc) differs from others by its name.
     let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| crate::sys::host_name());
     hash.add(&boot);
     hash.add(&namespace("net").to_le_bytes());

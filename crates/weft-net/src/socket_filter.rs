@@ -1,5 +1,5 @@
-//! Classic BPF programs, which the kernel runs on what arrives at a socket before it keeps any of it: an
-//! empty answer drops it.
+//! Classic BPF programs. The kernel runs a program on each datagram or frame that arrives at a socket, before
+//! it keeps any of it. An empty answer drops the datagram.
 
 /// `struct sock_filter` of linux/filter.h.
 #[repr(C)]
@@ -12,18 +12,18 @@ pub(crate) struct Instruction {
 }
 
 // linux/bpf_common.h
-/// Take a number.
+/// Operation: take a number.
 pub(crate) const TAKE: u16 = 0x00;
-/// Load a word, a halfword or a byte of what arrived, most significant byte first. Where there is none the
-/// program ends and drops it.
+/// Operation: load a word, a halfword or a byte of the datagram, most significant byte first. Where there is
+/// none, the program ends and drops the datagram.
 pub(crate) const LOAD_WORD: u16 = 0x20;
 pub(crate) const LOAD_HALF: u16 = 0x28;
 pub(crate) const LOAD_BYTE: u16 = 0x30;
-/// Load its length.
+/// Operation: load the datagram's length.
 pub(crate) const LOAD_LENGTH: u16 = 0x80;
-/// Skip so many of the next instructions, depending on whether the loaded value is this.
+/// Operation: skip so many of the next instructions, depending on whether the loaded value is this.
 pub(crate) const JUMP_IF_EQUAL: u16 = 0x15;
-/// End with this many bytes accepted.
+/// Operation: end, with this many bytes accepted.
 pub(crate) const RETURN: u16 = 0x06;
 
 /// An instruction that does not jump.
@@ -31,14 +31,14 @@ pub(crate) const fn step(code: u16, value: u32) -> Instruction {
     Instruction { code, if_true: 0, if_false: 0, value }
 }
 
-/// Goes on if what was loaded is `value`; otherwise skips the next `rest` instructions.
+/// Goes on if the loaded value is `value`; otherwise skips the next `rest` instructions.
 pub(crate) const fn only(value: u32, rest: u8) -> Instruction {
     Instruction { code: JUMP_IF_EQUAL, if_true: 0, if_false: rest, value }
 }
 
 /// Words of the secret that [`whoever_knows`] compares.
 pub(crate) const SECRET_WORDS: usize = 4;
-/// Accepts what is these words and nothing else.
+/// Makes a program that accepts a datagram of these words and no other.
 pub(crate) fn whoever_knows(secret: [u32; SECRET_WORDS]) -> Vec<Instruction> {
     // Behind the comparison of the length: two instructions for each word, and two that end.
     let mut rest = 2 * SECRET_WORDS as u8 + 1;

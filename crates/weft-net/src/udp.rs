@@ -122,7 +122,7 @@ pub struct Udp {
     groups: Groups,
     /// Descriptor that is readable when one of the sockets is.
     wake: OwnedFd,
-    /// This end's addresses, at least one.
+    /// The addresses of this end, at least one.
     candidates: Vec<Candidate>,
     batch: ReceiveBatch,
     attributes: CarrierAttributes,

@@ -1,4 +1,4 @@
-//! Waiting: sleeping in the kernel until a descriptor is ready or a time has come ([`wait`]), and how long to
+//! Waiting: sleeping in the kernel until a descriptor is ready or a time has come ([`wait`]), and the time to
 //! spin before that ([`Spin`]).
 
 use std::io;
@@ -8,41 +8,42 @@ use weft_core::time::Duration;
 
 use crate::sys;
 
-/// Descriptors one call can watch.
+/// Most descriptors that a call can watch.
 pub const FDS_MAX: usize = 16;
 
-/// A set of descriptors by their index in the list given to [`wait`].
+/// A set of descriptors, by their index in the list given to [`wait`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready(pub u32);
 
 impl Ready {
-    /// Whether the descriptor at `index` is ready (readable, writable if asked for, hung up, or broken).
+    /// Returns whether the descriptor at `index` is ready (readable, writable if asked for, hung up, or
+    /// broken).
     pub fn has(self, index: usize) -> bool {
         index < FDS_MAX && self.0 & (1 << index) != 0
     }
 
-    /// Whether the time ran out, or a signal came, and nothing is ready.
+    /// Returns whether the time ran out, or a signal came, and no descriptor is ready.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-/// What to wait for on a descriptor.
+/// The event to wait for on a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Something to read.
+    /// The descriptor is readable.
     Read,
-    /// Something to read, or room to write.
+    /// The descriptor is readable, or has room to write.
     ReadWrite,
-    /// Room to write.
+    /// The descriptor has room to write.
     Write,
 }
 
-/// Sleeps until one of `fds` is ready or `timeout` has passed (None: no limit). A signal ends the sleep with
-/// nothing ready.
+/// Sleeps until one of `fds` is ready or `timeout` has passed (None: no limit). A signal ends the sleep
+/// without a ready descriptor.
 ///
 /// # Errors
-/// InvalidInput with more than [`FDS_MAX`] descriptors; otherwise what ppoll(2) says.
+/// InvalidInput with more than [`FDS_MAX`] descriptors; otherwise the error of ppoll(2).
 pub fn wait(fds: &[(RawFd, Interest)], timeout: Option<Duration>) -> io::Result<Ready> {
     if fds.len() > FDS_MAX {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors to wait for"));

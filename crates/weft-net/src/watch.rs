@@ -1,9 +1,10 @@
-//! What the progress thread sleeps on: descriptors, by epoll(7), and timers. And on which processor it runs
-//! ([`Apart`]).
+//! The watch of the progress thread: the descriptors, by epoll(7), and the timers that it sleeps on. Also the
+//! processor on which it runs ([`Apart`]).
 //!
-//! The thread sleeps. Whoever holds the right to make progress arms and disarms what it watches, which does
-//! not wake it. A descriptor that becomes readable wakes the thread once and is disarmed by that, so nothing
-//! wakes it again while somebody else makes progress.
+//! The thread sleeps. The thread that holds the right to make progress arms and disarms what the progress
+//! thread watches, which does not wake the progress thread. A descriptor that becomes readable wakes the
+//! thread once and is disarmed by that. So the descriptor does not wake it again while another thread makes
+//! progress.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -15,26 +16,26 @@ use weft_core::time::{Duration, Instant};
 use crate::clock;
 use crate::sys::{self, check};
 
-/// What one wait tells of at most; the rest is told by the next.
+/// Most events of a wait; the next wait tells the rest.
 const EVENTS_MAX: usize = 4;
 
-/// What a thread watches.
+/// The descriptors and timers that a thread watches.
 pub struct Watch {
     epoll: OwnedFd,
     timer: OwnedFd,
-    /// Runs out again and again, once it is set.
+    /// Timer that runs out again and again, once it is set.
     pulse: OwnedFd,
 }
 
 impl Watch {
-    /// Watches nothing yet: `descriptors` are known and disarmed, and so is the timer.
+    /// Begins without watching: `descriptors` are known and disarmed, and so is the timer.
     ///
     /// # Errors
     /// The process has not enough descriptors, or one of these cannot be watched.
     pub fn new(descriptors: &[RawFd]) -> io::Result<Self> {
         let owned = |fd: RawFd| {
             check(fd)?;
-            // SAFETY: the call succeeded, so the descriptor is open and nobody else's.
+            // SAFETY: the call succeeded, so the descriptor is open, and no other value owns it.
             Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(fd) })
         };
         // SAFETY: no memory is involved.
@@ -59,15 +60,15 @@ impl Watch {
         check(unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, fd, &mut event) })
     }
 
-    /// The thread wakes when `fd` is readable, once.
+    /// Arms a descriptor: the thread wakes when `fd` is readable, once.
     ///
     /// # Errors
-    /// The descriptor is not one of those given to [`Watch::new`].
+    /// The descriptor is not one of those that were given to [`Watch::new`].
     pub fn arm(&self, fd: RawFd) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, libc::EPOLLIN | libc::EPOLLONESHOT)
     }
 
-    /// It does not.
+    /// Disarms a descriptor: the thread no longer wakes when it is readable.
     ///
     /// # Errors
     /// As for [`Self::arm`].
@@ -75,13 +76,13 @@ impl Watch {
         self.control(libc::EPOLL_CTL_MOD, fd, libc::EPOLLONESHOT)
     }
 
-    /// The thread wakes after `span`, once; a span of 0 is as short as can be.
+    /// Sets the timer: the thread wakes after `span`, once; a span of 0 is as short as can be.
     pub fn set_timer(&self, span: Duration) {
         let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         set(&self.timer, libc::itimerspec { it_interval: zero, it_value: timespec(span) });
     }
 
-    /// The thread wakes every `period` from now on, whatever else wakes it.
+    /// Sets the pulse: the thread wakes every `period` from now on, whatever else wakes it.
     pub fn set_pulse(&self, period: Duration) {
         set(&self.pulse, libc::itimerspec { it_interval: timespec(period), it_value: timespec(period) });
     }
@@ -100,7 +101,7 @@ impl Watch {
     }
 }
 
-/// One descriptor that is readable when any of these is: an epoll(7).
+/// Returns a descriptor that is readable when any of these is: an epoll(7).
 pub(crate) fn any_of(descriptors: &[RawFd]) -> io::Result<OwnedFd> {
     // SAFETY: no memory is involved.
     let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -111,7 +112,7 @@ pub(crate) fn any_of(descriptors: &[RawFd]) -> io::Result<OwnedFd> {
     Ok(epoll)
 }
 
-/// A timer that is not set, for [`any_of`].
+/// Makes a timer that is not set, for [`any_of`].
 pub(crate) fn timer() -> io::Result<OwnedFd> {
     // SAFETY: no memory is involved.
     let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) };
@@ -120,48 +121,48 @@ pub(crate) fn timer() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The timer is readable after `span`, and not before; never without one.
+/// Sets a timer: it is readable after `span`, and not before; without a span never.
 pub(crate) fn set_timer(timer: &OwnedFd, span: Option<Duration>) {
     let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let value = libc::itimerspec { it_interval: never, it_value: span.map_or(never, timespec) };
-    // SAFETY: the value is ours. It fails for values and descriptors only that these are not.
+    // SAFETY: the value is ours. The call fails only for wrong values and descriptors, which these are not.
     unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const value, ptr::null_mut()) };
 }
 
-/// One more for [`any_of`].
+/// Adds a descriptor to those of [`any_of`].
 pub(crate) fn also(any: &OwnedFd, fd: RawFd) -> io::Result<()> {
     let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-    // SAFETY: the event is ours; the kernel refuses what is no descriptor.
+    // SAFETY: the event is ours; the kernel refuses a number that is no descriptor.
     check(unsafe { libc::epoll_ctl(any.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) })
 }
 
-/// A time that is not 0, which would mean never.
+/// Returns a time that is not 0, because 0 would mean never.
 fn timespec(span: Duration) -> libc::timespec {
     let ns = span.as_nanos().max(1);
     libc::timespec { tv_sec: (ns / 1_000_000_000) as libc::time_t, tv_nsec: (ns % 1_000_000_000) as libc::c_long }
 }
 
 fn set(timer: &OwnedFd, time: libc::itimerspec) {
-    // SAFETY: the timer is open, the time is valid, the old one is not wanted; nothing can fail then.
+    // SAFETY: the timer is open, the time is valid, and the old time is not wanted; nothing can fail then.
     unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &time, ptr::null_mut()) };
 }
 
-/// Least time between two moves of a thread: a program that the kernel moves from one processor to the next
-/// is not followed at once.
+/// Least time between two moves of a thread: a thread that the kernel moves from one processor to the next is
+/// not followed at once.
 const APART_PAUSE: Duration = Duration::from_millis(1);
 
 /// A processor that a thread leaves to another thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Apart {
     processor: u32,
-    /// The thread could use it before.
+    /// True if the thread could use the processor before.
     taken: bool,
     since: Instant,
 }
 
 impl Apart {
-    /// Keeps this thread off `processor` from now on if that is where it runs, unless it may use no other;
-    /// `before` is what this returned last, and ends.
+    /// Keeps this thread off `processor` from now on if it runs there, unless it may use no other. `before`
+    /// is what this returned last, and ends.
     pub fn from(processor: Option<u32>, before: Option<Self>) -> Option<Self> {
         let here = sys::processor()?;
         if processor != Some(here) {
@@ -176,14 +177,15 @@ impl Apart {
     }
 }
 
-/// The processor that this thread is on, if the system says so.
+/// Returns the processor that this thread is on, if the system says so.
 #[inline]
 pub fn processor() -> Option<u32> {
     sys::processor()
 }
 
 /// Takes `processor` from those that this thread may use, unless it is the only one, and gives it `back`.
-/// Whether it was taken: not if the machine has more processors than a `cpu_set_t`, for instance.
+/// Returns whether it was taken. It is not, for instance, if the machine has more processors than a
+/// `cpu_set_t`.
 fn keep_off(processor: u32, back: Option<u32>) -> bool {
     let mut mine = sys::processors();
     if mine.is_empty() {
@@ -197,7 +199,7 @@ fn keep_off(processor: u32, back: Option<u32>) -> bool {
     sys::run_on(&mine) && taken
 }
 
-/// Starts a thread that no signal of the program is delivered to.
+/// Starts a thread to which no signal of the program is delivered.
 ///
 /// # Errors
 /// There cannot be another thread.
@@ -205,8 +207,8 @@ pub fn spawn_without_signals(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<std::thread::JoinHandle<()>> {
-    // SAFETY: sets of zeros are valid places for sets; the calls read and write these only. A new thread has
-    // the mask of the one that starts it, which gets its own back at once.
+    // SAFETY: sets of zeros are valid places for sets; the calls read and write only these. A new thread has
+    // the signal mask of the thread that starts it, which gets its own mask back at once.
     unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&mut all);
@@ -230,7 +232,7 @@ mod tests {
     const LIMIT: Span = Span::from_secs(20);
     const A_WHILE: Span = Span::from_millis(30);
 
-    /// A thread that reports each time it wakes.
+    /// Starts a thread that reports each time it wakes.
     fn sleeper(watch: &Arc<Watch>) -> Receiver<()> {
         let (report, reported) = channel();
         let watch = Arc::clone(watch);
@@ -248,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_thread_leaves_a_processor_that_is_wanted_and_gets_it_back_when_it_leaves_another() {
-        // A thread of its own: the processors of the one that runs tests stay as they are.
+        // A thread of its own: the processors of the thread that runs tests stay as they are.
         std::thread::spawn(|| {
             let before = allowed();
             let first = processor().unwrap();
@@ -269,7 +271,7 @@ mod tests {
         .unwrap();
     }
 
-    /// The processors this thread may use.
+    /// Returns the processors that this thread may use.
     fn allowed() -> Vec<u32> {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();

@@ -1,5 +1,5 @@
-//! Carriers and wrappers that need no privilege keep what `weft-carrier-test` says that carriers promise. Raw
-//! frames and AF_XDP do so in tests of their own.
+//! Carriers and wrappers that need no privilege keep the promises of `weft-carrier-test`. Raw frames and
+//! AF_XDP have tests of their own for that.
 
 mod support;
 
@@ -20,7 +20,7 @@ fn udp() -> (Udp, Address) {
     (carrier, Address::Udp((own.ip, own.port).into()))
 }
 
-/// Both ends with something around them.
+/// Makes a pair whose ends both have a wrapper.
 fn around<W: Carrier + 'static>(mut wrap: impl FnMut(Udp) -> W) -> Pair {
     let [near, far] = [(); 2].map(|()| {
         let (carrier, own) = udp();
@@ -29,7 +29,7 @@ fn around<W: Carrier + 'static>(mut wrap: impl FnMut(Udp) -> W) -> Pair {
     Pair::new(near, far)
 }
 
-/// What each carrier of packets promises.
+/// Promises of each carrier of packets.
 const OF_ALL: [&str; 7] = [
     "it can do what it says, and no more",
     "packets of every length arrive whole, and longer ones never",
@@ -43,7 +43,7 @@ const REFUSES: &str = "addresses of other carriers are refused";
 const ORDER: &str = "each packet arrives once and in order";
 const MEMORY: &str = "memory is reached as long as it is registered, and within its limits";
 
-/// Keeps a carrier to these promises and whatever else it makes; all that it has kept.
+/// Checks that a carrier keeps these promises and `more`, and returns all that it has kept.
 fn holds(kit: Kit<'_>, more: &[&str]) -> Vec<&'static str> {
     let kept = check(kit);
     for promise in OF_ALL.iter().chain(more) {
@@ -80,7 +80,7 @@ fn a_carrier_that_loses_packets_keeps_its_promises() {
     holds(Kit::new(lossy, is_readable).that_loses(), &[]);
 }
 
-/// A file for the packets of one test, which goes with it.
+/// A file for the packets of a test, removed when this is dropped.
 struct File(PathBuf);
 
 impl File {
@@ -107,7 +107,7 @@ fn a_capture_changes_nothing() {
     holds(Kit::new(captured, is_readable), &[REFUSES]);
 }
 
-/// Two endpoints of a provider of libfabric over loopback; `None` without it.
+/// Opens two endpoints of a provider of libfabric over loopback; `None` without the provider.
 fn endpoints(provider: &str) -> Option<Pair> {
     let (near, far) = (endpoint(provider)?, endpoint(provider)?);
     Some(meet(near, far, |carrier, _| Box::new(carrier)))
@@ -135,8 +135,8 @@ fn meet(mut near: Fabric, mut far: Fabric, wrap: impl Fn(Fabric, Ends) -> Box<dy
     joined([near, far], ends, wrap)
 }
 
-/// Two ends with something around them. For each stand its own address, and that of the other end as it knows
-/// it.
+/// Makes a pair of wrapped ends. Each end comes with its own address, and with the other end's address as it
+/// knows it.
 fn joined<C>(
     [near, far]: [C; 2],
     [(near_own, there), (far_own, back)]: [(Address, Address); 2],
@@ -189,7 +189,7 @@ fn endpoints_on_several_rails_are_one_carrier() {
     }
 }
 
-/// Two ends that use this machine's RDMA devices by these operations; `None` without a device.
+/// Opens two ends that use this machine's RDMA devices by these operations; `None` without a device.
 fn devices(mode: verbs::Mode, wrap: impl Fn(VerbsRails, Ends) -> Box<dyn Carrier>) -> Option<Pair> {
     let settings = verbs::Settings { mode, ..verbs::Settings::default() };
     let open = || match VerbsRails::open(&settings) {

@@ -1,4 +1,4 @@
-//! Which packet sockets of ours are open on this host, by their filters: sock_diag(7), linux/packet_diag.h.
+//! Weft's open packet sockets on this host, found by their filters: sock_diag(7), linux/packet_diag.h.
 
 use std::io;
 
@@ -7,9 +7,9 @@ use weft_net::ethernet::Filter;
 
 use crate::sys;
 
-/// Messages of the kernel's answer at most: some sockets each.
+/// Most messages of the kernel's answer: some sockets each.
 const ANSWERS_MAX: usize = 1 << 14;
-/// How often the question is asked anew because sockets came and went meanwhile.
+/// Times that the question is asked anew because sockets came and went meanwhile.
 const ATTEMPTS_MAX: usize = 8;
 
 /// linux/netlink.h, linux/sock_diag.h
@@ -17,7 +17,7 @@ const DUMP_REQUEST: u16 = 0x301;
 const BY_FAMILY: u16 = 20;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
-/// The list changed while it was made.
+/// Flag: the list changed while it was made.
 const INTERRUPTED: u16 = 0x10;
 const HEAD: usize = 16;
 /// struct packet_diag_msg, and the attribute with the filter.
@@ -26,7 +26,7 @@ const FILTER: u16 = 7;
 /// PACKET_SHOW_FILTER
 const SHOW_FILTER: u32 = 0x20;
 
-/// The filters of ours among those of all packet sockets.
+/// Returns the filters of Weft among those of all packet sockets.
 ///
 /// # Errors
 /// The kernel lacks packet_diag, or the list never stood still.
@@ -55,7 +55,7 @@ pub(crate) fn filters() -> io::Result<Vec<Filter>> {
     Err(io::Error::other("its list never stood still"))
 }
 
-/// struct nlmsghdr and struct packet_diag_req: all packet sockets, with their filters.
+/// Makes the question, struct nlmsghdr and struct packet_diag_req: all packet sockets, with their filters.
 fn question() -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD + 20);
     bytes.extend((HEAD as u32 + 20).to_ne_bytes());
@@ -75,7 +75,7 @@ struct Part {
     changed: bool,
 }
 
-/// Reads the messages of one answer.
+/// Reads the messages of an answer.
 fn parse(mut bytes: &[u8], list: &mut Vec<Filter>) -> io::Result<Part> {
     let wrong = || io::Error::other("its answer makes no sense");
     let mut part = Part::default();
@@ -97,7 +97,7 @@ fn parse(mut bytes: &[u8], list: &mut Vec<Filter>) -> io::Result<Part> {
     Ok(part)
 }
 
-/// The filter among the attributes of a socket, if it is one of ours.
+/// Returns the filter among the attributes of a socket, if it is Weft's.
 fn filter_among(mut attributes: &[u8]) -> Option<Filter> {
     while attributes.len() >= 4 {
         let length = usize::from(half(attributes, 0));
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn answers_end_and_other_sockets_are_passed_over() {
-        // A socket with an attribute of five bytes, and one with a filter that is none of ours.
+        // A socket with an attribute of five bytes, and a socket with a filter that is not Weft's.
         let mut body = vec![0; SOCKET];
         body.extend([9, 0, 5, 0, 1, 2, 3, 4, 5, 0, 0, 0]);
         body.extend([12, 0, 7, 0, 6, 0, 0, 0, 0, 0, 0, 0]);

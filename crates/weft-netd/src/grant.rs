@@ -7,23 +7,23 @@ use weft_net::ethernet::{self, Filter};
 
 use crate::{diag, sys};
 
-/// Sockets that one user may have at a time on this host: ranks times interfaces.
+/// Most sockets that a user may have at a time on this host: ranks times interfaces.
 pub(crate) const USER_SOCKETS_MAX: usize = 1024;
-/// Ports that are tried when others have the first.
+/// Most ports that are tried when others have the first.
 const PORTS_TRIED_MAX: usize = 8;
 
-/// What is handed out.
+/// The sockets that are handed out.
 pub(crate) struct Grant {
     pub(crate) socket: OwnedFd,
-    /// Keeps the port from everybody who asks the kernel for one.
+    /// The UDP socket that keeps the port from every process that asks the kernel for one.
     pub(crate) holder: UdpSocket,
     pub(crate) port: u16,
 }
 
-/// A socket on the interface with this index for `user`. `allowed`: names of interfaces; empty: all.
+/// Makes a socket on the interface with this index for `user`. `allowed`: names of interfaces; empty: all.
 ///
 /// # Errors
-/// Why not, in a sentence for the user.
+/// The reason why not, in a sentence for the user.
 pub(crate) fn grant(interface: u32, user: u32, allowed: &[String]) -> Result<Grant, String> {
     let name = sys::interface_name(interface).ok_or(format!("there is no interface {interface} on this host"))?;
     if !allowed.is_empty() && !allowed.contains(&name) {
@@ -52,11 +52,11 @@ pub(crate) fn grant(interface: u32, user: u32, allowed: &[String]) -> Result<Gra
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Free,
-    /// Somebody has kept a socket for this port longer than the port itself.
+    /// The port is taken: a process has kept a socket for this port longer than the port itself.
     Taken,
 }
 
-/// `open`: the filters of all packet sockets, the one for `own` included.
+/// Judges a request. `open`: the filters of all packet sockets, the one for `own` included.
 fn judge(open: &[Filter], own: &Filter) -> Result<Verdict, String> {
     if !open.contains(own) {
         return Err("the kernel does not show the filters of packet sockets, which needs CAP_NET_ADMIN".into());

@@ -1,11 +1,12 @@
-//! `weft-netd`: hands packet sockets to processes that may not make them. Each is bound to one interface,
-//! gets the frames of Weft for one port that nobody else on the host has, and cannot be made to get anything
-//! else: its filter is locked.
+//! `weft-netd`: hands packet sockets to processes that may not make them. Each socket is bound to one
+//! interface, and gets the frames of Weft for one port that no other process on the host has. Its filter is
+//! locked, so the socket cannot be made to get anything else.
 //!
-//! It keeps nothing. Which ports are taken, and who has how many, is what the kernel says of the sockets that
-//! are open; so it can be ended and started at any time. Who may ask is who may write to its unix socket.
+//! The helper keeps no state. The kernel lists the open sockets, so the helper reads from that list which
+//! ports are taken and how many each user has. So it can be ended and started at any time. A process may ask
+//! if it may write to the helper's unix socket.
 //!
-//! What can be sent through such a socket cannot be limited: SECURITY.md.
+//! The helper cannot limit what is sent through such a socket: SECURITY.md.
 #![deny(unsafe_code)]
 
 mod diag;

@@ -12,12 +12,12 @@ pub(crate) const USAGE: &str = "usage: weft-netd [--socket PATH] [--group NAME] 
 pub(crate) struct Options {
     pub(crate) socket: Option<PathBuf>,
     pub(crate) group: Option<String>,
-    /// Empty: all.
+    /// Interfaces that are served; empty: all.
     pub(crate) interfaces: Vec<String>,
 }
 
 impl Options {
-    /// None: everything asked for has been printed.
+    /// Parses the command line. Returns none when it has only asked for output, which has been printed.
     pub(crate) fn parse(arguments: &[String]) -> Result<Option<Self>, String> {
         let mut options = Self::default();
         let mut rest = arguments.iter();
@@ -50,7 +50,7 @@ impl Options {
     }
 }
 
-/// Says a line on standard output; who has stopped reading misses nothing.
+/// Says a line on standard output. A reader that has stopped reading misses nothing.
 fn say(text: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }

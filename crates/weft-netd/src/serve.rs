@@ -17,15 +17,15 @@ use crate::grant::grant;
 use crate::options::Options;
 use crate::sys;
 
-/// How long systemd's instance stays when nobody asks; a request starts it again.
+/// Time after which systemd's instance ends when no request comes; a request starts it again.
 pub(crate) const IDLE: Option<Duration> = Some(Duration::from_secs(60));
-/// Connections that are open at a time …
+/// Most connections that are open at a time.
 const CONNECTIONS_MAX: usize = 512;
-/// … and those of one user among them. More are closed at once.
+/// Most open connections of a user. Further ones are closed at once.
 const USER_CONNECTIONS_MAX: usize = 256;
-/// Connections taken in one pass.
+/// Most connections that a pass accepts.
 const ACCEPTS_MAX: usize = 1024;
-/// How long a connection may take to ask.
+/// Longest time that a connection may take to ask.
 const PATIENCE: Duration = Duration::from_secs(1);
 const _: () = assert!(USER_CONNECTIONS_MAX < CONNECTIONS_MAX);
 
@@ -51,7 +51,7 @@ pub(crate) fn listen(path: &Path, options: &Options) -> Result<UnixListener, Str
     Ok(listener)
 }
 
-/// Somebody who has not been answered yet.
+/// A connection whose request has not been answered yet.
 struct Connection {
     stream: UnixStream,
     user: u32,
@@ -61,7 +61,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Reads what has arrived; whether it may go on.
+    /// Reads what has arrived, and returns whether the connection may go on.
     fn read(&mut self) -> bool {
         while self.have < self.bytes.len() {
             match self.stream.read(&mut self.bytes[self.have..]) {
@@ -78,7 +78,7 @@ impl Connection {
     }
 }
 
-/// Answers requests, until nobody has asked for `idle`.
+/// Answers requests, until none has come for `idle`.
 pub(crate) fn serve(listener: &UnixListener, interfaces: &[String], idle: Option<Duration>) -> Result<(), String> {
     listener.set_nonblocking(true).map_err(|error| format!("cannot listen: {error}"))?;
     let mut waiting: Vec<Connection> = Vec::new();
@@ -93,7 +93,7 @@ pub(crate) fn serve(listener: &UnixListener, interfaces: &[String], idle: Option
         }
         let now = Instant::now();
         waiting.retain_mut(|one| one.read() && (one.is_whole() || now < one.until));
-        // One of each user at a time, so that many requests of one do not delay the other's.
+        // A request of each user at a time, so that many requests of one user do not delay those of others.
         let mut served = BTreeSet::new();
         waiting.retain(|one| {
             let now = one.is_whole() && served.insert(one.user);
@@ -105,7 +105,7 @@ pub(crate) fn serve(listener: &UnixListener, interfaces: &[String], idle: Option
     }
 }
 
-/// Sleeps until there is something to do.
+/// Sleeps until a connection or a request comes, or a time is over.
 fn wait(listener: &UnixListener, waiting: &[Connection], idle: Option<Duration>) -> io::Result<()> {
     let now = Instant::now();
     let timeout = match waiting.iter().map(|one| one.until.saturating_duration_since(now)).min() {
@@ -117,10 +117,10 @@ fn wait(listener: &UnixListener, waiting: &[Connection], idle: Option<Duration>)
     sys::poll_readable(descriptors.chain([listener.as_fd()]), timeout)
 }
 
-/// Takes new connections; returns how many there were.
+/// Accepts new connections, and returns how many there were.
 fn accept(listener: &UnixListener, waiting: &mut Vec<Connection>) -> usize {
     for count in 0..ACCEPTS_MAX {
-        // Also out of descriptors: the next pass has fewer open.
+        // Also when descriptors run out: the next pass has fewer open.
         let Ok((stream, _)) = listener.accept() else { return count };
         let Ok(user) = descriptors::user(&stream) else { continue };
         let theirs = waiting.iter().filter(|one| one.user == user).count();
@@ -133,7 +133,8 @@ fn accept(listener: &UnixListener, waiting: &mut Vec<Connection>) -> usize {
     ACCEPTS_MAX
 }
 
-/// A new connection has room for an answer; one whose owner does not read it is closed all the same.
+/// Answers a request. A new connection has room for an answer; it is closed even if its owner does not read
+/// the answer.
 fn answer(one: &Connection, interfaces: &[String]) {
     let request = netd::parse_request(&one.bytes).ok_or_else(|| "this is no request".to_owned());
     let _ = match request.and_then(|interface| grant(interface, one.user, interfaces)) {

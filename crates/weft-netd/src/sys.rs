@@ -1,4 +1,4 @@
-//! What the system is asked for.
+//! Calls of the system.
 
 use std::ffi::CString;
 use std::io;
@@ -15,7 +15,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 /// The first descriptor that systemd hands over: sd_listen_fds(3).
 const LISTEN_FD: RawFd = 3;
-/// Who has nothing.
+/// The user and group without rights.
 const NOBODY: u32 = 65_534;
 
 /// The listening socket that systemd has handed over.
@@ -24,15 +24,15 @@ pub(crate) fn inherited_listener() -> Option<UnixListener> {
     if number("LISTEN_PID") != Some(std::process::id()) || number("LISTEN_FDS") != Some(1) {
         return None;
     }
-    // SAFETY: systemd says that this descriptor is open and ours, and nobody has taken it before: this is
+    // SAFETY: systemd says that this descriptor is open and ours. No other code has taken it before: this is
     // called once.
     let socket = unsafe { OwnedFd::from_raw_fd(LISTEN_FD) };
     rustix::io::fcntl_setfd(&socket, FdFlags::CLOEXEC).ok()?;
     Some(UnixListener::from(socket))
 }
 
-/// Becomes nobody, who may make packet sockets and see those of others, and nothing else; for good. There is
-/// one thread: what is asked of the system for a thread holds for the process.
+/// Becomes nobody for good: a user that may make packet sockets and see those of others, and nothing else.
+/// The process has one thread, so a call for the thread holds for the process.
 pub(crate) fn drop_privileges() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     if rustix::process::geteuid().is_root() {
@@ -47,7 +47,7 @@ pub(crate) fn drop_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
-/// Does something while new files get no other permissions than these leave; there is one thread.
+/// Runs an action while new files get at most these permissions; the process has one thread.
 pub(crate) fn with_umask<T>(mask: Mode, action: impl FnOnce() -> T) -> T {
     let before = rustix::process::umask(mask);
     let result = action();
@@ -55,7 +55,7 @@ pub(crate) fn with_umask<T>(mask: Mode, action: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The number of a group.
+/// Returns the number of a group.
 pub(crate) fn group(name: &str) -> Option<u32> {
     let name = CString::new(name).ok()?;
     // SAFETY: the name is terminated; there is one thread, so the entry stays until the next call.
@@ -64,7 +64,7 @@ pub(crate) fn group(name: &str) -> Option<u32> {
     unsafe { entry.as_ref() }.map(|entry| entry.gr_gid)
 }
 
-/// The name of the interface with this index.
+/// Returns the name of the interface with this index.
 pub(crate) fn interface_name(index: u32) -> Option<String> {
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
     netdevice::index_to_name(&socket, index).ok()
@@ -84,7 +84,7 @@ pub(crate) fn poll_readable<'fd>(
     }
 }
 
-/// A socket for questions about sockets.
+/// Opens a socket for questions about sockets.
 pub(crate) fn diag_socket() -> io::Result<OwnedFd> {
     let protocol = Some(netlink::SOCK_DIAG);
     Ok(rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?)
@@ -96,7 +96,8 @@ pub(crate) fn send(socket: &impl AsFd, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives one message of the kernel's answer, which is there when the question has been sent; its length.
+/// Receives a message of the kernel's answer, which is there when the question has been sent, and returns its
+/// length.
 pub(crate) fn receive(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<usize> {
     let (length, _) = rustix::net::recv(socket, bytes, RecvFlags::DONTWAIT)?;
     Ok(length)

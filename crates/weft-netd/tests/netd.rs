@@ -1,5 +1,5 @@
 //! The helper as a process of its own in a network namespace made for the test, with two interfaces, `d0` and
-//! `d1`; who asks it is nobody.
+//! `d1`. The user nobody asks it.
 
 #[path = "../../weft-net/tests/support/mod.rs"]
 mod support;
@@ -60,7 +60,7 @@ impl Helper {
         self.directory.join("netd")
     }
 
-    /// For the group of nobody.
+    /// Starts the helper for the group of nobody.
     fn for_nobody(arguments: &[&str]) -> Self {
         let group = Command::new("getent").args(["group", &NOBODY.to_string()]).output().unwrap().stdout;
         let name = String::from_utf8(group).unwrap().split(':').next().unwrap().to_owned();
@@ -82,7 +82,7 @@ impl Drop for Helper {
     }
 }
 
-/// From now on this thread has no privilege; others of the process are not asked.
+/// Takes the privileges from this thread; the other threads of the process keep theirs.
 fn become_nobody() {
     // SAFETY: no memory is involved. The system calls, unlike the functions, change this thread only.
     unsafe {
@@ -92,7 +92,7 @@ fn become_nobody() {
     }
 }
 
-/// Does something as nobody.
+/// Runs an action as nobody.
 fn as_nobody<T: Send>(action: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -165,7 +165,7 @@ fn role_wants_more() {
     let mut sender =
         Ethernet::open(&Settings { interfaces: Some("d0".into()), ..Settings::default() }, None, None).unwrap();
     let theirs = other.endpoint_address().address;
-    // Frames of all kinds for d1: ours for other ports, UDP, ARP, to all.
+    // Frames of all kinds for d1: Weft's for other ports, UDP, ARP, broadcast.
     let mut traffic = |port: u16| {
         for port in [port, port ^ 1, theirs.port] {
             let address = weft_net::carrier::EthernetAddress { port, ..theirs };
@@ -189,7 +189,7 @@ fn role_wants_more() {
             promiscuous(&socket, d1);
             traffic(port);
             let frames = drain(&socket);
-            // What it may have it still gets, where it is bound so.
+            // The socket still gets the frames that it may have, where it is bound to them.
             let own = protocol == ETHER_TYPE || (protocol, interface) == everything;
             assert_eq!(frames.len(), usize::from(own), "bound to {protocol:#x} on {interface}: {frames:02x?}");
             assert!(frames.iter().all(|frame| frame[16..18] == port.to_be_bytes()));
@@ -212,7 +212,7 @@ fn role_keeps_a_port() {
     let (path, d0, d1) = (helper.path(), index("d0"), index("d1"));
     as_nobody(|| {
         let first = netd::ask(&path, d0).unwrap();
-        // The port is free again, as the kernel sees it; frames for it still go to the first socket.
+        // To the kernel the port is free again; frames for it still go to the first socket.
         drop(first.holder);
         // The kernel may offer the first port each time that the helper tries: once in 256 requests.
         let second = (0..8).find_map(|_| netd::ask(&path, d1).ok()).expect("the second port");
@@ -244,10 +244,10 @@ fn role_floods() {
         }
         for i in 0..2000_u32 {
             let mut stream = UnixStream::connect(&path).unwrap();
-            // It may have been closed already: there are too many connections of this user.
+            // The connection may have been closed already: this user has too many.
             let _ = stream.write_all(&i.to_le_bytes().repeat(50));
         }
-        // Root is another user, whom all that does not delay for long.
+        // Root is another user: all that does not delay root for long.
         drop(silent);
     });
     netd::ask(&path, d0).unwrap();
@@ -261,7 +261,7 @@ fn role_floods() {
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
         assert!(netd::parse_answer(&answer).unwrap_err().contains("no request"));
-        // One that says nothing is closed after its time.
+        // A connection that says nothing is closed after its time.
         let mut silent = UnixStream::connect(&path).unwrap();
         silent.set_read_timeout(Some(LIMIT / 3)).unwrap();
         assert_eq!(silent.read(&mut [0]).unwrap(), 0);
@@ -311,7 +311,7 @@ fn bind(socket: &OwnedFd, protocol: u16, interface: u32) {
     assert_eq!(unsafe { libc::bind(socket.as_raw_fd(), pointer, size) }, 0);
 }
 
-/// Another filter, that lets everything through.
+/// Attaches another filter, which lets every frame through.
 fn attach_all(socket: &OwnedFd) -> std::io::Result<()> {
     let mut all = libc::sock_filter { code: 6, jt: 0, jf: 0, k: u32::MAX };
     let program = libc::sock_fprog { len: 1, filter: &mut all };
@@ -333,7 +333,7 @@ fn promiscuous(socket: &OwnedFd, interface: u32) {
     unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, pointer, size) };
 }
 
-/// All frames that have arrived.
+/// Returns all frames that have arrived.
 fn drain(socket: &OwnedFd) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     loop {

@@ -13,7 +13,7 @@ fn segment(key: &str, ranks: usize) -> Arc<Segment> {
     Arc::new(Segment::create(&key, ranks, &Settings { directory, ..Settings::default() }).unwrap().0)
 }
 
-/// Both ends of the table on which rank 0 posts receives for rank 1.
+/// The two ends of the table on which rank 0 posts receives for rank 1.
 fn ends(key: &str) -> (PostedReceives, PostedReceives) {
     let segment = segment(key, 2);
     (PostedReceives::new(Arc::clone(&segment), 1, 0), PostedReceives::new(segment, 1, 0))

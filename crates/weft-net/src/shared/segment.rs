@@ -65,7 +65,8 @@ struct Header {
 /// that line with no other rank.
 #[repr(C, align(256))]
 pub(crate) struct RankState {
-    /// How the rank sleeps, or is about to, and so how it is woken (`super::SleepMode`); 0 while it is awake.
+    /// The mode in which the rank sleeps, or is about to, and so is woken (`super::SleepMode`); 0 while it is
+    /// awake.
     pub(crate) sleeping: AtomicU32,
     /// Counter that grows when a sender uses its ring for the first time.
     pub(crate) announcements: AtomicU32,
@@ -84,8 +85,8 @@ pub(crate) struct RankState {
     pub(crate) posted: AtomicU32,
     /// Not 0 once the rank has an any-source table.
     pub(crate) common: AtomicU32,
-    /// Whether the rank may copy from the memory of all others (`super::COPIES`); 0 until the rank has found
-    /// out.
+    /// The rank's answer whether it may copy from the memory of all others (`super::COPIES`); 0 until it has
+    /// found out.
     pub(crate) copies: AtomicU32,
     /// The key of the rank's doorbell: its name and its secret (`super::doorbell::Key`).
     pub(crate) bell: [AtomicU64; KEY_WORDS],

@@ -156,7 +156,7 @@ enum Fit {
     LinkLocal,
     /// Presumably a router between the addresses.
     Routed,
-    /// Both addresses are loopback of the same machine.
+    /// Loopback addresses of the same machine.
     Loopback,
     /// The same subnet. A longer prefix says more.
     Subnet(u8),

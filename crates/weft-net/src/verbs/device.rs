@@ -230,7 +230,7 @@ pub(super) struct Device {
     inline_max: usize,
     placing: Option<Placing>,
     pub(super) has_remote_memory: bool,
-    /// Whether registrations are kept, and why not.
+    /// The decision whether registrations are kept, and why not.
     pub(super) kept: Kept,
     peers: Vec<Peer>,
     by_name: HashMap<SocketAddr, usize>,

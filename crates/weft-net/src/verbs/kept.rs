@@ -14,7 +14,7 @@ const BYTES_MIN: u64 = 64 << 10;
 pub(super) enum Kept {
     /// Registrations of so many bytes are kept, and the monitor says when one must not be used any more.
     Yes(Arc<Monitor>, u64),
-    /// None are kept: the reason, and what to do about it. `is_asked`: the settings ask for that.
+    /// No registrations are kept: the reason, and what to do about it. `is_asked`: the settings ask for that.
     No { why: String, is_asked: bool },
 }
 

@@ -201,7 +201,7 @@ enum Memory {
     Registered(Local<*mut Mr>),
     /// A copy of the memory is in this process's own memory.
     Copied,
-    /// So many bytes are to be copied to this address from this process's own memory.
+    /// A copy of so many bytes is to be made at this address, from this process's own memory.
     Awaited(*mut u8, usize),
 }
 
@@ -214,7 +214,7 @@ pub(super) struct Placing {
     locals: Locals<Domain>,
     exposures: Vec<*mut Mr>,
     free_exposures: Vec<u32>,
-    /// This process's own memory for small accesses, a part for each. It is made when the first one begins;
+    /// The process's own memory for small accesses, a part for each. It is made when the first one begins;
     /// none if it may not be registered.
     small: Option<Option<Packets>>,
     under_way: Vec<Option<UnderWay>>,

@@ -47,15 +47,15 @@ pub(super) enum Reason {
 pub(super) enum State {
     /// No connection, and neither end wants one.
     Apart,
-    /// This end connects.
+    /// Connecting, by an attempt of this end.
     Connecting,
     /// The peer connects: it has refused this end's attempt for its own.
     Awaiting,
     /// The peer has refused this end, which tries again after a while.
     Pausing,
-    /// This end has accepted, and waits for the client's first message.
+    /// Accepted by this end, which waits for the client's first message.
     Accepted,
-    /// Both ends may send.
+    /// Ready: both ends may send.
     Ready,
     /// The connection is being closed because it has not been used for long.
     Leaving,
@@ -66,7 +66,7 @@ pub(super) enum State {
 /// Events of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// This end has something to send.
+    /// A packet or a message waits at this end to be sent.
     Wanted,
     /// The peer wants to connect.
     Request,
@@ -89,7 +89,7 @@ pub(super) enum Event {
     PeerCloses,
     /// The deadline has passed.
     Late,
-    /// This end wants no connection to the peer any more, and tells nobody of the loss.
+    /// The link wants no connection to the peer any more, and tells nobody of the loss.
     Abandoned,
 }
 
@@ -569,7 +569,7 @@ mod tests {
         }
     }
 
-    /// Both ends may close at once, and want to send again meanwhile.
+    /// Checks two ends that may close at once, and want to send again meanwhile.
     #[test]
     fn however_connections_are_closed_and_made_again_no_packet_is_dropped_and_nobody_waits_for_ever() {
         for (to_send, closes) in

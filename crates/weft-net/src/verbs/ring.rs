@@ -67,7 +67,7 @@ fn check(header: u64, count: u64, length: usize, words: impl Iterator<Item = u64
 pub(super) enum Use {
     /// The peer writes, and this process looks.
     On,
-    /// This process has asked the peer to stop; the peer may not have heard of it.
+    /// Asked to stop by this process; the peer may not have heard of it.
     Stopping,
     /// The peer has said that it writes no more.
     Off,

@@ -140,7 +140,7 @@ pub(super) fn load(code: &[Instruction]) -> io::Result<OwnedFd> {
 pub(super) enum Mode {
     /// In the interface's driver.
     Native,
-    /// Behind the driver, where the kernel has already made a packet of the frame.
+    /// After the driver, where the kernel has already made a packet of the frame.
     Generic,
 }
 

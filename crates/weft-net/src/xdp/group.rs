@@ -88,7 +88,7 @@ pub(super) struct Seat {
 /// The reason why there is no seat.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// This process has this reason.
+    /// A reason of this process.
     Because(Error),
     /// The first process of the group has a reason, and tells the user.
     First,

@@ -1,5 +1,5 @@
-//! Tests with real processes: a test starts its own binary again in a role. A role is an ignored test, so
-//! that it runs only then.
+//! Support for tests with real processes: a test starts its own binary again in a role. A role is an ignored
+//! test, so that it runs only then.
 #![allow(dead_code)]
 
 use std::io::{BufRead, BufReader, Write};
@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 use weft_net::carrier::{Address, Carrier, receive_packets};
 use weft_net::wait::{Interest, wait};
 
-/// How long any test here may take.
+/// Longest time that any test may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A pair of virtual interfaces, `d0` and `d1`, for the preparation of a role.
 pub(crate) const PAIR: &str = "ip link add d0 type veth peer name d1 && ip link set d0 up && ip link set d1 up \
                     && ip addr add 10.77.0.1/24 dev d0 && ip addr add 10.77.0.2/24 dev d1";
 
-/// Lines from a role to its test begin with this, because the test harness prints to the same place.
+/// Prefix of the lines from a role to its test, because the test harness prints to the same place.
 const MARK: &str = "role says: ";
 
-/// What a test sends to a role.
+/// The signals that a test sends to a role.
 #[derive(Clone, Copy)]
 pub(crate) enum Signal {
     Stop,
@@ -39,7 +39,7 @@ impl Role {
         Self::start_by(&mut Command::new(std::env::current_exe().unwrap()), role, environment)
     }
 
-    /// In new namespaces after a line of shell, e.g. `unshare -m` and a mount.
+    /// Starts a role in new namespaces, after a line of shell, e.g. `unshare -m` and a mount.
     pub(crate) fn start_unshared(flags: &str, preparation: &str, role: &str, environment: &[(&str, &str)]) -> Self {
         // The program is opened before the preparation, which may mount something over its directory.
         let script = format!("exec 3<\"$0\"; {{ {preparation}; }} >&2 || exit 99; exec /proc/self/fd/3 \"$@\"");
@@ -60,7 +60,7 @@ impl Role {
         self.child.id()
     }
 
-    /// The next thing the role says.
+    /// Returns the next line that the role says.
     pub(crate) fn hear(&mut self) -> String {
         self.lines.recv_timeout(LIMIT).expect("the role says something in time")
     }
@@ -119,12 +119,12 @@ fn read_lines(output: ChildStdout) -> mpsc::Receiver<String> {
     receiver
 }
 
-/// For roles: speak to the test.
+/// Says a line to the test, for roles.
 pub(crate) fn say(line: &str) {
     println!("\n{MARK}{line}");
 }
 
-/// For roles: the next line from the test.
+/// Returns the next line from the test, for roles.
 pub(crate) fn listen() -> String {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
@@ -135,7 +135,7 @@ pub(crate) fn variable(name: &str) -> String {
     std::env::var(name).unwrap()
 }
 
-/// Whether namespaces can be made here; tests that need them say so when they are skipped.
+/// Returns whether namespaces can be made here; tests that need them say so when they are skipped.
 pub(crate) fn can_unshare() -> bool {
     let is_able = Command::new("unshare").args(["-mn", "true"]).status().is_ok_and(|status| status.success());
     if !is_able {
@@ -144,7 +144,7 @@ pub(crate) fn can_unshare() -> bool {
     is_able
 }
 
-/// Sends until it is heard: the interfaces came up a moment ago.
+/// Sends until the other end hears it: the interfaces came up a moment ago.
 pub(crate) fn meet(near: &mut dyn Carrier, far: &mut dyn Carrier, to: &Address) {
     let deadline = Instant::now() + LIMIT / 3;
     while receive_packets(far, &mut |_| (), 8) == 0 {
@@ -166,7 +166,7 @@ pub(crate) fn receive(link: &mut dyn Carrier, count: usize) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Waits for a descriptor, at most so long; whether it is readable.
+/// Waits for a descriptor, at most so long, and returns whether it is readable.
 pub(crate) fn is_readable(descriptor: std::os::fd::RawFd, longest: Duration) -> bool {
     let longest = weft_core::time::Duration::from_micros(longest.as_micros() as u64);
     !wait(&[(descriptor, Interest::Read)], Some(longest)).unwrap().is_empty()

@@ -29,7 +29,7 @@ struct Message<'a> {
 /// The turn of a message: when it is handed on.
 enum Turn {
     Now,
-    /// As soon as packets may be handed on again.
+    /// Later, as soon as packets may be handed on again.
     Later,
     /// Never: its sender has broken the protocol, for this reason.
     Never(&'static str),

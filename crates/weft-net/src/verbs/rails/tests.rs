@@ -324,8 +324,8 @@ fn a_large_access_goes_by_both_rails_and_is_complete_with_its_last_stripe() {
     }
 }
 
-/// Where a device reports a write that has only left, a packet behind the write goes by another rail, and
-/// would overtake it.
+/// A device may report a write that has only left. A packet behind the write goes by another rail, and would
+/// overtake it.
 #[test]
 fn beside_the_rail_of_packets_a_write_is_complete_when_a_read_behind_it_is() {
     let (mut link, to, there) = link(2, Proof::Read);
