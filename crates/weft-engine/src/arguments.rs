@@ -19,7 +19,7 @@ pub struct CollectiveScope {
     pub tag: i32,
     /// The processes.
     pub group: Arc<Group>,
-    /// This process's rank among them.
+    /// The rank of this process in the group.
     pub rank: u32,
     /// The source in the envelopes of each member, where its rank in `group` is not unique among all senders
     /// in this context. Groups that overlap may agree in one context (MPI-5.0 §7.4.2,

@@ -397,8 +397,8 @@ mod tests {
         assert_eq!(UserData::empty().kind(), MemoryKind::Host);
     }
 
-    /// As many items as MPI can count, without any bytes.   Expect: they are described, and there is nothing
-    /// to copy.
+    /// Items in the greatest number that MPI can count, without any bytes.   Expect: they are described, and
+    /// there is nothing to copy.
     #[test]
     fn items_without_bytes_may_be_as_many_as_mpi_counts() {
         let byte = Layout::element(Element::UInt8);

@@ -53,7 +53,7 @@ const KEPT_BYTES_TOLD: u64 = CREDIT_BYTES / 4;
 pub enum Outgoing {
     /// A frame without payload.
     Control(Head),
-    /// Nothing leaves, but there is news of the peer's room: messages that wait for room go on.
+    /// News of the peer's room: nothing leaves, but messages that wait for room go on.
     Room,
     /// A queued eager or rendezvous send; its request says which.
     Send {
@@ -93,7 +93,7 @@ pub enum Outgoing {
         remote_key: u32,
         /// The first byte that has not left.
         offset: u64,
-        /// One past the last byte.
+        /// The byte after the last one.
         limit: u64,
     },
 }

@@ -310,7 +310,7 @@ impl<P: Platform> Peers<P> {
         self.far == 0 || members.iter().all(|peer| self.get(*peer).is_some_and(|peer| peer.is_near))
     }
 
-    /// This process.
+    /// The id of this process.
     #[inline]
     pub fn own(&self) -> PeerId {
         self.own

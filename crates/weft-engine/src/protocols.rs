@@ -150,7 +150,7 @@ pub enum Reason {
     TooLong,
     /// Unacknowledged messages wait before this one, so the round trip of an announcement costs nothing.
     Busy,
-    /// There is no credit for more eager bytes at present.
+    /// Credit is missing for more eager bytes at present.
     NoCredit,
     /// The receiver waits for the message inside MPI, and will fetch it.
     Fetched,

@@ -97,7 +97,7 @@ pub struct Region {
 /// The reason why an access was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There has never been such a region.
+    /// The region has never existed.
     Unknown,
     /// The region has been closed: the packet is late, or repeated.
     Closed,

@@ -42,13 +42,13 @@ pub enum Progress {
 pub enum AtOnce {
     /// The operation is complete.
     Complete,
-    /// Nothing else can be done before this receive is complete: call [`Cursor::finish_receive`] then.
+    /// The next step needs the end of this receive: call [`Cursor::finish_receive`] then.
     Receive(Receive),
     /// The next step needs requests: it is for [`Cursor::advance`].
     NeedsRequests,
 }
 
-/// One run of a bound schedule: its state, and the processes that take part.
+/// A run of a bound schedule: its state, and the processes that take part.
 pub struct Cursor {
     run: Run,
     frontier: Frontier,

@@ -9,7 +9,7 @@
 //! | [`Wait`] | one call that waits | another pass, a look at the clock, a yield, a migration, a sleep |
 //! | [`Looks`] | one process | when a loop of calls that only look yields the processor |
 //! | [`Learned`] | one process | how long its calls spin ([`SpinBudget`]), how often they look at the clock meanwhile ([`Pace`]) and change the processor ([`Migration`]) |
-//! | [`Waiters`] | one process | which of its threads sleeps on behalf of all, what the others are woken by, and who takes over when that one leaves |
+//! | [`Waiters`] | one process | which thread sleeps on behalf of all, what wakes the others, and which one takes over when it leaves |
 //! | [`Outstanding`], [`Coverage`] | one process | what the progress thread watches while the program computes, and what it does when it is woken |
 //! | [`Backoff`] | the progress thread | how long it pauses while the program is inside MPI |
 //!
@@ -29,11 +29,11 @@
 //!
 //! A frame between processes of a node is covered by the order *announce the sleep, look once more, sleep*
 //! (`transport::Sleeping::arm`) against *write the frame, read the announcement, wake*. What is outstanding
-//! while the program computes is covered by what [`Coverage`] arms. Completions that another thread of the
-//! process brings about are covered by [`Waiters::news`], which is asked before the lock is released: each
-//! thread that waits for one of them is woken, and no other. Before a thread that has driven the others'
-//! progress leaves, [`Waiters::lacks_driver`] says whether one of them must be woken to do so. The model
-//! plays all three against each other, and shows that it finds what happens when one is left out.
+//! while the program computes is covered by what [`Coverage`] arms. Completions by another thread of the
+//! process are covered by [`Waiters::news`], which is asked before the lock is released. It wakes each thread
+//! that waits for such a completion, and no other thread. Before a thread that has driven the others'
+//! progress leaves, [`Waiters::lacks_driver`] says whether a parked thread must be woken to do so. The model
+//! plays all three against each other, and finds the fault when one of them is left out.
 
 mod budget;
 mod call;

@@ -1,5 +1,5 @@
-//! Windows of one-sided operations (MPI-5.0 §12): the memory that this process exposes, the operations that
-//! it has begun at others, and the operations that others have asked of it.
+//! Windows of one-sided operations (MPI-5.0 §12): exposed memory, the operations that this process has begun
+//! at others, and the requests of others.
 //!
 //! The place of the target's memory decides how an operation travels ([`Reach`]):
 //!
@@ -77,7 +77,7 @@ pub struct NewWindow {
     pub communicator: usize,
     /// The processes of the window.
     pub group: Arc<Group>,
-    /// This process's rank among them.
+    /// The rank of this process in the window.
     pub rank: u32,
     /// The memory that this process exposes.
     pub exposed_memory: ExposedMemory,
@@ -442,8 +442,8 @@ impl Window {
         self.note_busy(rank);
     }
 
-    /// Puts the transfer to `rank` that was begun last in front: it continues an operation that was begun
-    /// long before, so a caller that waits for that operation waits for this transfer.
+    /// Puts the transfer to `rank` that was begun last in front of the others. It continues an operation that
+    /// was begun long before, and the caller that waits for that operation waits for this transfer.
     pub(crate) fn advance_last_transfer(&mut self, rank: u32, is_requested: bool) {
         let target = &mut self.targets[rank as usize];
         if is_requested {

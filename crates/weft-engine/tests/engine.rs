@@ -1,4 +1,4 @@
-//! Several engines in one thread, over a network that loses, repeats and reorders packets. They play random
+//! Several engines in one thread, over a network that loses, repeats and reorders packets, play random
 //! programs of sends and receives. The tests check what MPI promises (MPI-5.0 §3.5): every message arrives
 //! once, and messages that could match the same receive arrive in the order of their sends.
 
@@ -37,7 +37,7 @@ fn engines(count: usize, faults: &str, eager_limit: u64) -> Vec<Engine> {
     impatient_engines(count, faults, eager_limit, Settings::default().peer_timeout)
 }
 
-/// Engines that give up a peer that is silent for so long.
+/// Makes engines that give a peer up after this much silence.
 fn impatient_engines(
     count: usize,
     faults: &str,
@@ -73,7 +73,7 @@ struct Message {
     tag: i32,
     bytes: usize,
     mode: Mode,
-    /// The receive is posted before everything of the sender starts, or after.
+    /// Set if the receive is posted before any send of the sender starts.
     early: bool,
     any_source: bool,
     any_tag: bool,
@@ -107,7 +107,7 @@ struct Posted {
     memory: RefCell<Vec<u8>>,
 }
 
-/// Every receive has room for the largest message, so that wildcards may take any.
+/// The room of every receive: enough for the largest message, so that wildcards may take any.
 const ROOM: usize = 80_000;
 
 fn post(engines: &mut [Engine], message: &Message) -> Posted {
@@ -156,9 +156,8 @@ fn run(count: usize, messages: &[Message], faults: &str, eager_limit: u64) {
     }
     engines.iter_mut().for_each(pass);
     posted.extend(messages.iter().filter(|m| !m.early).map(|m| post(&mut engines, m)));
-    // Receives with wildcards may leave one with an exact envelope without its message: what must hold is
-    // that as many complete as a maximum matching would, so programs whose receives are all exact complete
-    // entirely.
+    // A receive with wildcards may take the message of one with an exact envelope. So as many receives must
+    // complete as in a maximum matching. In programs whose receives are all exact, all must complete.
     let exact = messages.iter().all(|m| !m.any_source && !m.any_tag);
     let limit = Instant::now() + TIME_LIMIT;
     loop {
@@ -176,14 +175,14 @@ fn run(count: usize, messages: &[Message], faults: &str, eager_limit: u64) {
     }
 }
 
-/// All messages that are left at this process match no receive that is left there.
+/// Returns whether no message that is left at this process matches a receive that is left there.
 fn nothing_can_match(engine: &Engine) -> bool {
-    // The matcher itself never holds a receive and a message that match, so quiet means that nothing more
-    // will happen, unless data is still on its way to a receive that has matched.
+    // The matcher itself never holds a receive and a message that match. So nothing more will happen in a
+    // quiet engine, unless data is still on its way to a receive that has matched.
     engine.messages.requests.iter().all(|(_, request)| !matches!(request.state, State::Receiving { .. }))
 }
 
-/// What arrived is, byte for byte, a message that was sent, and none arrived twice.
+/// Checks that the arrived bytes are those of messages that were sent, and that none arrived twice.
 fn check_contents(engines: &[Engine], contents: &[Vec<u8>], posted: &[Posted]) {
     let mut taken = vec![false; contents.len()];
     for receive in posted {
@@ -342,7 +341,7 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
     }
 }
 
-/// Engines of one node, in this thread; with single copies unless the machine forbids them.
+/// Makes engines of one node, in this thread; with single copies unless the machine forbids them.
 fn node_engines(count: usize, single_copy: bool) -> Vec<Engine> {
     static JOBS: AtomicUsize = AtomicUsize::new(0);
     let key = format!("engines-{}-{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
@@ -370,7 +369,7 @@ fn node_engines(count: usize, single_copy: bool) -> Vec<Engine> {
         .collect()
 }
 
-/// A step of the program of two processes, the first of which sends and the second of which receives.
+/// A step of the program of two processes: the first sends and the second receives.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Send { tag: i32, bytes: usize, mode: Mode },
@@ -391,9 +390,9 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What MPI promises between two processes: each message, in the order of sending, goes to the earliest
-/// receive that it matches and that no message before it has taken (MPI-5.0 §3.5). The message of each
-/// receive.
+/// Computes the message of each receive as MPI promises it between two processes (MPI-5.0 §3.5). Each
+/// message, in the order of sending, goes to the earliest matching receive that no message before it has
+/// taken.
 fn match_naively(steps: &[Step]) -> Vec<Option<usize>> {
     let receives: Vec<Option<i32>> =
         steps.iter().filter_map(|s| if let Step::Receive { tag, .. } = s { Some(*tag) } else { None }).collect();
@@ -488,8 +487,8 @@ fn crowd() -> impl Strategy<Value = Crowd> {
     ]
 }
 
-/// Which of several senders a receive from anybody hears is left open by MPI. What it promises (MPI-5.0 §3.5)
-/// is looked for in what came of the program.
+/// Runs a program of several senders. MPI leaves open which of them a receive from any source hears. So the
+/// outcome of the program is checked against MPI's promises (MPI-5.0 §3.5).
 fn run_a_crowd(steps: &[Crowd]) {
     let mut all = node_engines(3, true);
     let (mut sends, mut receives) = (Vec::new(), Vec::new());
@@ -570,8 +569,8 @@ fn run_a_crowd(steps: &[Crowd]) {
     assert!(all.iter().all(|engine| engine.messages.malformed_frames == 0));
 }
 
-/// A sender writes what it has announced to the first of several receives from anybody. Before the
-/// announcement, a message of another sender is handled, which would have had that receive. Expect: each
+/// A sender writes an announced message to the first of several receives from any source. Before the
+/// announcement, a message of another sender is handled, which would have had that receive.   Expect: each
 /// message comes once.
 #[test]
 fn what_is_written_to_a_receive_that_another_message_matches_does_not_come_again() {
@@ -660,7 +659,7 @@ fn a_receiver_that_computes_is_served_by_its_sender_and_the_other_way_round() {
 }
 
 const SECOND: weft_core::time::Duration = weft_core::time::Duration::from_secs(1);
-/// Bytes of a message that is longer than a window: it is not on its way as a whole.
+/// The bytes of a message that is longer than a window: it is never under way as a whole.
 const LONG: usize = 2_000_000;
 
 /// A message of `from` to process 0 and the receive that takes it: handles of both, and their memory.
@@ -711,9 +710,8 @@ fn work(engines: &mut [Engine], mut done: impl FnMut(&mut [Engine]) -> bool) {
 fn many_senders_share_what_may_be_under_way_to_one_receiver() {
     let mut all = engines(9, "seed=5,drop=1%", 8_000);
     let pairs: Vec<Pair> = (1..9).map(|from| start_pair(&mut all, from, 300_000 + 1_000 * from)).collect();
-    // What counts as under way right after something was granted. At other times it may be more: what was set
-    // aside as stalled (a pass of this test may take longer than `STALL`) counts again when some of it
-    // arrives.
+    // The bytes under way right after a grant. At other times there may be more: data that was set aside as
+    // stalled (a pass of this test may take longer than `STALL`) counts again when some of it arrives.
     let (mut granted, mut deepest) = (0, 0);
     work(&mut all, |all| {
         let grants = &all[0].messages.grants;
@@ -723,7 +721,7 @@ fn many_senders_share_what_may_be_under_way_to_one_receiver() {
         pairs.iter().all(|pair| pair.is_complete(all))
     });
     assert!((1..=UNDER_WAY_MAX).contains(&deepest), "{deepest} bytes were under way");
-    // Several grants for each, and all of them used up.
+    // Each message had several grants, and all of them are used up.
     assert!(all[0].messages.grants.granted >= 8 * 3);
     assert!(all[0].messages.grants.is_empty());
     for pair in &pairs {
@@ -740,12 +738,12 @@ fn a_sender_that_is_lost_gives_its_share_back_and_one_that_is_abandoned_complete
         let request = all[0].messages.requests.get(pair.received).unwrap();
         matches!(request.state, State::Receiving { received, .. } if received > 0)
     };
-    // Two have begun; the first then says nothing more, the second is not waited for any more.
+    // Two have begun; then the first sender falls silent, and the second message is not waited for any more.
     work(&mut all, |all| pairs[..2].iter().all(|pair| arriving(all, pair)));
     let lost = all.remove(1);
     all[0].abandon_receive(pairs[1].received);
     let limit = Instant::now() + TIME_LIMIT;
-    // What is left are processes 0, 2 and 3.
+    // Processes 0, 2 and 3 are left.
     while !(complete(&all[1], pairs[1].sent)
         && complete(&all[2], pairs[2].sent)
         && complete(&all[0], pairs[0].received))
@@ -760,7 +758,7 @@ fn a_sender_that_is_lost_gives_its_share_back_and_one_that_is_abandoned_complete
     drop(lost);
 }
 
-/// What makes a process wait for others without a packet of its own on its way.
+/// An operation that makes a process wait for others without a packet of its own on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
     Receive,
@@ -770,7 +768,7 @@ enum Waits {
 }
 
 impl Waits {
-    /// Begins, and tells how to see the error that it has failed with.
+    /// Begins, and returns a function that finds the error with which the operation has failed.
     fn start(self, engine: &mut Engine) -> impl FnMut(&mut Engine) -> Option<weft_engine::error::Error> + use<> {
         let source = matches!(self, Self::Receive | Self::Probe).then_some(1);
         let peer = source.map(|source| id(engine, source as usize));
@@ -813,7 +811,7 @@ fn who_only_waits_notices_that_its_peer_is_gone_and_that_it_only_computes() {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    // They are gone.
+    // The peers are gone.
     for (waits, all, error) in &mut worlds {
         let found = loop {
             all[0].progress();
@@ -857,12 +855,13 @@ fn the_name_of_a_peer_that_has_been_removed_leads_nowhere_even_when_another_has_
         engine.start_send(handle);
         Some(handle)
     };
-    // What waits for it fails as it is removed.
+    // Operations that wait for the peer fail as it is removed.
     let waiting = [receive(&mut engine, gone), send(&mut engine, gone, Mode::Synchronous).unwrap()];
     assert!(engine.remove_peer(gone));
     assert_eq!(waiting.map(|handle| class_of(&mut engine, handle)), [Some(ErrorClass::ProcAborted); 2]);
     assert!(!engine.remove_peer(gone), "it is gone already");
-    // Its place is free, then another's.   Expect: the old name fails all that uses it, and reaches nobody.
+    // The peer's place is free, then another's.   Expect: every use of the old name fails, and reaches no
+    // peer.
     for place_is_free in [true, false] {
         if !place_is_free {
             let carrier = udp_carrier(SocketAddr::from(([127, 0, 0, 1], 1)));
@@ -889,7 +888,7 @@ fn the_name_of_a_peer_that_has_been_removed_leads_nowhere_even_when_another_has_
         assert_eq!(probed.map_err(|error| error.class), Err(ErrorClass::ProcAborted));
         assert_eq!(engine.peers.iter().map(|(_, peer)| peer.traffic()[0]).sum::<u64>(), 0);
     }
-    // The others are what they were.
+    // The other peers are as they were.
     assert_eq!(engine.peers.find(2), Some(other));
     assert_eq!(engine.peers.iter().count(), 3);
     assert!(send(&mut engine, other, Mode::Standard).is_none(), "it leaves at once");
@@ -901,7 +900,7 @@ fn who_waits_for_anybody_of_many_asks_them_in_turns() {
     let mut error = Waits::ReceiveFromAnybody.start(&mut all[0]);
     let begin = Instant::now();
     let asked = |engine: &Engine| engine.flows().filter(|flow| flow.counters().probes > 0).count();
-    // Expect: not all at once, and all after some rounds.
+    // Expect: not all peers are asked at once, and all are asked after some rounds.
     let mut first = 0;
     while asked(&all[0]) < 200 {
         all.iter_mut().for_each(pass);
@@ -916,7 +915,7 @@ fn who_waits_for_anybody_of_many_asks_them_in_turns() {
 
 #[test]
 fn a_synchronous_send_that_nobody_wants_is_cancelled() {
-    // It has left: short, in one packet; long, in several; over a ring.
+    // The message has left: short, in one packet; long, in several; over a ring.
     let (near, far) = (node_engines(2, false), engines(2, "seed=9", 8_000));
     for (mut all, bytes) in [(near, 100), (far, 100), (engines(2, "seed=10,drop=5%", 8_000), 5_000)] {
         let content = content(1, bytes);
@@ -937,7 +936,8 @@ fn a_synchronous_send_that_nobody_wants_is_cancelled() {
 
 #[test]
 fn a_message_that_was_announced_by_one_who_is_gone_fails_its_receive() {
-    // The receive is posted before or after that is known; with or without room for all of it.
+    // The receive is posted before or after the failure is known; with or without room for all of the
+    // message.
     for (early, room) in [(true, 20_000), (true, 50), (false, 20_000), (false, 50)] {
         let mut all = impatient_engines(2, "seed=11", 8_000, SECOND);
         let content = content(1, 20_000);
@@ -1039,7 +1039,7 @@ impl Carrier for Full {
     }
 
     fn prepare_sleep(&mut self) -> bool {
-        // Whoever sleeps is woken by other means.
+        // Other means wake a process that sleeps.
         true
     }
 
@@ -1067,7 +1067,7 @@ fn who_finds_the_link_full_sleeps_until_it_may_have_room() {
     let send = Send { peer, envelope, data: UserData::empty(), mode: Mode::Synchronous, blocking: false };
     let handle = engine.messages.add(State::Queued(send), 0).unwrap();
     engine.start_send(handle);
-    // Longer than until the first probe is due.
+    // This is longer than the time until the first probe is due.
     std::thread::sleep(Duration::from_millis(5));
     engine.progress();
     let due = engine.due().expect("a packet waits for room");

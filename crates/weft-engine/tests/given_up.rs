@@ -1,6 +1,7 @@
-//! Collective operations that fail at one process: all processes come to an end, and what they exchange
-//! afterwards is not disturbed (MPI-5.0 §6.4: the amounts of data that processes describe must be equal; a
-//! program in which they are not must hear of it).
+//! Collective operations that fail at one process.
+//!
+//! All processes come to an end, and later messages are not disturbed. MPI-5.0 §6.4 requires that processes
+//! describe equal amounts of data; a program that breaks this rule must be told.
 
 mod queue;
 
@@ -35,10 +36,10 @@ use queue::{Engine, Machine, PACKET_SIZE, Queue, Wire, add_peers, engine, id, pa
 
 const CONTEXT: u32 = 8;
 const EAGER_LIMIT: u64 = 8_000;
-/// Passes in which everything must have ended; it takes some hundreds.
+/// The number of passes in which every operation must have ended; it takes some hundreds.
 const PASSES_MAX: usize = 200_000;
 
-/// Engines of so many processes, each on a node of its own.
+/// Makes the engines of `count` processes, each on a node of its own.
 fn apart(count: usize) -> Vec<Engine> {
     let wire: Wire = Arc::new(Mutex::new(vec![VecDeque::new(); count]));
     let settings = Settings { packet_size: PACKET_SIZE, ..Settings::default() };
@@ -55,10 +56,10 @@ fn apart(count: usize) -> Vec<Engine> {
     (0..count).map(one).collect()
 }
 
-/// A ring that messages fill, and not the credit of their sender.
+/// The size of a ring that messages fill before they use up the credit of their sender.
 const RING_BYTES: usize = 256 << 10;
 
-/// The same on one node, where messages go through rings.
+/// Makes the engines of `count` processes on one node, where messages go through rings.
 fn together(count: usize) -> Vec<Engine> {
     static JOBS: AtomicUsize = AtomicUsize::new(0);
     let key = format!("given-up-{}-{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
@@ -101,14 +102,14 @@ impl Datatype for Integers {
     }
 }
 
-/// What a rank does, of so many ranks, with so many items.
+/// A function that plans the part of a rank, given the number of ranks and of items.
 type Plan = Box<dyn Fn(u32, u32, u64) -> Schedule>;
 
 fn items(count: u64) -> Items {
     Items { count, shape: ElementShape { extent: 8, true_lb: 0, true_extent: 8, size: 8, contiguous: true } }
 }
 
-/// An operation by an algorithm. With one item less nobody has other partners.
+/// The operations, each by an algorithm. With one item less no process has other partners.
 fn plans() -> Vec<(String, Plan)> {
     let mut plans: Vec<(String, Plan)> = Vec::new();
     let trees = [
@@ -181,7 +182,7 @@ fn plans() -> Vec<(String, Plan)> {
     plans
 }
 
-/// One rank's part in an operation.
+/// The part of a rank in an operation.
 struct Part {
     cursor: Option<Cursor>,
     receive: SharedBuffer,
@@ -237,7 +238,7 @@ fn work(engines: &mut [Engine], what: &str, mut is_done: impl FnMut(&mut [Engine
     panic!("{what}: somebody waits for ever");
 }
 
-/// Each message that follows finds its receive.
+/// Checks that each message that follows finds its receive.
 fn check_that_all_can_talk(engines: &mut [Engine], tag: i32, what: &str) {
     let size = engines.len();
     let memory = SharedBuffer::new(100);
@@ -283,7 +284,7 @@ fn try_all(engines: &mut [Engine], counts: &[u64]) {
             for (rank, part) in parts.iter().enumerate() {
                 match part.outcome.as_ref() {
                     Some(Err(error)) => assert_eq!(error.class, ErrorClass::Truncate, "{what}: rank {rank}: {error}"),
-                    // Who hears of nothing has everything.
+                    // A process that is not told of the failure has all data.
                     Some(Ok(())) if name.starts_with("bcast") && rank != odd as usize => {
                         let expected: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
                         assert!(part.receive.equals(0, &expected), "{what}: rank {rank} has other bytes");
@@ -322,7 +323,7 @@ fn a_message_of_which_a_piece_has_left_is_abandoned_and_the_next_ones_arrive() {
         engine.start_send(handle);
         handle
     };
-    // Nobody takes anything out of the ring, so that the last of these comes to rest in the middle.
+    // No engine takes anything out of the ring, so the last of these messages comes to rest in the middle.
     let is_half_sent = |engine: &Engine, handle| {
         let state = engine.messages.requests.get(handle).map(|request| &request.state);
         matches!(state, Some(State::Sending { region: None, .. }))

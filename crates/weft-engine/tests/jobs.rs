@@ -36,7 +36,7 @@ fn port(name: ProcessName) -> u16 {
     (name.job.0 as u16 - 100) * EACH as u16 + name.number as u16
 }
 
-/// What the processes of one job have in common, or those of two.
+/// The secret of the processes of one job, or of two jobs.
 fn secret(one: u32, other: u32) -> Secret {
     Secret::new([(1 + one.min(other) * JOBS + one.max(other)) as u8; 16])
 }
@@ -70,7 +70,7 @@ fn process(job: u32, number: u32, wire: &Wire) -> Engine {
     engine
 }
 
-/// Two jobs meet: each process of the one is told by each of the other by which index that knows it.
+/// Lets two jobs meet: each process tells each process of the other job by which index it knows that process.
 fn meet(all: &mut [Vec<Engine>], one: u32, other: u32, common: &Secret) {
     let mut firsts = [Vec::new(), Vec::new()];
     for (side, (own, met)) in [(one, other), (other, one)].into_iter().enumerate() {
@@ -135,8 +135,8 @@ fn processes_with_the_same_numbers_are_told_apart_by_their_jobs() {
     meet(&mut all, 1, 2, &secret(1, 2));
     let knows = |one: ProcessName, other: ProcessName| one.job.0.abs_diff(other.job.0) <= 1 && one != other;
     let names: Vec<ProcessName> = (0..JOBS).flat_map(|job| (0..EACH).map(move |number| name(job, number))).collect();
-    // Each sends to each that it knows, within a packet and in many.   Expect: all know who sent what they
-    // have.
+    // Each process sends to each process that it knows, within a packet and in many.   Expect: all know the
+    // sender of each message.
     for length in [8, 5_000] {
         let content = |from: ProcessName, to: ProcessName| vec![(1 + port(from) * 16 + port(to)) as u8; length];
         let mut sent = Vec::new();
@@ -173,7 +173,7 @@ fn processes_with_the_same_numbers_are_told_apart_by_their_jobs() {
 fn packets_of_who_has_not_the_secret_of_the_two_jobs_are_dropped() {
     let mut all = jobs();
     meet(&mut all, 0, 1, &secret(0, 1));
-    // One process takes the secret of its own job for that of the two.
+    // One process uses the secret of its own job in place of the common one.
     let engine = &mut all[1][0];
     let known: Vec<PeerId> = (0..EACH).map(|number| engine.find_process(name(0, number)).expect("a peer")).collect();
     assert!(known.iter().all(|peer| engine.remove_peer(*peer)));

@@ -1,4 +1,4 @@
-//! The example of a carrier (docs/carriers.md) does what it says: all messages arrive, whatever is lost.
+//! The example of a carrier (docs/carriers.md) keeps its promises: all messages arrive, whatever is lost.
 
 #[path = "../examples/memory_carrier/main.rs"]
 #[allow(dead_code, reason = "its main is for people")]

@@ -1,4 +1,4 @@
-//! What peers can make the message layer keep.
+//! The memory that peers can make the message layer keep.
 
 use weft_core::matching::Envelope;
 use weft_core::message::Head;
@@ -38,7 +38,7 @@ fn a_peer_that_ignores_its_credit_fills_no_memory() {
     }
     assert_eq!(messages.0.matcher.unexpected_count() as u64, room);
     assert_eq!(messages.0.malformed_frames, 2 * room);
-    // What fitted is as it was, and makes room for as much again, not more.
+    // The messages that fitted are as they were, and make room for as many again, not more.
     for _ in 0..room {
         let mut buffer = [0; 936];
         assert!(receive(&mut messages, &mut buffer) && buffer == payload);
@@ -49,8 +49,8 @@ fn a_peer_that_ignores_its_credit_fills_no_memory() {
     assert_eq!((messages.0.matcher.unexpected_count() as u64, messages.0.malformed_frames), (room, 3 * room));
 }
 
-/// Expect: what nobody can receive any more makes room for what the same peer sends in other contexts; what
-/// is not over stays.
+/// Expect: messages that no receive can match any more make room for messages of the same peer in other
+/// contexts. Messages of contexts that are not over stay.
 #[test]
 fn messages_of_a_context_that_is_over_leave_their_room_behind() {
     let mut messages = (Messages::new(), Peer::new(|| 0));
@@ -82,8 +82,8 @@ fn a_context_that_is_over_stays_until_its_messages_have_arrived() {
     );
 }
 
-/// Expect (MPI-5.0 §3.7.3): what the program has freed, or lent a buffer to, is told of until it is complete;
-/// its other requests are its own affair.
+/// Expect (MPI-5.0 §3.7.3): requests that the program has freed, or lent a buffer to, are reported until they
+/// are complete. The program's other requests are not.
 #[test]
 fn what_the_program_has_left_is_told_of_until_it_is_complete() {
     let (mut messages, mut peers) = (Messages::new(), Peer::new(|| 0));
@@ -112,7 +112,7 @@ fn what_the_program_has_left_is_told_of_until_it_is_complete() {
     let sends = Unfinished { request: lent, is_send: true, ..receives };
     assert_eq!(messages.unfinished(&[lent]), [receives, sends]);
     assert!(!messages.is_receiving_from(peer()));
-    // The first piece of its message: it has found its receive, and the rest is on its way.
+    // The first piece of the message: it has found its receive, and the rest is on its way.
     messages.handle_frame(peer(), &[Head::eager_first(ENVELOPE, None, 16).as_bytes(), &[1; 8]].concat(), &mut peers);
     assert_eq!(messages.unfinished(&[]), [Unfinished { is_unmatched: false, tag: None, ..receives }]);
     assert!(messages.is_receiving_from(peer()));
@@ -129,7 +129,7 @@ fn pieces_count_as_the_message_that_they_promise() {
         arrives(&mut messages, Head::eager_first(ENVELOPE, None, total), &[1]);
         arrives(&mut messages, Head::eager_more(), &vec![2; total as usize - 1]);
     }
-    // Two would be more than the credit by what each costs beside its bytes.
+    // Two messages would be more than the credit, by the cost of each beside its bytes.
     assert_eq!(messages.0.matcher.unexpected_count(), 1);
     assert_eq!(messages.0.malformed_frames, 8);
     let mut buffer = vec![0; total as usize];

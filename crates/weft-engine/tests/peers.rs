@@ -1,4 +1,4 @@
-//! What a process keeps of peers on other nodes that it has talked to, and that are quiet now.
+//! The memory that a process keeps for peers on other nodes that it has talked to, and that are quiet now.
 
 mod queue;
 
@@ -19,11 +19,11 @@ use weft_engine::request::{Mode, Receive, Send, State};
 
 use queue::{Engine, PACKET_SIZE, Queue, Wire, engine, id, pass, udp_carrier};
 
-/// Most bytes for each peer, all told, as the allocator counts them.
+/// The most bytes for each peer, all told, as the allocator counts them.
 const PEER_BYTES_MAX: usize = 1024;
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// The system's allocator, and how much it has given out.
+/// The system's allocator, with a count of the bytes that it has given out.
 struct Counting;
 
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
@@ -31,7 +31,7 @@ static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: everything is handed on as it came.
+// SAFETY: each call is handed on as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
@@ -77,7 +77,7 @@ fn talk(engines: &mut [Engine]) {
 }
 
 fn start(engine: &mut Engine, own: usize, to: usize, from: usize) {
-    // Nothing is copied.
+    // No bytes are copied.
     let data = UserData::empty();
     let (context, tag, source) = (8, 0, Some(from as u32));
     let peer = Some(id(engine, from));
@@ -104,7 +104,7 @@ fn run_until_quiet(engines: &mut [Engine]) {
     }
 }
 
-/// Bytes that so many processes hold that have all talked to each other.
+/// The bytes held by this many processes that have all talked to each other.
 fn held(count: usize) -> usize {
     let before = ALLOCATED.load(Ordering::Relaxed);
     let mut engines = engines(count);
@@ -119,7 +119,7 @@ fn held(count: usize) -> usize {
 
 #[test]
 fn an_idle_peer_takes_little() {
-    // What each process holds for itself, and for the few peers it talked to last, is the same in both runs.
+    // Each process holds the same memory for itself, and for the few peers it talked to last, in both runs.
     let count = 64;
     let [half, all] = [count / 2, count].map(|more| held(count + more));
     let (few, many) = (count + count / 2, 2 * count);

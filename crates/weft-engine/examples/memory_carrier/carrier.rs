@@ -10,7 +10,7 @@ use weft_engine::transport::*;
 
 /// Bytes of the largest packet.
 const PACKET_BYTES: usize = 1500;
-/// Packets that wait for one receiver; who sends more is told to try again.
+/// The packets that wait for one receiver; a sender of more is told to try again.
 const QUEUE_PACKETS_MAX: usize = 256;
 
 /// The carrier where it loses packets. A look costs next to nothing; there is nothing to sleep on.
@@ -33,19 +33,19 @@ const PLACEMENT: Placement = Placement {
     proof: Proof::Completion,
 };
 
-/// What all ends have in common.
+/// The state that all ends share.
 #[derive(Default)]
 pub(crate) struct Wire {
-    /// What is on its way to each end: packets, and whether they came to a group.
+    /// The packets on their way to each end, each with a mark if it came to a group.
     queues: BTreeMap<usize, VecDeque<(Vec<u8>, bool)>>,
-    /// What an end lets the others reach, by its key.
+    /// The memory that an end lets the others reach, by its key.
     registered: BTreeMap<u64, (UserData, u64)>,
-    /// Which ends hear what is sent to which group.
+    /// The ends that hear each group.
     joined: Vec<(Address, usize)>,
     keys: u32,
 }
 
-/// One end of the carrier. An address is the number of an end, which stands for a port.
+/// An end of the carrier. An address is the number of an end, which stands for a port.
 pub(crate) struct MemoryCarrier {
     own: usize,
     wire: Arc<Mutex<Wire>>,
@@ -57,7 +57,7 @@ pub(crate) struct MemoryCarrier {
 }
 
 impl MemoryCarrier {
-    /// The end `own`, which loses so many of a hundred packets that it sends.
+    /// Makes the end `own`, which loses this many of a hundred packets that it sends.
     pub(crate) fn new(own: usize, wire: &Arc<Mutex<Wire>>, loss_percent: u64, seed: u64) -> Self {
         let attributes = if loss_percent == 0 { RELIABLE } else { LOSSY };
         let (wire, random) = (wire.clone(), seed ^ own as u64);
@@ -100,7 +100,7 @@ impl Carrier for MemoryCarrier {
         let mut wire = self.wire.lock().expect("whole");
         let Wire { queues, joined, .. } = &mut *wire;
         if to.is_group() {
-            // Who has no room loses it: a group does not wait.
+            // An end without room loses the packet: a group does not wait.
             for (_, member) in joined.iter().filter(|(group, member)| group == to && *member != self.own) {
                 let queue = queues.entry(*member).or_default();
                 queue.extend((queue.len() < QUEUE_PACKETS_MAX && !is_lost).then(|| (packet.to_vec(), true)));

@@ -46,12 +46,12 @@ impl Platform for Machine {
     }
 }
 
-/// Where an end of the carrier is.
+/// The address of an end of the carrier.
 pub(crate) fn address(end: usize) -> Address {
     EthernetAddress { mac: [2, 0, 0, 0, 0, end as u8], port: end as u16 }.into()
 }
 
-/// The engine of the process `own` of two, and its carrier.
+/// Makes the engine of the process `own` of two, with its carrier.
 fn engine(own: usize, wire: &Arc<Mutex<Wire>>, time: &Arc<AtomicU64>, loss_percent: u64, seed: u64) -> Engine<Machine> {
     let carrier = MemoryCarrier::new(own, wire, loss_percent, seed);
     let attributes = *carrier.attributes();
@@ -82,12 +82,12 @@ fn engine(own: usize, wire: &Arc<Mutex<Wire>>, time: &Arc<AtomicU64>, loss_perce
     engine
 }
 
-/// Bytes of the messages that each process sends to the other: in one packet, in several, and such as are
-/// asked for first.
+/// The sizes of the messages that each process sends to the other, in bytes: some fit one packet, some take
+/// several, some are announced.
 const SIZES: [usize; 6] = [0, 1, 1_000, 20_000, 100_000, 1 << 20];
-/// Time that passes between two looks at the carrier.
+/// The time that passes between two looks at the carrier.
 const PASS: Duration = Duration::from_micros(10);
-/// Time after which what is not complete never will be.
+/// The time after which an incomplete message will never complete.
 const TIME_MAX: Duration = Duration::from_secs(600);
 
 /// A message on its way.
@@ -96,7 +96,7 @@ struct Exchange {
     sending: usize,
     receiving: usize,
     content: Vec<u8>,
-    /// What the send reads, until it is complete.
+    /// The data of the send, until it is complete.
     _source: SharedBuffer,
     target: SharedBuffer,
 }
@@ -135,10 +135,10 @@ fn is_complete(engine: &Engine<Machine>, request: usize) -> bool {
     engine.messages.requests.get(request).is_none_or(Request::is_complete)
 }
 
-/// What one end has counted: packets, and writes to memory of the other end.
+/// The counts of one end: packets, and writes to memory of the other end.
 pub(crate) type Counted = (Counters, u64);
 
-/// Exchanges the messages while so many packets of a hundred are lost; what both ends have counted.
+/// Exchanges the messages while this many of a hundred packets are lost; returns the counts of both ends.
 ///
 /// # Panics
 /// When a message does not arrive, or not as it was sent.

@@ -401,7 +401,7 @@ impl<P: Platform> Link<'_, P> {
         }
     }
 
-    /// This process's local rank.
+    /// The local rank of this process.
     pub(super) fn own_local_rank(&self) -> Option<usize> {
         self.0.node.as_ref().map(Frames::own_local_rank)
     }

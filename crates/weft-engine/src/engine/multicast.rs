@@ -2,9 +2,9 @@
 //! (`weft_core::multicast`).
 //!
 //! A multicast message consists of the same frames as an eager message to each receiver, within the credit of
-//! each. At the receivers it goes through the same matching: a schedule receives it as any other message, and
-//! an unexpected one is kept like any other. Acknowledgements and repairs go to processes' own addresses, as
-//! packets of their own beside the flows.
+//! each. At the receivers it goes through the same matching. A schedule receives a multicast like any
+//! message, and an unexpected multicast is kept like any unexpected message. Acknowledgements and repairs go
+//! to processes' own addresses, as packets of their own beside the flows.
 
 mod groups;
 mod sending;
@@ -89,7 +89,7 @@ impl<'a, P: Platform> Multicasts<'a, P> {
 }
 
 impl<P: Platform> Multicasts<'_, P> {
-    /// This process's multicast on each path.
+    /// The multicast abilities of this process on each path.
     pub fn multicast_paths(&mut self) -> Paths<Option<Path>> {
         let carriers = self.link.carriers();
         let mut paths: Paths<Option<Path>> = Paths::default();

@@ -55,9 +55,12 @@ impl<P: Platform> PointToPoint<P> {
         self.network.remotes.get(peer)
     }
 
-    /// The number of packets that cannot have come from any peer: packets that are too short, packets that
-    /// name no process reached over the network, challenges about carriers with a wrong tag, and packets that
-    /// the links found damaged.
+    /// The number of packets that cannot have come from any peer:
+    ///
+    /// - packets that are too short;
+    /// - packets that name no process reached over the network;
+    /// - challenges about carriers with a wrong tag;
+    /// - packets that the links found damaged.
     pub fn foreign(&self) -> u64 {
         let sentences = self.network.remotes.iter().map(Remote::forged);
         self.network.foreign

@@ -13,8 +13,9 @@ use super::window_lock::Holder;
 /// is worth it.
 const DIRECT_BYTES_MAX: u64 = 4 << 10;
 
-/// One process's part of a window, in memory that all processes of the node have mapped. Any thread may
-/// access it at any time: each function reads or writes what MPI-5.0 §12.7 allows.
+/// The part of a window that one process owns, in memory that all processes of the node have mapped.
+///
+/// Any thread may access it at any time: each function reads or writes what MPI-5.0 §12.7 allows.
 #[derive(Debug, Default)]
 pub struct MappedMemory {
     base: AtomicPtr<u8>,

@@ -1,5 +1,7 @@
-//! Collective operations that have failed at one process. That process tells the other members: they may wait
-//! for its messages, or for a member that waits for them (decision 0158).
+//! Collective operations that have failed at one process.
+//!
+//! That process tells the other members, since they may wait for its messages, or for another waiting member
+//! (decision 0158).
 
 use weft_core::message::Head;
 

@@ -21,7 +21,7 @@ use super::absent::part;
 use super::posted::PostedReceives;
 use super::slots::CollectiveSlots;
 
-/// This process's share in its node. Processes are named by their local rank.
+/// The share of this process in its node. Processes are named by their local rank.
 pub trait Node: Frames + Sleeping {
     /// Slots in which a process publishes something.
     type Slots: CollectiveSlots;
@@ -90,7 +90,7 @@ part! {
     /// Frames of at most [`Self::frame_max`] bytes, head and payload together, delivered exactly once and in
     /// the order of sending from one process to another.
     pub trait Frames {
-        /// This process's local rank.
+        /// The local rank of this process.
         fn own_local_rank(&self) -> usize;
 
         /// Bytes of the largest frame.

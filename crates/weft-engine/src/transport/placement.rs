@@ -52,7 +52,7 @@ pub struct Registration(pub u32);
 pub enum Begun {
     /// The access is under way: [`super::RemoteMemoryAccess::poll_completion`] will tell of it.
     Yes,
-    /// There is no room now: try again later.
+    /// The carrier has no room now: try again later.
     NotNow,
     /// The carrier does not access this memory: another attempt does not help.
     Never,

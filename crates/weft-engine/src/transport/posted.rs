@@ -175,7 +175,7 @@ part! {
 }
 
 part! {
-    /// One end of a table of posted receives.
+    /// An end of a table of posted receives.
     ///
     /// The receiver posts, withdraws and frees; the sender takes and finishes. Exactly one of them gets a
     /// posted receive, and both know which.

@@ -1,4 +1,4 @@
-//! One call that waits: it spins as long as that is worth it, then sleeps.
+//! A call that waits: it spins as long as that is worth it, then sleeps.
 
 use weft_core::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ const _: () = assert!(YIELDED.as_nanos() < PREEMPTED.as_nanos());
 /// The next step of a call that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// One more pass of the progress loop, and then [`Wait::pass_in_vain`].
+    /// Make one more pass of the progress loop, and then [`Wait::pass_in_vain`].
     Pass,
     /// Park, since another thread of the process sleeps on behalf of all:
     /// [say that a call waits](Wait::enters), and wait until the operation is complete, or until no other
@@ -86,7 +86,7 @@ pub enum Fact {
     Shared(bool),
 }
 
-/// One call that waits. It begins with a pass.
+/// A call that waits. It begins with a pass.
 #[derive(Clone, Debug, Default)]
 pub struct Wait {
     /// The number of passes since the wait began, or since it last slept. From the first look on: the passes

@@ -61,8 +61,7 @@ pub struct State {
 pub struct Outstanding {
     /// Set if there are requests that are not complete.
     pub requests: bool,
-    /// Set if an operation advances only by this process on a neighbour's frame: the neighbour cannot advance
-    /// it alone.
+    /// Set if an operation waits for a neighbour's frame, and the neighbour cannot move it on by itself.
     pub neighbours: bool,
 }
 

@@ -41,7 +41,7 @@ pub struct News {
     /// Operations have completed: a thread that waits for one of them is to be woken, whether it sleeps or is
     /// parked.
     pub completed: bool,
-    /// Something is due before the sleeping thread wakes: it is to be woken.
+    /// A deadline comes before the end of the sleep: the sleeping thread is to be woken.
     pub sooner: bool,
 }
 

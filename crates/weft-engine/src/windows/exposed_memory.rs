@@ -4,7 +4,7 @@ use crate::memory::Exposed;
 
 /// The memory that a process exposes.
 pub enum ExposedMemory {
-    /// One run of memory.
+    /// A single run of memory.
     Whole(Exposed),
     /// The memory that has been attached (MPI-5.0 §12.2.4): offsets are addresses.
     Attached(Attached),

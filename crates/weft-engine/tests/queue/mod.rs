@@ -42,14 +42,14 @@ impl Platform for Machine {
 
 pub(crate) type Engine = weft_engine::engine::Engine<Machine>;
 
-/// One pass of progress.
+/// Makes a pass of progress.
 pub(crate) fn pass(engine: &mut Engine) {
     engine.progress();
 }
 
 pub(crate) const PACKET_SIZE: usize = 600;
 
-/// What a carrier of packets of that size is.
+/// The attributes of a carrier with packets of that size.
 pub(crate) const ATTRIBUTES: CarrierAttributes = CarrierAttributes::packets("queue", PACKET_SIZE, Look::SystemCall);
 
 pub(crate) type Wire = Arc<Mutex<Vec<VecDeque<Vec<u8>>>>>;
@@ -62,12 +62,12 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// The end of a process, in place of UDP.
+    /// Makes the end of a process, in place of UDP.
     pub(crate) fn new(own: usize, wire: &Wire) -> Self {
         Self { own, wire: wire.clone(), attributes: ATTRIBUTES }
     }
 
-    /// The same in place of raw frames.
+    /// Makes the end of a process, in place of raw frames.
     #[allow(dead_code, reason = "not every test has several carriers")]
     pub(crate) fn of_frames(own: usize, wire: &Wire) -> Self {
         Self { attributes: CarrierAttributes { look: Look::Memory, ..ATTRIBUTES }, ..Self::new(own, wire) }
@@ -98,7 +98,7 @@ impl Carrier for Queue {
     }
 
     fn prepare_sleep(&mut self) -> bool {
-        // Whoever sleeps is woken by other means.
+        // Other means wake a process that sleeps.
         true
     }
 
@@ -146,7 +146,7 @@ pub(crate) fn engine(
     engine
 }
 
-/// Adds the peers behind `routes`, by their numbers; this process is the one with the number `own`.
+/// Adds the peers behind `routes`, by their numbers; this process has the number `own`.
 #[allow(dead_code, reason = "not all tests have routes of their own")]
 pub(crate) fn add_peers(engine: &mut Engine, own: usize, routes: Vec<Route>, process: i32) {
     for (number, route) in routes.into_iter().enumerate() {
@@ -157,7 +157,7 @@ pub(crate) fn add_peers(engine: &mut Engine, own: usize, routes: Vec<Route>, pro
     }
 }
 
-/// How `engine` names the process with this number.
+/// The name by which `engine` knows the process with this number.
 pub(crate) fn id(engine: &Engine, number: usize) -> PeerId {
     engine.peers.find(number as u32).expect("a process of the test")
 }

@@ -60,7 +60,7 @@ pub(super) struct Group {
     pub(super) members: Vec<u32>,
     /// The rank of the process that receives for each member.
     pub(super) receiving: Vec<u32>,
-    /// This process's member, and its rank.
+    /// The member and the rank of this process.
     pub(super) own: u32,
     pub(super) rank: u32,
     pub(super) paths: Paths<Option<(Role, CarrierPath)>>,
