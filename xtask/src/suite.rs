@@ -2,8 +2,8 @@
 //! (`make install`).
 //!
 //! A suite is a list of cases; a case runs a program under a time limit and says what it expects. After each
-//! case no process it started may live: that is part of every case. The closing line is
-//! `N passed, N failed, N skipped`.
+//! case no process it started may live: that is part of every case. Several suites run side by side
+//! ([`lanes`]). The closing lines are what each suite took, and `N passed, N failed, N skipped`.
 
 mod built;
 mod carriers;
@@ -21,6 +21,7 @@ mod hangs;
 mod hostile;
 pub(crate) mod instructions;
 mod instrument;
+mod lanes;
 mod launcher;
 mod libfabric;
 mod lifetimes;
@@ -45,12 +46,12 @@ mod user;
 mod virtual_hosts;
 mod windows;
 
-use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
 use context::Context;
+use lanes::Tally;
 use needs::Need;
 
 /// How a case ended.
@@ -189,40 +190,106 @@ const LARGE: &[Suite] = &[
     Suite { name: "rdma", what: "iWARP and RoCE between virtual machines", cases: rdma::cases },
 ];
 
-#[derive(Default)]
-struct Tally {
-    passed: usize,
-    failed: Vec<String>,
-    /// How many by each reason.
-    skipped: BTreeMap<String, usize>,
+const USAGE: &str =
+    "usage: cargo xtask suite [--list] [--prefix DIR] [--root DIR] [--lanes N] [NAME[:PART OF A CASE] ...]
+  --lanes N   run so many suites side by side; 1: one after the other (as many as there are processors, and one)";
+
+/// What the command line asks for.
+struct Options {
+    /// What an installed Weft is in, seen from the project.
+    prefix: PathBuf,
+    /// Where the project lies, unless it is where this was built.
+    root: Option<PathBuf>,
+    lanes: Option<usize>,
+    /// Where a lane's process keeps its files.
+    work: Option<PathBuf>,
+    /// The file in which a lane's process tells what came of its suite.
+    tally: Option<PathBuf>,
+    wanted: Vec<(&'static Suite, String)>,
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> anyhow::Result<Self> {
+        let mut options = Self {
+            prefix: PathBuf::from("build/prefix"),
+            root: None,
+            lanes: None,
+            work: None,
+            tally: None,
+            wanted: Vec::new(),
+        };
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            let mut value = |what: &str| rest.next().ok_or_else(|| anyhow::anyhow!("{argument} needs {what}\n{USAGE}"));
+            match argument.as_str() {
+                "--prefix" => options.prefix = value("a directory")?.into(),
+                "--root" => options.root = Some(value("a directory")?.into()),
+                "--work" => options.work = Some(value("a directory")?.into()),
+                "--tally" => options.tally = Some(value("a file")?.into()),
+                "--lanes" => {
+                    let lanes = value("a number")?;
+                    let number = lanes.parse().ok().filter(|number| *number > 0);
+                    options.lanes =
+                        Some(number.ok_or_else(|| anyhow::anyhow!("--lanes: {lanes} is no number of lanes\n{USAGE}"))?);
+                }
+                option if option.starts_with("--") => anyhow::bail!("there is no option {option}\n{USAGE}"),
+                name => {
+                    let (suite, filter) = parse_name(name)?;
+                    options.wanted.push((suite, filter.to_owned()));
+                }
+            }
+        }
+        if options.wanted.is_empty() {
+            options.wanted = SUITES.iter().map(|suite| (suite, String::new())).collect();
+        }
+        Ok(options)
+    }
 }
 
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
-    let mut prefix = PathBuf::from("build/prefix");
-    let mut root = None;
-    let mut wanted = Vec::new();
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        match argument.as_str() {
-            "--prefix" => prefix = rest.next().ok_or(anyhow::anyhow!("--prefix needs a directory"))?.into(),
-            "--root" => root = Some(rest.next().ok_or(anyhow::anyhow!("--root needs a directory"))?.into()),
-            "--list" => {
-                SUITES.iter().for_each(|suite| println!("{:15} {}", suite.name, suite.what));
-                LARGE.iter().for_each(|suite| println!("{:15} {} (only when named)", suite.name, suite.what));
-                return Ok(());
-            }
-            name => wanted.push(parse_name(name)?),
-        }
+    if arguments.iter().any(|argument| argument == "--list") {
+        SUITES.iter().for_each(|suite| println!("{:15} {}", suite.name, suite.what));
+        LARGE.iter().for_each(|suite| println!("{:15} {} (only when named)", suite.name, suite.what));
+        return Ok(());
     }
-    if wanted.is_empty() {
-        wanted = SUITES.iter().map(|suite| (suite, "")).collect();
-    }
-    let context = Context::new(root, &prefix)?;
+    let options = Options::parse(arguments)?;
+    let wanted: Vec<(&Suite, &str)> = options.wanted.iter().map(|(suite, filter)| (*suite, filter.as_str())).collect();
+    let context = Context::new(options.root.clone(), &options.prefix, options.work.as_deref())?;
     process::catch_interrupts()?;
     let began = Instant::now();
-    let mut tally = Tally::default();
-    for (suite, filter) in wanted {
-        run_suite(suite, filter, &context, &mut tally);
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let tally = match options.lanes.unwrap_or_else(|| lanes::usual(processors, wanted.len())) {
+        1 => {
+            let mut tally = Tally::default();
+            for (suite, filter) in wanted {
+                run_suite(suite, filter, &context, &mut tally);
+            }
+            tally
+        }
+        lanes => {
+            let places = ["--lanes", "1", "--prefix", &context.prefix.to_string_lossy(), "--root"];
+            let mut words = places.map(str::to_owned).to_vec();
+            words.push(context.root.to_string_lossy().into_owned());
+            lanes::run(&context.root, &words, &wanted, lanes)?
+        }
+    };
+    if let Some(file) = &options.tally {
+        // The process that started this one says what came of it.
+        std::fs::write(file, serde_json::to_vec(&tally)?)?;
+        return Ok(());
+    }
+    conclude(tally, began.elapsed().as_secs_f64())
+}
+
+/// Says what came of all suites.
+///
+/// # Errors
+/// A case has failed, or none was run.
+fn conclude(mut tally: Tally, seconds: f64) -> anyhow::Result<()> {
+    if tally.seconds.len() > 1 {
+        tally.seconds.sort_by(|one, other| other.1.total_cmp(&one.1));
+        let rows = tally.seconds.iter().map(|(name, seconds)| format!("{name} {seconds:.0}"));
+        println!("\nseconds of each suite: {}", rows.collect::<Vec<_>>().join(", "));
     }
     if !tally.failed.is_empty() {
         println!("\nfailed:");
@@ -233,11 +300,10 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         tally.skipped.iter().for_each(|(why, count)| println!("  {count:4}  {why}"));
     }
     println!(
-        "\nsuite: {} passed, {} failed, {} skipped in {:.0} s",
+        "\nsuite: {} passed, {} failed, {} skipped in {seconds:.0} s",
         tally.passed,
         tally.failed.len(),
         tally.skipped.values().sum::<usize>(),
-        began.elapsed().as_secs_f64()
     );
     anyhow::ensure!(tally.failed.is_empty(), "the suite failed");
     anyhow::ensure!(tally.passed > 0, "nothing was run");
@@ -280,7 +346,9 @@ fn run_suite(suite: &Suite, filter: &str, context: &Context, tally: &mut Tally) 
         let clear = if terminal { "\r\x1b[K" } else { "" };
         println!("{clear}  {verdict:6} {} {seconds:.1} s{why}", case.name);
     }
-    println!("  {} took {:.0} s", suite.name, began.elapsed().as_secs_f64());
+    let seconds = began.elapsed().as_secs_f64();
+    println!("  {} took {seconds:.0} s", suite.name);
+    tally.seconds.push((suite.name.to_owned(), seconds));
 }
 
 fn indented(text: &str) -> String {

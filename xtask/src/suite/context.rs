@@ -30,8 +30,8 @@ pub(crate) struct Context {
 
 impl Context {
     /// `root`: where the project lies, unless it is where this was built. `prefix`: what is installed, seen
-    /// from there.
-    pub(crate) fn new(root: Option<PathBuf>, prefix: &Path) -> anyhow::Result<Context> {
+    /// from there. `work`: the folder for compiled programs and other things of this run (`build/suite`).
+    pub(crate) fn new(root: Option<PathBuf>, prefix: &Path, work: Option<&Path>) -> anyhow::Result<Context> {
         let built = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the project")?;
         let root = root.unwrap_or_else(|| built.to_path_buf());
         let prefix = root.join(prefix);
@@ -40,7 +40,7 @@ impl Context {
             "there is no {}/bin/mpiexec; run `make install`",
             prefix.display()
         );
-        let work = root.join("build/suite");
+        let work = work.map_or_else(|| root.join("build/suite"), Path::to_path_buf);
         std::fs::create_dir_all(&work)?;
         Ok(Context {
             root,

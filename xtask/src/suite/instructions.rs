@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let stored = options.against.as_deref().map(Table::read).transpose()?;
     let mut measured = Vec::new();
     for prefix in &options.prefixes {
-        let context = Context::new(None, prefix)?;
+        let context = Context::new(None, prefix, None)?;
         measured.push(Table::measure(&context)?);
     }
     let before = stored.as_ref().or(measured.first().filter(|_| measured.len() > 1));

@@ -153,7 +153,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
             _ => anyhow::bail!("{argument} is not understood\n{HOW}"),
         }
     }
-    let context = Context::new(None, &prefix)?;
+    let context = Context::new(None, &prefix, None)?;
     process::catch_interrupts()?;
     let seconds = minutes * 60;
     println!("soak: {RANKS} ranks on two hosts for {minutes} min, {FAULTS}");

@@ -114,7 +114,11 @@ impl Keeper {
         }
     }
 
-    /// There have been so many packets: whether some child has asked for most of them since the last time.
+    /// Judges the losses of the children since the last verdict, after `packets` packets in all. Returns
+    /// whether some child has asked for most of those packets, in several requests or for very many at once.
+    ///
+    /// A child that has asked for most of them in few requests is no verdict yet: a busy child asks seldom,
+    /// and for many packets each time. Its losses count on until they say more.
     pub(super) fn review(&mut self, packets: u64, by: Review) -> bool {
         let (at, least) = match by {
             Review::Together => (0, REVIEW_PACKETS_MIN),
@@ -124,12 +128,21 @@ impl Keeper {
         if since < least {
             return false;
         }
-        self.reviewed[at] = packets;
-        self.children.iter_mut().fold(false, |any, child| {
-            let before = core::mem::replace(&mut child.reviewed[at], child.losses);
+        let (mut is_beyond_use, mut is_open) = (false, false);
+        for child in &self.children {
+            let before = child.reviewed[at];
             let (packets, times) = (child.losses.packets - before.packets, child.losses.times - before.times);
-            any | (packets * 2 > since && (times >= REVIEW_TIMES_MIN || packets >= REVIEW_AT_ONCE_MIN))
-        })
+            if packets * 2 > since {
+                is_beyond_use |= times >= REVIEW_TIMES_MIN || packets >= REVIEW_AT_ONCE_MIN;
+                is_open = true;
+            }
+        }
+        if is_open && !is_beyond_use {
+            return false;
+        }
+        self.reviewed[at] = packets;
+        self.children.iter_mut().for_each(|child| child.reviewed[at] = child.losses);
+        is_beyond_use
     }
 
     /// One past the newest packet.
@@ -363,5 +376,56 @@ impl Keeper {
         let least = self.children.iter().map(|child| child.acknowledged).min().unwrap_or(self.end());
         self.release(least);
         (self.probes, self.silent_since) = (0, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHILD: u32 = 1;
+
+    /// Sends `count` packets, of which the child lacks `lacking` and asks for all of these at once.
+    fn send(keeper: &mut Keeper, timing: &Timing, count: u64, lacking: u64) {
+        let first = keeper.end();
+        (0..count).for_each(|_| keeper.keep(|| alloc::vec![0; 8]));
+        let end = keeper.end();
+        let mut acknowledgement = Acknowledgement { expected: first, end, ..Acknowledgement::default() };
+        (first + lacking..end).for_each(|number| acknowledgement.note(number));
+        let all = if lacking == 0 { end } else { first };
+        keeper.handle(Instant(0), CHILD, all, &acknowledgement, end, timing);
+        // What it asked for arrives.
+        keeper.handle(Instant(0), CHILD, end, &Acknowledgement { expected: end, end, ..<_>::default() }, end, timing);
+    }
+
+    /// A busy child asks once for a train of 150 packets, and the network carries nothing to it. Expect: the
+    /// third request says so, though no request alone does.
+    #[test]
+    fn a_child_that_asks_seldom_for_all_packets_is_heard() {
+        let timing = Timing::new();
+        let mut keeper = Keeper::new(0, [CHILD].into_iter());
+        let verdicts: Vec<bool> = (0..4)
+            .map(|_| {
+                send(&mut keeper, &timing, 150, 150);
+                keeper.review(keeper.acknowledged(), Review::Alone)
+            })
+            .collect();
+        assert_eq!(verdicts, [false, false, true, false]);
+    }
+
+    /// A child asks once for a train that another has overtaken, and for nothing afterwards. Expect: the
+    /// packets that arrive outweigh the train, and nothing of it is left for a later review.
+    #[test]
+    fn one_train_is_outweighed_by_what_arrives() {
+        let timing = Timing::new();
+        let mut keeper = Keeper::new(0, [CHILD].into_iter());
+        let mut review = |count, lacking| {
+            send(&mut keeper, &timing, count, lacking);
+            let verdict = keeper.review(keeper.acknowledged(), Review::Alone);
+            (verdict, keeper.reviewed[1])
+        };
+        assert_eq!(review(150, 150), (false, 0));
+        assert_eq!(review(200, 0), (false, 350));
+        assert_eq!(review(128, 128), (false, 350));
     }
 }
