@@ -1,10 +1,10 @@
-//! What C hands over: places for results, arrays, strings and buffers.
+//! The arguments that C passes: places for results, arrays, strings and buffers.
 //!
 //! A generated function makes these values from the pointers of its call. Its caller keeps the contract of
 //! the C prototype (MPI-5.0 §2, §20): memory behind a pointer is there until the call returns, as much as the
-//! arguments say. That is promised where a value is made, once, and the functions in `calls/` need no promise
-//! of their own. The lifetime keeps a value from outliving its call. Nothing here is a reference: the program
-//! may pass one address twice, and memory for a result may hold anything.
+//! arguments say. This is promised once, where a value is made, and the functions in `calls/` need no promise
+//! of their own. The lifetime keeps a value from outliving its call. No value here is a reference: the
+//! program may pass one address twice, and memory for a result may hold any bytes.
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -36,10 +36,10 @@ pub(crate) use strings::*;
 /// A place for a result.
 pub(crate) struct Out<'call, T>(NonNull<T>, PhantomData<&'call T>);
 
-/// A place that holds a value of the program, and may get another one.
+/// A place that holds a value of the program, and may get another value.
 pub(crate) struct InOut<'call, T>(Out<'call, T>);
 
-/// Memory of the program. Other arguments, the counts and datatypes above all, say what is there.
+/// Memory of the program. Other arguments, above all counts and datatypes, say what is in it.
 #[derive(Clone, Copy)]
 pub(crate) struct Buffer(*mut c_void);
 
@@ -56,7 +56,7 @@ impl<T: Copy> Out<'_, T> {
         Self(unsafe { NonNull::new_unchecked(pointer) }, PhantomData)
     }
 
-    /// The same, where null says that the program does not want the result.
+    /// The place at `pointer`, where null says that the program does not want the result.
     ///
     /// # Safety
     /// It is null, or can be written until the call returns.
@@ -68,7 +68,7 @@ impl<T: Copy> Out<'_, T> {
     /// Gives the program `value`.
     #[inline(always)]
     pub(crate) fn set(self, value: T) {
-        // SAFETY: whoever made this promised that the place can be written.
+        // SAFETY: the code that made this value promised that the place can be written.
         unsafe { self.0.write(value) };
     }
 }
@@ -92,7 +92,7 @@ impl<'call, T: Copy> InOut<'call, T> {
         Self(unsafe { Out::new(pointer) })
     }
 
-    /// The same, where null says that there is none.
+    /// The place at `pointer`, where null says that there is none.
     ///
     /// # Safety
     /// It is null, or as for [`InOut::new`].
@@ -102,10 +102,10 @@ impl<'call, T: Copy> InOut<'call, T> {
         unsafe { Out::if_wanted(pointer) }.map(Self)
     }
 
-    /// What the program has there.
+    /// The value of the program at this place.
     #[inline(always)]
     pub(crate) fn get(self) -> T {
-        // SAFETY: whoever made this promised that the place holds a value.
+        // SAFETY: the code that made this value promised that the place holds a value.
         unsafe { self.0.0.read() }
     }
 
@@ -115,7 +115,7 @@ impl<'call, T: Copy> InOut<'call, T> {
         self.0.set(value);
     }
 
-    /// The address, for what changes a part of the value.
+    /// The address of the place, for code that changes a part of the value.
     #[inline(always)]
     pub(crate) fn as_ptr(self) -> *mut T {
         self.0.0.as_ptr()
@@ -136,42 +136,42 @@ impl Buffer {
     /// The memory at `address`.
     ///
     /// # Safety
-    /// Where the other arguments of the call make it significant, there is as much memory as they say. Until
-    /// the operation of the call is complete it stays there, and the program leaves it alone as the standard
-    /// demands (MPI-5.0 §3.7.2, §6.1, §12.3).
+    /// Where the other arguments of the call make it significant, there is as much memory as they say. The
+    /// memory stays until the operation of the call is complete, and the program does not touch it, as the
+    /// standard demands (MPI-5.0 §3.7.2, §6.1, §12.3).
     #[inline(always)]
     pub(crate) unsafe fn new(address: *const c_void) -> Self {
         Self(address.cast_mut())
     }
 
-    /// Where it begins.
+    /// The beginning of the memory.
     #[inline(always)]
     pub(crate) fn as_ptr(self) -> *mut u8 {
         self.0.cast()
     }
 
-    /// The same as a number: some addresses stand for memory that is not there.
+    /// The beginning as a number: some addresses stand for memory that is not there.
     #[inline(always)]
     pub(crate) fn addr(self) -> usize {
         self.0.addr()
     }
 
-    /// Is there no memory at all?
+    /// Returns whether there is no memory at all.
     #[inline(always)]
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
 }
 
-/// The forms of an operation that exists in several: a function whose first parameter is `form` implements
-/// MPI_X, MPI_IX and MPI_X_init (MPI-5.0 §3.4, §3.7.2, §3.9, §6.12, §6.13), or MPI_X and MPI_RX (§12.3.5).
+/// The forms of an operation. A function whose first parameter is `form` implements MPI_X, MPI_IX and
+/// MPI_X_init (MPI-5.0 §3.4, §3.7.2, §3.9, §6.12, §6.13), or MPI_X and MPI_RX (§12.3.5).
 #[derive(Clone, Copy)]
 pub(crate) enum Form<'call> {
-    /// Returns when it is complete.
+    /// The call returns when the operation is complete.
     Blocking,
-    /// Starts, and gives a request.
+    /// The call starts the operation, and gives a request.
     Nonblocking(Out<'call, MPI_Request>),
-    /// Gives a request that can be started.
+    /// The call gives a request that can be started.
     Persistent(Out<'call, MPI_Request>),
 }
 
@@ -186,8 +186,8 @@ impl<'call> Form<'call> {
     }
 }
 
-/// An output count for the usual binding: what does not fit in an `int` is MPI_UNDEFINED (MPI-5.0 §3.2.5,
-/// §5.1.5).
+/// Converts an output count for the usual binding. A count that does not fit in an `int` becomes
+/// MPI_UNDEFINED (MPI-5.0 §3.2.5, §5.1.5).
 #[inline]
 pub(crate) fn narrow(value: i64) -> c_int {
     c_int::try_from(value).unwrap_or(MPI_UNDEFINED)

@@ -1,8 +1,8 @@
-//! What every call does on its way in and out.
+//! The way of every call into the library and out of it.
 //!
-//! In: the number of the running call is noted, and the library must be initialised. Out: an error goes to
-//! the error handler of the object that the call was about. A panic ends here: it becomes MPI_ERR_INTERN and
-//! never reaches C.
+//! On the way in, the number of the running call is noted, and the library must be initialised. On the way
+//! out, an error goes to the error handler of the call's object. A panic ends here: it becomes MPI_ERR_INTERN
+//! and never reaches C.
 
 use crate::constants::{
     MPI_ERR_INTERN, MPI_ERR_OTHER, MPI_ERR_UNSUPPORTED_OPERATION, MPI_SUCCESS, MPI_T_ERR_NOT_SUPPORTED,
@@ -32,8 +32,8 @@ pub(crate) fn call(function: Function, scope: Scope, body: impl FnOnce() -> Resu
     }
 }
 
-/// The same for a call that processes make together: where these are compared, the thread knows which it is
-/// in.
+/// Runs one call that processes make together. Where these calls are compared, the thread knows which call it
+/// is in.
 #[inline(always)]
 pub(crate) fn call_together(function: Function, scope: Scope, body: impl FnOnce() -> Result<(), Error>) -> c_int {
     call(function, scope, || weft_mpi::check::in_call(u32::from(function as u16), body))
@@ -70,12 +70,13 @@ pub(crate) fn unsupported(function: Function, scope: Scope) -> c_int {
     failed(function, scope, Err(Error::new(class, "not implemented yet")))
 }
 
-/// The body of a function of chapter 11 that is not implemented yet: all of these lead to processes of
-/// another start or another job.
+/// The body of a function of chapter 11 that is not implemented yet. All of these functions lead to processes
+/// of another start or another job.
 ///
-/// A thread that is not the main one was made to get such processes, and the others wait for what these would
-/// do: an error that only this thread sees leaves them waiting for ever (`MPIPoolExecutor` of mpi4py does
-/// exactly that). So there the job ends, whatever the error handler says (decision 0201).
+/// Where the calling thread is not the main one, the job ends, whatever the error handler says (decision
+/// 0201). Such a thread was made to get more processes, and the other threads wait for the results of these.
+/// An error that only this thread sees would leave them waiting for ever: `MPIPoolExecutor` of mpi4py does
+/// exactly that.
 #[cold]
 #[inline(never)]
 pub(crate) fn no_processes(function: Function, scope: Scope) -> c_int {
@@ -88,12 +89,12 @@ pub(crate) fn no_processes(function: Function, scope: Scope) -> c_int {
     failed(function, scope, Err(error))
 }
 
-/// What is so, and what to do instead.
+/// The reason, and the way to do it instead.
 const NO_OTHER_PROCESSES: &str = "not implemented yet: a job has the processes that mpiexec started, and reaches no others; start all of \
                                   them at once (a Python program with MPIPoolExecutor: mpiexec -n 4 python -m mpi4py.futures PROGRAM)";
 
 /// The body of a function that returns a value and is not implemented yet.
-// At times there is none.
+// Sometimes there is no such function.
 #[allow(dead_code)]
 #[cold]
 #[inline(never)]
@@ -102,14 +103,14 @@ pub(crate) fn unsupported_value<T: Default>(function: Function) -> T {
     T::default()
 }
 
-/// The way out of a call that did not succeed: an error, or (`Ok`) what a panic carried.
+/// The way out of a call that did not succeed: an error, or (`Ok`) the payload of a panic.
 #[cold]
 #[inline(never)]
 fn failed(function: Function, scope: Scope, cause: Result<Box<dyn Any + Send>, Error>) -> c_int {
     if weft_mpi::process::FORKED.load(Ordering::Relaxed) {
         return refused_in_child(function);
     }
-    // Error handlers are the library's and the user's code: a panic there must not reach C either.
+    // Error handlers are code of the library and of the user: a panic in them must not reach C either.
     let handled = catch_unwind(AssertUnwindSafe(|| {
         let error = match cause {
             Err(error) => error,
@@ -121,9 +122,9 @@ fn failed(function: Function, scope: Scope, cause: Result<Box<dyn Any + Send>, E
     handled.unwrap_or(number(MPI_ERR_INTERN))
 }
 
-/// A child of a process of the job called MPI: what it inherited is its parent's, the connection to the
-/// launcher above all, so that nothing of it is touched. It goes on only if the program looks at errors
-/// itself.
+/// Refuses a call of MPI in a forked child of a process of the job. Everything that the child inherited
+/// belongs to its parent, above all the connection to the launcher, so nothing of it is touched. The child
+/// goes on only if the program looks at errors itself.
 fn refused_in_child(function: Function) -> c_int {
     eprintln!("weft: process {}: {}: {}", std::process::id(), function.name(), weft_mpi::process::IN_CHILD);
     if weft_mpi::process::returns_errors() { number(MPI_ERR_OTHER) } else { weft_mpi::start::end_child() }
@@ -145,7 +146,8 @@ fn inactive() -> Error {
     Error::new(MPI_ERR_OTHER, "called before MPI_Init or after MPI_Finalize")
 }
 
-/// While it lives, this process is in a call of MPI: `mpiexec` says so should the process die.
+/// Says, while it lives, that this process is in a call of MPI; `mpiexec` reports the call if the process
+/// dies.
 struct Whereabouts;
 
 impl Whereabouts {
@@ -163,7 +165,8 @@ impl Drop for Whereabouts {
     }
 }
 
-/// Is the library between initialisation and finalisation, of the world model or of any session?
+/// Returns whether the library is between initialisation and finalisation, of the world model or of any
+/// session.
 #[inline(always)]
 fn is_active() -> bool {
     weft_mpi::process::ACTIVE.load(Ordering::Relaxed)

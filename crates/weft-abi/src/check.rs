@@ -1,7 +1,8 @@
 //! Checks of arguments that need no object: counts, lengths and null pointers.
 //!
-//! Generated code calls them before the implementation. On the good path each is a compare and a jump; the
-//! sentence is made in a cold function. Ranks, tags and handles are checked where the object is known.
+//! Generated code calls these checks before the implementation. On the good path each is a compare and a
+//! jump; a cold function makes the error's sentence. Ranks, tags and handles are checked where the object is
+//! known.
 
 use crate::arguments::InOut;
 use crate::constants::{MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_DIMS, MPI_ERR_SIZE, MPI_IN_PLACE};
@@ -10,65 +11,66 @@ use std::ffi::c_int;
 use weft_mpi::error::{Error, ErrorClass};
 use weft_mpi::process::with;
 
-/// No memory holds more elements, not even of one byte.
+/// The most elements that any memory holds, even of one byte each.
 const ELEMENTS_MAX: i64 = 1 << 56;
 
-/// A count is not negative, nor larger than any memory: MPI_ERR_COUNT.
+/// Checks that a count is neither negative nor larger than any memory: MPI_ERR_COUNT.
 #[inline(always)]
 pub(crate) fn count(name: &'static str, value: i64) -> Result<(), Error> {
     if (0..=ELEMENTS_MAX).contains(&value) { Ok(()) } else { Err(no_count(name, value)) }
 }
 
-/// A length or size is not negative: MPI_ERR_ARG.
+/// Checks that a length or size is not negative: MPI_ERR_ARG.
 #[inline(always)]
 pub(crate) fn natural(name: &'static str, value: i64) -> Result<(), Error> {
     if value < 0 { Err(negative(MPI_ERR_ARG, name, value)) } else { Ok(()) }
 }
 
-/// A length that says how much room there is, and is set to what is needed, is not negative: MPI_ERR_ARG.
+/// Checks that a length is not negative that says how much room there is, and is set to what is needed:
+/// MPI_ERR_ARG.
 #[inline(always)]
 pub(crate) fn room(name: &'static str, length: Option<InOut<c_int>>) -> Result<(), Error> {
     length.map_or(Ok(()), |length| natural(name, i64::from(length.get())))
 }
 
-/// The size of a window is not negative: MPI_ERR_SIZE.
+/// Checks that the size of a window is not negative: MPI_ERR_SIZE.
 #[inline(always)]
 pub(crate) fn size(name: &'static str, value: i64) -> Result<(), Error> {
     if value < 0 { Err(negative(MPI_ERR_SIZE, name, value)) } else { Ok(()) }
 }
 
-/// A number of dimensions is not negative: MPI_ERR_DIMS.
+/// Checks that a number of dimensions is not negative: MPI_ERR_DIMS.
 #[inline(always)]
 pub(crate) fn dimensions(name: &'static str, value: i64) -> Result<(), Error> {
     if value < 0 { Err(negative(MPI_ERR_DIMS, name, value)) } else { Ok(()) }
 }
 
-/// A number is one or more: MPI_ERR_ARG.
+/// Checks that a number is one or more: MPI_ERR_ARG.
 #[inline(always)]
 pub(crate) fn positive(name: &'static str, value: i64) -> Result<(), Error> {
     if value < 1 { Err(not_positive(name, value)) } else { Ok(()) }
 }
 
-/// An info handle is that of an object, or null: MPI_ERR_INFO. Calls that need an object look for it
-/// themselves.
+/// Checks that an info handle is that of an object, or null: MPI_ERR_INFO. Calls that need an object look for
+/// it themselves.
 #[inline(always)]
 pub(crate) fn info(_name: &'static str, info: MPI_Info) -> Result<(), Error> {
     if info == MPI_Info::NULL { Ok(()) } else { with(|process| process.objects.info(info.0).map(|_| ())) }
 }
 
-/// A pointer that is needed is not null: MPI_ERR_ARG.
+/// Checks that a pointer that is needed is not null: MPI_ERR_ARG.
 #[inline(always)]
 pub(crate) fn pointer<T>(name: &'static str, pointer: *const T) -> Result<(), Error> {
     if pointer.is_null() { Err(null(name)) } else { Ok(()) }
 }
 
-/// A function of the program that is needed is not null: MPI_ERR_ARG.
+/// Checks that a function of the program that is needed is not null: MPI_ERR_ARG.
 #[inline]
 pub(crate) fn function<F>(name: &'static str, function: Option<F>) -> Result<F, Error> {
     function.ok_or_else(|| null(name))
 }
 
-/// An array that has elements is not null, and not longer than any memory: MPI_ERR_ARG.
+/// Checks that an array with elements is not null, and not longer than any memory: MPI_ERR_ARG.
 #[inline(always)]
 pub(crate) fn array<T>(name: &'static str, array: *const T, length: i64) -> Result<(), Error> {
     if array.is_null() && length > 0 {
@@ -80,7 +82,7 @@ pub(crate) fn array<T>(name: &'static str, array: *const T, length: i64) -> Resu
     }
 }
 
-/// Is this the address that stands for "where the result goes" (MPI-5.0 §6.2.2)?
+/// Returns whether this is the address that stands for "where the result goes" (MPI-5.0 §6.2.2).
 #[inline(always)]
 pub(crate) fn is_in_place(address: usize) -> bool {
     address == MPI_IN_PLACE

@@ -9,12 +9,12 @@ use crate::constants::{
 use crate::error_classes::{ERROR_CLASSES, SUCCESS};
 use weft_mpi::error::{Error, ErrorClass, Result};
 
-/// Codes of errors that have happened tell more than their class: the class is in the lowest bits, above it
-/// the number of a sentence, from 1 on. All are below `MPI_ERR_LASTCODE`, where the program's own begin
-/// (MPI-5.0 §9.5).
+/// The bits of the class in the code of an error that has happened. These codes tell more than the class:
+/// above the class is the number of a sentence, from 1 on. All of them are below `MPI_ERR_LASTCODE`, where
+/// the program's own codes begin (MPI-5.0 §9.5).
 const CLASS_BITS: u32 = 7;
 const CLASS_MASK: i32 = (1 << CLASS_BITS) - 1;
-/// So many sentences are remembered; the class of a code never gets lost.
+/// The most sentences that are remembered. The class of a code is never lost.
 const SENTENCES_MAX: usize = (MPI_ERR_LASTCODE >> CLASS_BITS) as usize;
 const _: () = assert!(SENTENCES_MAX >= 64 && ((SENTENCES_MAX as i32) << CLASS_BITS) + CLASS_MASK <= MPI_ERR_LASTCODE);
 
@@ -31,7 +31,7 @@ struct Added {
 
 static CODES: Mutex<ErrorCodes> = Mutex::new(ErrorCodes::new());
 
-/// Does something with the error codes of this process.
+/// Runs `body` with the error codes of this process.
 pub(crate) fn with<R>(body: impl FnOnce(&mut ErrorCodes) -> R) -> R {
     body(&mut CODES.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -47,25 +47,25 @@ pub(crate) fn name(number: i32) -> Option<&'static str> {
     standard(number).map(|(name, _)| name)
 }
 
-/// What the program added, and what has happened.
+/// The codes that the program has added, and the errors that have happened.
 pub(crate) struct ErrorCodes {
     added: BTreeMap<i32, Added>,
     last: i32,
-    /// The last errors that have happened.
+    /// The latest errors that have happened.
     happened: Vec<Happened>,
-    /// Which of them the next one replaces, once they are as many as are remembered.
+    /// The index of the error that the next one replaces, once the list is full.
     oldest: usize,
 }
 
 impl ErrorCodes {
-    /// Nothing added.
+    /// The state in which the program has added nothing.
     const fn new() -> Self {
         Self { added: BTreeMap::new(), last: MPI_ERR_LASTCODE, happened: Vec::new(), oldest: 0 }
     }
 
-    /// The code of an error of `class` that has happened, as `sentence` tells: MPI_Error_string gives it for
-    /// that code until many others have happened. Codes of the program stay as they are, and so do the
-    /// classes that say something about other codes.
+    /// Makes the code of an error of `class` that has happened. MPI_Error_string returns `sentence` for that
+    /// code until many other errors have happened. Codes of the program stay as they are, and so do the
+    /// classes that refer to other codes.
     pub(crate) fn note(&mut self, class: ErrorClass, sentence: &str) -> i32 {
         let speaks_of_others = matches!(class, MPI_ERR_IN_STATUS | MPI_ERR_PENDING);
         let class = number(class);
@@ -92,17 +92,17 @@ impl ErrorCodes {
         self.last
     }
 
-    /// A new class.
+    /// Adds a class.
     pub(crate) fn add_class(&mut self) -> i32 {
         self.last += 1;
         self.added.insert(self.last, Added { class: self.last, text: String::new() });
         self.last
     }
 
-    /// A new code of `class`.
+    /// Adds a code of `class`.
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` when `class` is none.
+    /// `MPI_ERR_ARG` when `class` is no class.
     pub(crate) fn add_code(&mut self, class: i32) -> Result<i32> {
         if self.class_of(class)? != class {
             return Err(Error::new(MPI_ERR_ARG, format!("{class} is an error code, not an error class")));
@@ -112,7 +112,7 @@ impl ErrorCodes {
         Ok(self.last)
     }
 
-    /// The text of an added class or code.
+    /// Sets the text of an added class or code.
     ///
     /// # Errors
     /// `MPI_ERR_ARG` when the program did not add `code`, or the text is too long.
@@ -137,7 +137,7 @@ impl ErrorCodes {
     /// Removes an added code.
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` when it is none, or it still has a text.
+    /// `MPI_ERR_ARG` when it is no code of the program, or still has a text.
     pub(crate) fn remove_code(&mut self, code: i32) -> Result<()> {
         match self.added.get(&code) {
             Some(added) if added.class != code => {
@@ -161,7 +161,7 @@ impl ErrorCodes {
     /// Removes an added class.
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` when it is none, codes of it exist, or it still has a text.
+    /// `MPI_ERR_ARG` when it is no class of the program, codes of it exist, or it still has a text.
     pub(crate) fn remove_class(&mut self, class: i32) -> Result<()> {
         if self.added.get(&class).is_none_or(|added| added.class != class) {
             return Err(Error::new(MPI_ERR_ARG, format!("{class} is no error class of the program")));
@@ -177,7 +177,7 @@ impl ErrorCodes {
     /// The class of `code`.
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` when it is none.
+    /// `MPI_ERR_ARG` when it is no code.
     pub(crate) fn class_of(&self, code: i32) -> Result<i32> {
         if standard(code).is_some() {
             return Ok(code);
@@ -191,7 +191,7 @@ impl ErrorCodes {
     /// The text of `code`.
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` when it is none.
+    /// `MPI_ERR_ARG` when it is no code.
     pub(crate) fn text(&self, code: i32) -> Result<String> {
         if let Some(added) = self.added.get(&code) {
             return Ok(added.text.clone());
@@ -213,8 +213,8 @@ impl ErrorCodes {
         Some(&error.sentence)
     }
 
-    /// The class in the code of an error that has happened: no other number has one, whatever its lowest bits
-    /// are.
+    /// The class in the code of an error that has happened. Other numbers have none, whatever their lowest
+    /// bits are.
     fn class_within(&self, code: i32) -> Option<i32> {
         let class = code & CLASS_MASK;
         (place_within(code)? < self.happened.len() && standard(class).is_some()).then_some(class)
@@ -226,7 +226,7 @@ fn place_within(code: i32) -> Option<usize> {
     usize::try_from(code >> CLASS_BITS).ok()?.checked_sub(1)
 }
 
-/// Name and sentence of what has this number in the standard: a class, or no error.
+/// The name and sentence of this number in the standard: of a class, or of no error.
 fn standard(number: i32) -> Option<(&'static str, &'static str)> {
     if number == MPI_SUCCESS {
         return Some(SUCCESS);
@@ -278,7 +278,7 @@ mod tests {
     fn numbers_that_were_never_given_are_no_codes() {
         let mut codes = ErrorCodes::new();
         let given = codes.note(MPI_ERR_OTHER, "the loom is jammed");
-        // The lowest bits of each say MPI_ERR_OTHER or another class.
+        // The lowest bits of each of these numbers are MPI_ERR_OTHER or another class.
         for code in (given + 1..=MPI_ERR_LASTCODE).chain([-1, i32::MIN, i32::MAX]) {
             let is_known = codes.class_of(code).is_ok();
             let was_given = code >> CLASS_BITS == 1 && standard(code & CLASS_MASK).is_some();

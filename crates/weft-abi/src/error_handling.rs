@@ -1,5 +1,5 @@
-//! What happens when a call fails (MPI-5.0 §9.3): the error handler of its object is asked, and the program
-//! gets a code for the error.
+//! The handling of an error of a call (MPI-5.0 §9.3): the error handler of the call's object decides, and the
+//! program gets a code for the error.
 
 use crate::error_codes::{self, number};
 use crate::scope::Scope;
@@ -10,7 +10,7 @@ use weft_mpi::error::Error;
 use weft_mpi::object::{Class, ErrorHandler};
 use weft_mpi::process::{self, Phase, Process};
 
-/// What is to be done about an error.
+/// The reaction to an error.
 enum Reaction {
     /// The call returns the error.
     Return,
@@ -20,12 +20,12 @@ enum Reaction {
     Call { function: MPI_Comm_errhandler_function, object: usize },
 }
 
-/// Does what the error handler of `scope` wants and returns what the C function returns (MPI-5.0 §9.3): a
-/// code of the error's class for which MPI_Error_string has the whole sentence. `error.message` names the
-/// function. The process lock is free.
+/// Carries out the decision of the error handler of `scope`, and returns the value of the C function (MPI-5.0
+/// §9.3): a code of the error's class for which MPI_Error_string has the whole sentence. `error.message`
+/// names the function. The process lock is free.
 pub(crate) fn invoke(scope: Scope, error: &Error) -> c_int {
     if scope == Scope::Tool {
-        // The generated checks name the class of all other calls (MPI-5.0 §15.3.10).
+        // For all other calls, the generated checks give the class (MPI-5.0 §15.3.10).
         return number(if error.class == MPI_ERR_ARG { MPI_T_ERR_INVALID } else { error.class });
     }
     let communicator = if let Scope::Comm(comm) = scope { Some(comm.0) } else { None };
@@ -34,8 +34,8 @@ pub(crate) fn invoke(scope: Scope, error: &Error) -> c_int {
     code
 }
 
-/// The code of an error that has happened, on `communicator` if on any. What a function of the program
-/// returned stays as it is.
+/// The code of an error that has happened, on `communicator` if there is one. A code that a function of the
+/// program returned stays as it is.
 pub(crate) fn code_of(process: &mut Process, error: &Error, communicator: Option<usize>) -> c_int {
     if let Some(code) = error.code {
         return code;
@@ -49,8 +49,8 @@ pub(crate) fn code_of(process: &mut Process, error: &Error, communicator: Option
     error_codes::with(|codes| codes.note(error.class, &sentence))
 }
 
-/// Does what the error handler of `scope` wants about an error whose `class`, a number of the standard or of
-/// the program, and code the program gets.
+/// Carries out the decision of the error handler of `scope` about an error. The program gets its `code`, and
+/// `class`, a number of the standard or of the program.
 pub(crate) fn react(scope: Scope, error: &Error, class: c_int, code: c_int) {
     let (reaction, speaker, is_verbose) =
         process::with(|process| (reaction(process, scope), speaker(process), process.verbose_errors));
@@ -62,14 +62,14 @@ pub(crate) fn react(scope: Scope, error: &Error, class: c_int, code: c_int) {
         Reaction::Fatal => end_job_at(&speaker, error, class),
         Reaction::Call { function, object } => {
             let (mut object, mut code) = (object, code);
-            // SAFETY: the program gave the function for this call (MPI-5.0 §9.3), which has nothing in its
-            // variable part that is portable.
+            // SAFETY: the program gave the function for this call (MPI-5.0 §9.3), whose variable part has
+            // nothing that is portable.
             unsafe { function(&raw mut object, &raw mut code) };
         }
     }
 }
 
-/// Ends the job with the sentence of `error`, whatever any error handler says. The process lock is free.
+/// Ends the job with the sentence of `error`, whatever any error handler decides. The process lock is free.
 pub(crate) fn end_job(error: &Error) -> ! {
     end_job_at(&process::with(|process| speaker(process)), error, number(error.class))
 }
@@ -80,7 +80,7 @@ fn end_job_at(speaker: &str, error: &Error, class: c_int) -> ! {
 
 fn reaction(process: &Process, scope: Scope) -> Reaction {
     let is_active = process.phase == Phase::Active || !process.objects.sessions.is_empty();
-    // A session that could not be opened is for the handler given to the call (MPI-5.0 §9.3.4).
+    // The error of a session that could not be opened goes to the handler given to the call (MPI-5.0 §9.3.4).
     if !is_active && !matches!(scope, Scope::Errhandler(_)) {
         return Reaction::Fatal;
     }
@@ -91,10 +91,10 @@ fn reaction(process: &Process, scope: Scope) -> Reaction {
             Some(handler) => (handler, comm.0),
             None => (own_handler(handler_of), MPI_COMM_SELF),
         },
-        // No file can be opened: all have the handler of MPI_FILE_NULL.
+        // No file can be opened, so all files have the handler of MPI_FILE_NULL.
         Scope::File(_) => (objects.file_error_handler, MPI_FILE_NULL),
         Scope::Errhandler(handler) if objects.is_error_handler(handler.0) => (handler.0, MPI_COMM_NULL),
-        // What was given is no error handler.
+        // The argument is no error handler.
         Scope::Errhandler(_) => (own_handler(handler_of), MPI_COMM_SELF),
         Scope::Session(session) => match objects.session(session.0) {
             Ok(object) => (object.error_handler, session.0),
@@ -119,12 +119,12 @@ fn reaction(process: &Process, scope: Scope) -> Reaction {
     }
 }
 
-/// Errors of calls without an object are MPI_COMM_SELF's (MPI-5.0 §9.3).
+/// The handler of MPI_COMM_SELF, which gets errors of calls without an object (MPI-5.0 §9.3).
 fn own_handler(handler_of: impl Fn(usize) -> Option<usize>) -> usize {
     handler_of(MPI_COMM_SELF).unwrap_or(MPI_ERRORS_ARE_FATAL)
 }
 
-/// Who speaks.
+/// The name of this process in messages.
 fn speaker(process: &Process) -> String {
     match &process.job {
         Some(job) => format!("rank {} in MPI_COMM_WORLD ({})", job.rank, job.processor_name),
@@ -136,7 +136,7 @@ fn class_name(class: c_int) -> String {
     error_codes::name(class).map_or_else(|| format!("error code {class}"), str::to_owned)
 }
 
-/// Exit codes above this one say that a shell or a signal was involved.
+/// The highest exit code that an error may have: higher ones say that a shell or a signal was involved.
 const EXIT_CODE_MAX: i32 = 125;
 
 /// The exit code of a job that ends by an error of `class`.

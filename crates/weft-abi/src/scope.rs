@@ -1,22 +1,22 @@
-//! Which object a call is about, and so whose error handler hears of what goes wrong (MPI-5.0 §9.3).
+//! The object of a call, whose error handler gets the call's errors (MPI-5.0 §9.3).
 
 use crate::arguments::InOut;
 use crate::types::*;
 
-/// The object whose error handler hears of an error (MPI-5.0 §9.3).
+/// The object whose error handler gets an error (MPI-5.0 §9.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scope {
     /// No object: the error handler of MPI_COMM_SELF, or of the initial communicator before initialisation.
     None,
-    /// This communicator's.
+    /// A communicator.
     Comm(MPI_Comm),
-    /// This window's.
+    /// A window.
     Win(MPI_Win),
-    /// This file's; MPI_FILE_NULL has the handler that new files get.
+    /// A file; MPI_FILE_NULL has the handler that new files get.
     File(MPI_File),
-    /// This session's.
+    /// A session.
     Session(MPI_Session),
-    /// The error handler given as an argument.
+    /// An error handler that was given as an argument.
     Errhandler(MPI_Errhandler),
     /// The tool interface: errors are only returned (MPI-5.0 §15.3.10).
     Tool,

@@ -66,7 +66,7 @@ handles! {
     MPI_T_event_instance = 0;
 }
 
-/// What is known about a finished operation (MPI-5.0 §3.2.5); the layout is the ABI's.
+/// The facts about a finished operation (MPI-5.0 §3.2.5); the layout is the ABI's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub(crate) struct MPI_Status {
@@ -76,7 +76,7 @@ pub(crate) struct MPI_Status {
     pub(crate) tag: c_int,
     /// The error class, where a call completes several requests.
     pub(crate) error: c_int,
-    /// The library's own.
+    /// The part that the library uses.
     pub(crate) private: [c_int; 5],
 }
 

@@ -1,10 +1,10 @@
-//! The shared library and the header as C programs see them: names, sizes, and that both languages accept the
-//! header.
+//! The shared library and the header as C programs see them: names, sizes, and that C and C++ compilers
+//! accept the header.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Procedures of MPI 5.0 in all forms, and those of MPI-1 that were removed.
+/// The procedures of MPI 5.0 in all forms, and those of MPI-1 that were removed.
 const FUNCTIONS: usize = 664 + 10;
 const SYMBOLS: &str = include_str!("../src/generated/symbols.txt");
 
@@ -80,7 +80,7 @@ fn header_is_strict_c_and_cpp() {
     }
 }
 
-/// Sizes and a sample of values that MPI-5.0 §20 fixes, written down here a second time on purpose.
+/// Sizes and a sample of values that MPI-5.0 §20 fixes, written here a second time on purpose.
 #[test]
 fn header_has_the_sizes_and_values_of_the_abi() {
     let text = r#"
@@ -111,8 +111,8 @@ int main(void) {
     run(&mut Command::new(program));
 }
 
-/// The header declares exactly what the library exports: a program that names every function compiles and
-/// links.
+/// Checks that the header declares exactly what the library exports: a program that names every function
+/// compiles and links.
 #[test]
 fn header_declares_every_symbol() {
     let mut text = "#include <mpi.h>\ntypedef void (*function)(void);\nfunction all[] = {\n".to_owned();

@@ -1,4 +1,5 @@
-//! How fast the reductions are on this processor: GB/s of results, the best of many repetitions in each size.
+//! Measures the speed of the reductions on this processor: GB/s of results, the best of many repetitions in
+//! each size.
 //!
 //! ```sh
 //! cargo run --release -p weft-reduce --example reduce_speed [PART OF "Op Kind"]
@@ -10,9 +11,9 @@ use std::time::Instant;
 
 use weft_reduce::{Kind, Op, Pair, apply, combine, registers};
 
-/// Bytes of each operand: in the first, second and last cache, and in memory.
+/// The bytes of each operand: for the first, second and last cache, and for memory.
 const SIZES: [usize; 4] = [8 << 10, 128 << 10, 8 << 20, 64 << 20];
-/// What is passed over for one sample, and how many there are.
+/// The bytes that one sample covers, and the number of samples.
 const SAMPLE: usize = 32 << 20;
 const SAMPLES: usize = 5;
 

@@ -1,5 +1,5 @@
-//! The x87 extended format (C's `long double` on x86-64) in software: Rust has no such type. What `x87.rs`
-//! does is tested against it, and it takes its place on other processors.
+//! The x87 extended format (C's `long double` on x86-64) in software: Rust has no such type. It replaces
+//! `x87.rs` on other processors, and `x87.rs` is tested against it.
 //!
 //! Results are those of the processor with its default control word: 64 bits of precision, rounding to
 //! nearest even, exceptions masked (Intel 64 and IA-32 Software Developer's Manual, volume 1, §4.2, §4.8 and
@@ -18,7 +18,7 @@ const QUIET_BIT: u64 = 1 << 62;
 /// Bits below the significand while a result is being rounded.
 const GUARD_BITS: u32 = 62;
 
-/// One number, with the 6 bytes that follow it in memory and mean nothing.
+/// A number, with the 6 bytes that follow it in memory and mean nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extended {
     significand: u64,
@@ -26,10 +26,10 @@ pub(crate) struct Extended {
     padding: [u8; 6],
 }
 
-/// What the bits mean.
+/// The meaning of the bits.
 enum Value {
-    /// `significand * 2^(exponent - bias - 63)`; the significand's top bit may be clear when the exponent is
-    /// 1.
+    /// The number `significand * 2^(exponent - bias - 63)`. The top bit of the significand may be clear when
+    /// the exponent is 1.
     Finite {
         negative: bool,
         exponent: i32,
@@ -44,7 +44,7 @@ enum Value {
 }
 
 impl Extended {
-    /// The quiet NaN that an invalid operation gives.
+    /// The quiet NaN that results from an invalid operation.
     const INDEFINITE: Extended = Extended::new(SIGN | EXPONENT_MASK, INTEGER_BIT | QUIET_BIT);
 
     const fn new(sign_exponent: u16, significand: u64) -> Extended {
@@ -89,7 +89,7 @@ impl Extended {
         Extended::new(if negative { SIGN } else { 0 }, 0)
     }
 
-    /// A subtraction keeps the sign of what is not a number.
+    /// Subtracts `other`. A NaN in it keeps its sign.
     fn minus(self, other: Extended) -> Extended {
         match other.value() {
             Value::NotANumber | Value::Invalid => self.plus(other),
@@ -131,14 +131,15 @@ impl Extended {
             ) => {
                 let negative = a_negative != b_negative;
                 let product = u128::from(a) * u128::from(b);
-                // The product's unit is 2^-126 of the two leading bits, that of `round` 2^-125.
+                // The unit of the product is 2^-126 of the two leading bits, and the unit of `round` is
+                // 2^-125.
                 round(negative, a_exponent + b_exponent - EXPONENT_BIAS - 1, product)
             }
         }
     }
 }
 
-/// The sum of two finite numbers, the first of at least the magnitude of the second.
+/// The sum of two finite numbers. The magnitude of the first is at least that of the second.
 fn add(a_negative: bool, a_exponent: i32, a: u64, b_negative: bool, b_exponent: i32, b: u64) -> Extended {
     let a = u128::from(a) << GUARD_BITS;
     let b = shift_right_jamming(u128::from(b) << GUARD_BITS, (a_exponent - b_exponent) as u32);
@@ -150,8 +151,8 @@ fn add(a_negative: bool, a_exponent: i32, a: u64, b_negative: bool, b_exponent: 
     round(a_negative && difference != 0, a_exponent, difference)
 }
 
-/// Shifts right; the lowest bit tells that bits were lost, so that rounding still sees on which side of half
-/// it is.
+/// Shifts right. The lowest bit of the result records that bits were lost, so that rounding still sees on
+/// which side of half the value is.
 fn shift_right_jamming(value: u128, by: u32) -> u128 {
     match value.checked_shr(by) {
         Some(shifted) => shifted | u128::from(shifted << by != value),
@@ -159,12 +160,12 @@ fn shift_right_jamming(value: u128, by: u32) -> u128 {
     }
 }
 
-/// The number nearest to `value * 2^(exponent - bias - 63 - GUARD_BITS)`, the even one of two.
+/// The number nearest to `value * 2^(exponent - bias - 63 - GUARD_BITS)`; of two equally near, the even one.
 fn round(negative: bool, exponent: i32, value: u128) -> Extended {
     if value == 0 {
         return Extended::zero(negative);
     }
-    // Bring the leading bit to where the significand's top bit belongs.
+    // Moves the leading bit to the place of the significand's top bit.
     let zeros = value.leading_zeros();
     let wanted = u128::BITS - 64 - GUARD_BITS;
     let (mut value, mut exponent) = if zeros >= wanted {
@@ -194,8 +195,9 @@ fn round(negative: bool, exponent: i32, value: u128) -> Extended {
     Extended::new(if negative { SIGN } else { 0 } | field, significand)
 }
 
-/// The NaN that comes out when at least one goes in: a quiet one before a signalling one, then the one with
-/// the larger significand, then the positive one (the manual's table "Rules for handling NaNs").
+/// The NaN that results when at least one operand is a NaN. A quiet NaN goes before a signalling one, then
+/// the larger significand before the smaller, then the positive one before the negative (the manual's table
+/// "Rules for handling NaNs").
 fn propagate(a: Extended, b: Extended) -> Extended {
     let rank = |number: Extended| {
         let is_nan = matches!(number.value(), Value::NotANumber);
@@ -241,7 +243,7 @@ pub(crate) fn product(input: &[u8], inout: &mut [u8]) {
     fold::<16>(input, inout, |a, b| Extended::from_ne_bytes(a).times(Extended::from_ne_bytes(b)).to_ne_bytes());
 }
 
-/// The same on numbers of two parts.
+/// `inout = input * inout` on complex numbers.
 pub(crate) fn complex_product(input: &[u8], inout: &mut [u8]) {
     let parts = |bytes: [u8; 32]| {
         let (parts, _) = bytes.as_chunks::<16>();
@@ -256,12 +258,12 @@ pub(crate) fn complex_product(input: &[u8], inout: &mut [u8]) {
     });
 }
 
-/// The larger ones, and where there is none those of `inout`.
+/// The larger of each two numbers; the one of `inout` where neither is larger.
 pub(crate) fn maximum(input: &[u8], inout: &mut [u8]) {
     fold::<16>(input, inout, |a, b| if Extended::from_ne_bytes(a) > Extended::from_ne_bytes(b) { a } else { b });
 }
 
-/// The smaller ones, likewise.
+/// The smaller of each two numbers; the one of `inout` where neither is smaller.
 pub(crate) fn minimum(input: &[u8], inout: &mut [u8]) {
     fold::<16>(input, inout, |a, b| if Extended::from_ne_bytes(a) < Extended::from_ne_bytes(b) { a } else { b });
 }

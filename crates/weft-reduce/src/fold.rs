@@ -1,4 +1,4 @@
-//! The loop that all others are made of.
+//! The loop from which all other loops are made.
 
 use crate::Kind;
 

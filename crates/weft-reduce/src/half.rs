@@ -1,8 +1,8 @@
 //! IEEE binary16 in the registers of binary32: no branches, so that loops over it become vector instructions.
 //!
-//! Sums and products of two numbers are those of the exact result rounded once, to nearest even, because
-//! binary32 has more than twice the precision and two bits (S. A. Figueroa, "When is double rounding
-//! innocuous?", SIGNUM 1995). A result that is not a number has one form.
+//! Sums and products of two numbers are the exact result rounded once, to nearest even, because binary32 has
+//! more than twice the precision and two bits (S. A. Figueroa, "When is double rounding innocuous?", SIGNUM
+//! 1995). A result that is not a number has only one form.
 
 use crate::fold::{fold, illegal};
 use crate::{Kind, Op};
@@ -10,16 +10,16 @@ use crate::{Kind, Op};
 const SIGN: u16 = 0x8000;
 const INFINITY: u16 = 0x7c00;
 const QUIET: u16 = 0x7e00;
-/// What the exponents of the two formats differ by, in binary32's place.
+/// The difference between the exponents of the two formats, at its place in binary32.
 const REBIAS: u32 = (127 - 15) << 23;
 /// The smallest normal number of binary16, as binary32.
 const NORMAL_MIN: u32 = 113 << 23;
-/// The number from which on binary16 has infinity only, as far as the exponent tells.
+/// The lowest number of which binary16 has only infinity, as far as the exponent tells.
 const OVERFLOW: u32 = (127 + 16) << 23;
 /// A number in which the unit of binary32 is the smallest number of binary16.
 const SUBNORMAL: u32 = (127 - 15 + 23 - 10 + 1) << 23;
 
-/// Sums, products, maxima and minima. Lengths and legality have been checked.
+/// Computes sums, products, maxima and minima. The caller has checked lengths and legality.
 #[inline(always)]
 pub(crate) fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) {
     match (op, kind) {
@@ -46,7 +46,7 @@ impl Half {
         self.0.to_ne_bytes()
     }
 
-    /// The same number, exactly.
+    /// The same number as binary32, exactly.
     #[inline(always)]
     fn widened(self) -> f32 {
         let sign = u32::from(self.0 & SIGN) << 16;
@@ -58,13 +58,13 @@ impl Half {
         f32::from_bits(sign | if is_subnormal { subnormal } else { ordinary })
     }
 
-    /// The number of binary16 that is nearest, the even one of two.
+    /// The nearest number of binary16; of two equally near, the even one.
     #[inline(always)]
     fn nearest(number: f32) -> Half {
         let bits = number.to_bits();
         let magnitude = bits & 0x7fff_ffff;
         let special = if magnitude > 0x7f80_0000 { QUIET } else { INFINITY };
-        // The processor's addition rounds what has no room.
+        // The processor's addition rounds the bits away that have no room.
         let subnormal = (f32::from_bits(magnitude) + f32::from_bits(SUBNORMAL)).to_bits().wrapping_sub(SUBNORMAL);
         let odd = magnitude >> 13 & 1;
         let normal = magnitude.wrapping_sub(REBIAS).wrapping_add(0xfff + odd) >> 13;
@@ -103,7 +103,7 @@ fn smaller(a: [u8; 2], b: [u8; 2]) -> [u8; 2] {
     if Half::from_ne_bytes(a).widened() < Half::from_ne_bytes(b).widened() { a } else { b }
 }
 
-/// Products and their sum are computed in binary32, and each part is rounded once.
+/// Computes products and their sum in binary32, and rounds each part once.
 #[inline(always)]
 fn complex_product(a: [u8; 4], b: [u8; 4]) -> [u8; 4] {
     #[inline(always)]
@@ -116,13 +116,13 @@ fn complex_product(a: [u8; 4], b: [u8; 4]) -> [u8; 4] {
     [re_0, re_1, im_0, im_1]
 }
 
-/// For the tests.
+/// Gives tests access to [`Half::widened`].
 #[cfg(test)]
 pub(crate) fn widened(bits: u16) -> f32 {
     Half(bits).widened()
 }
 
-/// For the tests.
+/// Gives tests access to [`Half::nearest`].
 #[cfg(test)]
 pub(crate) fn nearest(number: f32) -> u16 {
     Half::nearest(number).0

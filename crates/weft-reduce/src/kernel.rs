@@ -1,13 +1,13 @@
 //! All loops, compiled for each width of registers.
 
-/// Compiles all loops for the registers of `$feature`: a function each for those that the compiler looks at
-/// best by themselves.
+/// Compiles all loops for the registers of `$feature`. Loops that the compiler optimises best alone get their
+/// own function.
 macro_rules! compile {
     ($(#[$feature:meta])* $name:ident) => {
         pub(crate) mod $name {
             use crate::{Kind, Op, half, number, pair};
 
-            /// Lengths and legality have been checked, and that the processor has the features.
+            /// The caller has checked lengths and legality, and that the processor has the features.
             $(#[$feature])*
             pub(crate) fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) {
                 match kind {

@@ -1,17 +1,17 @@
-//! The arithmetic of reductions on arrays of bytes that hold numbers, wherever these lie:
-//! `inout[i] = input[i] op inout[i]`.
+//! The arithmetic of reductions on arrays of bytes that hold numbers, at any address: `inout[i] = input[i] op
+//! inout[i]`.
 //!
 //! | what | where |
 //! |---|---|
-//! | the loops, once for all processors, of a shape that the compiler turns into vector instructions | `number.rs`, `half.rs`, `pair.rs`; `fold.rs` |
+//! | the loops for all processors, in a shape that the compiler vectorises | `number.rs`, `half.rs`, `pair.rs`; `fold.rs` |
 //! | the same loops compiled for wider registers: AVX2, AVX-512 | `kernel.rs` |
-//! | which of these the processor has | `x86.rs` |
+//! | the choice of these by processor | `x86.rs` |
 //! | C's `long double` of x86-64, by the processor's own instructions | `x87.rs` |
-//! | the same in software, where there are none | `extended.rs` |
+//! | the same in software, for other processors | `extended.rs` |
 //!
-//! Each element's result is that of the operation on two scalars, so it is the same bits in whatever
-//! registers it was computed; only which of *two* values that are not numbers comes out of a sum or a product
-//! may differ.
+//! Each element's result is the result of the operation on two scalars. So it has the same bits in whatever
+//! registers it was computed, with one exception: where both operands of a sum or a product are NaNs, either
+//! of them may result.
 #![no_std]
 
 #[cfg(any(test, miri, not(target_arch = "x86_64")))]
@@ -37,9 +37,9 @@ use x87 as long_double;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Op {
-    /// `MPI_MAX`. Where a value is not a number, or both are zero, that of inout is the result.
+    /// `MPI_MAX`. Where one of the values is not a number, or both are zero, the value of inout results.
     Max,
-    /// `MPI_MIN`, likewise.
+    /// `MPI_MIN`, with the same rule as `Max`.
     Min,
     /// `MPI_SUM`; integers wrap around.
     Sum,
@@ -57,18 +57,18 @@ pub enum Op {
     LXor,
     /// `MPI_BXOR`.
     BXor,
-    /// `MPI_MINLOC`: the smaller value and its index, of equal values the smaller index.
+    /// `MPI_MINLOC`: the smaller value and its index; of equal values the smaller index.
     MinLoc,
-    /// `MPI_MAXLOC`: the larger value and its index, of equal values the smaller index.
+    /// `MPI_MAXLOC`: the larger value and its index; of equal values the smaller index.
     MaxLoc,
     /// `MPI_REPLACE`: the input (one-sided operations, MPI-5.0 §12.3.4).
     Replace,
-    /// `MPI_NO_OP`: inout as it is (one-sided operations).
+    /// `MPI_NO_OP`: inout unchanged (one-sided operations).
     NoOp,
 }
 
 impl Op {
-    /// Every operation, in the order of declaration.
+    /// All operations, in the order of declaration.
     pub const ALL: [Op; 14] = [
         Op::Max,
         Op::Min,
@@ -87,7 +87,7 @@ impl Op {
     ];
 }
 
-/// What an array holds, one after the other.
+/// The type of the elements of an array.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -114,7 +114,7 @@ pub enum Kind {
     ComplexFloat64,
     ComplexLongDouble,
     Pair(Pair),
-    /// The members of pairs without the padding between and behind them.
+    /// Pairs whose members follow each other without the padding between and behind them.
     PackedPair(Pair),
 }
 
@@ -134,7 +134,7 @@ pub enum Pair {
 }
 
 impl Kind {
-    /// Bytes from one to the next.
+    /// The bytes from one element to the next.
     #[inline]
     pub const fn step(self) -> usize {
         match self {
@@ -159,7 +159,7 @@ impl Kind {
         }
     }
 
-    /// Whether the operation has a meaning here. What MPI allows is less: it is the caller's matter.
+    /// Returns whether the operation has a meaning for this type. MPI allows less; the caller checks that.
     pub const fn supports(self, op: Op) -> bool {
         let is_pair = matches!(self, Kind::Pair(_) | Kind::PackedPair(_));
         let is_complex = matches!(
@@ -177,7 +177,7 @@ impl Kind {
     }
 }
 
-/// Shorter arrays are not worth the step into wide registers.
+/// The shortest array, in bytes, for which wide registers pay.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const WIDE_MIN: usize = 64;
 
@@ -190,7 +190,7 @@ pub fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) {
     assert!(kind.supports(op), "{op:?} has no meaning for {kind:?}");
     assert_eq!(input.len(), inout.len(), "a reduction takes two arrays of one length");
     let step = kind.step();
-    // Lengths are divided by what is no power of two for packed pairs only.
+    // Only for packed pairs the step is no power of two, and a division is needed.
     let is_whole =
         if step.is_power_of_two() { inout.len() & (step - 1) == 0 } else { inout.len().is_multiple_of(step) };
     assert!(is_whole, "a reduction takes whole elements");
@@ -201,14 +201,14 @@ pub fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) {
     kernel::of_all::apply(op, kind, input, inout);
 }
 
-/// How many bytes are copied at once before they are reduced: they stay in the nearest cache.
+/// The bytes that are copied at once before they are reduced: they stay in the nearest cache.
 const BLOCK: usize = 8 << 10;
 
-/// `out[i] = left[i] op right[i]`: memory is passed over once, where a copy and then [`apply`] would do so
-/// twice.
+/// Computes `out[i] = left[i] op right[i]`. This passes over memory once; a copy and then [`apply`] would do
+/// so twice.
 ///
 /// # Panics
-/// As [`apply`].
+/// As for [`apply`].
 pub fn combine(op: Op, kind: Kind, left: &[u8], right: &[u8], out: &mut [u8]) {
     assert!(left.len() == right.len() && right.len() == out.len(), "a reduction takes arrays of one length");
     let block = BLOCK - BLOCK % kind.step();
@@ -218,7 +218,7 @@ pub fn combine(op: Op, kind: Kind, left: &[u8], right: &[u8], out: &mut [u8]) {
     }
 }
 
-/// What computes in this process, for those who measure: the widest registers that are used.
+/// The widest registers that this process computes with, for measurements.
 pub fn registers() -> &'static str {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     return x86::registers();

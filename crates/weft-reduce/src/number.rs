@@ -1,10 +1,10 @@
-//! The loops over integers and floating-point numbers. Everything here is inlined into a caller that says for
-//! which registers it is compiled, so nothing here may be a function of its own.
+//! The loops over integers and floating-point numbers. Everything here is inlined into a caller that is
+//! compiled for certain registers, so nothing here may be a function of its own.
 
 use crate::fold::{fold, illegal};
 use crate::{Kind, Op, long_double};
 
-/// The same on numbers that know their bytes.
+/// Runs `fold` on numbers that know their bytes.
 macro_rules! fold_as {
     ($number:ty, $input:expr, $inout:expr, $combine:expr) => {{
         let combine = $combine;
@@ -20,7 +20,7 @@ macro_rules! fold_as {
     }};
 }
 
-/// The product of two numbers of two parts each, the real and the imaginary one.
+/// The product of complex numbers, each a real and an imaginary part.
 macro_rules! complex_product {
     ($number:ty, $size:literal, $input:expr, $inout:expr) => {{
         #[inline(always)]
@@ -44,7 +44,7 @@ macro_rules! complex_product {
     }};
 }
 
-/// One loop for each integer.
+/// Makes a loop for each integer type.
 macro_rules! for_integers {
     ($kind:expr, $input:expr, $inout:expr, $combine:expr) => {
         match $kind {
@@ -63,7 +63,7 @@ macro_rules! for_integers {
     };
 }
 
-/// One loop for each size of integers: where two's complement makes signed and unsigned ones the same.
+/// Makes a loop for each size of integers, where two's complement makes signed and unsigned ones the same.
 macro_rules! for_sizes {
     ($kind:expr, $input:expr, $inout:expr, |$a:ident, $b:ident| $combine:expr) => {
         match $kind {
@@ -77,7 +77,7 @@ macro_rules! for_sizes {
     };
 }
 
-/// Lengths and legality have been checked.
+/// Computes `inout = input op inout`. The caller has checked lengths and legality.
 #[inline(always)]
 pub(crate) fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) {
     match op {
@@ -85,8 +85,8 @@ pub(crate) fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) {
         Op::Min => minimum(kind, input, inout),
         Op::Sum => sum(kind, input, inout),
         Op::Prod => product(kind, input, inout),
-        // Anything but 0 is true; the result is 1 or 0, which is `.TRUE.` and `.FALSE.` of the usual Fortran
-        // compilers too.
+        // Anything but 0 is true. The result is 1 or 0, which is also `.TRUE.` and `.FALSE.` of the usual
+        // Fortran compilers.
         Op::LAnd => for_sizes!(kind, input, inout, |a, b| ((a != 0) & (b != 0)).into()),
         Op::LOr => for_sizes!(kind, input, inout, |a, b| ((a | b) != 0).into()),
         Op::LXor => for_sizes!(kind, input, inout, |a, b| ((a != 0) ^ (b != 0)).into()),
@@ -97,8 +97,8 @@ pub(crate) fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) {
     }
 }
 
-/// A kernel that picks one of two numbers by a comparison: as `MAXPD` and `MINPD` do, the right one where
-/// there is none.
+/// Makes a kernel that picks one of two numbers by a comparison: as `MAXPD` and `MINPD` do, the right one
+/// where neither is better.
 macro_rules! choice {
     ($name:ident, $long_double:path, $better:tt) => {
         #[inline(always)]

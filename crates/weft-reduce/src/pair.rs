@@ -4,7 +4,7 @@ use crate::fold::{fold, illegal};
 use crate::long_double::Extended;
 use crate::{Kind, Op, Pair};
 
-/// A member of a pair, read from the place where its bytes begin.
+/// A member of a pair, read from its bytes.
 trait Member: Copy + PartialOrd {
     const SIZE: usize;
     fn read(bytes: &[u8]) -> Self;
@@ -26,7 +26,7 @@ macro_rules! member {
 
 member!(i16: 2, i32: 4, i64: 8, f64: 8, Extended: 16);
 
-/// Lengths and legality have been checked.
+/// Computes MINLOC or MAXLOC. The caller has checked lengths and legality.
 #[inline(always)]
 pub(crate) fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) {
     match op {
@@ -35,9 +35,9 @@ pub(crate) fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) {
     }
 }
 
-/// Pairs whose members have a word each: read, compared and chosen as words, which is what becomes vector
-/// instructions. `$keep` are the bits of the second word, and `$keep_value` those of the first, that belong
-/// to the members; the others are padding, which stays that of inout.
+/// Handles pairs whose members have a word each. They are read, compared and chosen as words, which compiles
+/// to vector instructions. `$keep` are the bits of the second word that belong to its member, and
+/// `$keep_value` those of the first; the other bits are padding, which stays that of inout.
 macro_rules! words {
     ($word:ty, $value:expr, $index:expr, $keep_value:expr, $keep:expr, $input:expr, $inout:expr) => {{
         const SIZE: usize = size_of::<$word>();
@@ -69,13 +69,13 @@ fn to_i32(word: u32) -> i32 {
     word.cast_signed()
 }
 
-/// The number in the first four bytes.
+/// The number in the first four bytes of a word.
 #[inline(always)]
 fn first_i32(word: u64) -> i32 {
     if cfg!(target_endian = "little") { word as i32 } else { (word >> 32) as i32 }
 }
 
-/// The number in the first two bytes.
+/// The number in the first two bytes of a word.
 #[inline(always)]
 fn first_i16(word: u32) -> i16 {
     if cfg!(target_endian = "little") { word as i16 } else { (word >> 16) as i16 }
@@ -85,7 +85,7 @@ fn first_i16(word: u32) -> i16 {
 fn choose<const LARGER: bool>(kind: Kind, input: &[u8], inout: &mut [u8]) {
     const ALL_32: u32 = u32::MAX;
     const ALL_64: u64 = u64::MAX;
-    /// Of a word of 64 bits the first four bytes in memory.
+    /// The mask of the first four bytes in memory of a word of 64 bits.
     const FIRST_HALF: u64 = if cfg!(target_endian = "little") { 0xffff_ffff } else { 0xffff_ffff << 32 };
     const FIRST_QUARTER: u32 = if cfg!(target_endian = "little") { 0xffff } else { 0xffff << 16 };
     match kind {
@@ -113,8 +113,8 @@ fn choose<const LARGER: bool>(kind: Kind, input: &[u8], inout: &mut [u8]) {
     }
 }
 
-/// Other pairs: of `STEP` bytes with the index at `AT`. Both members are chosen without a branch; padding
-/// stays that of inout.
+/// Handles other pairs: `STEP` bytes with the index at `AT`. Both members are chosen without a branch, and
+/// padding stays that of inout.
 #[inline(always)]
 fn pairs<const LARGER: bool, const STEP: usize, const AT: usize, V: Member, I: Member>(input: &[u8], inout: &mut [u8]) {
     fold::<STEP>(

@@ -1,5 +1,5 @@
-//! Every operation on every kind, in every width of registers that this processor has, against one element
-//! after the other.
+//! Tests every operation on every kind, in every width of registers that this processor has, against a
+//! computation element by element.
 
 extern crate std;
 use std::vec::Vec;
@@ -50,7 +50,7 @@ fn kinds() -> Vec<Kind> {
 
 type Implementation = fn(Op, Kind, &[u8], &mut [u8]);
 
-/// Whatever can compute here.
+/// All implementations that can run here.
 fn implementations() -> Vec<(&'static str, Implementation)> {
     #[allow(unused_mut)]
     let mut all: Vec<(&str, Implementation)> =
@@ -69,8 +69,8 @@ fn implementations() -> Vec<(&'static str, Implementation)> {
     all
 }
 
-/// One element: the plainest code that says what the operation is. None where a sum or product of two values
-/// that are not numbers may be either.
+/// Computes one element, by the plainest code for the operation. `None` where a sum or product of two NaNs
+/// may be either.
 fn one(op: Op, kind: Kind, input: &[u8], inout: &[u8]) -> Option<Vec<u8>> {
     macro_rules! read {
         ($number:ty, $bytes:expr) => {
@@ -143,7 +143,7 @@ fn one(op: Op, kind: Kind, input: &[u8], inout: &[u8]) -> Option<Vec<u8>> {
                 return None;
             }
             let (re, im) = (a * c - b * d, a * d + b * c);
-            // Of what an infinity makes, too, only one may be no number.
+            // Also when an infinity makes NaNs, only one of the two may be a NaN.
             if (a * c).is_nan() && (b * d).is_nan() || (a * d).is_nan() && (b * c).is_nan() {
                 return None;
             }
@@ -190,7 +190,7 @@ fn one(op: Op, kind: Kind, input: &[u8], inout: &[u8]) -> Option<Vec<u8>> {
             let part = |at: usize| half(op, read!(u16, &input[at..]), read!(u16, &inout[at..])).to_ne_bytes();
             Some([part(0), part(2)].concat())
         }
-        // Its parts, one rounding later, are checked for themselves.
+        // Its parts, with one rounding less, are checked separately.
         Kind::ComplexFloat16 => None,
         Kind::LongDouble | Kind::ComplexLongDouble => {
             let mut result = inout.to_vec();
@@ -215,7 +215,7 @@ fn one(op: Op, kind: Kind, input: &[u8], inout: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// What a binary16 is worth (IEEE 754, §3.4).
+/// The value of a binary16 (IEEE 754, §3.4).
 fn worth(bits: u16) -> f64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
     let magnitude = match exponent {
@@ -227,7 +227,7 @@ fn worth(bits: u16) -> f64 {
     if bits >> 15 == 1 { -magnitude } else { magnitude }
 }
 
-/// The binary16 that is nearest, found by looking at all; infinity stands where the next number would be.
+/// The nearest binary16, found by a search of all; infinity is at the place of the next number.
 fn nearest(number: f64) -> u16 {
     let sign = if number.is_sign_negative() { 0x8000 } else { 0 };
     if number.is_nan() {
@@ -235,7 +235,7 @@ fn nearest(number: f64) -> u16 {
     }
     let number = number.abs();
     let ordered = |bits: u16| if bits == 0x7c00 { 65536.0 } else { worth(bits) };
-    // The largest that is not larger.
+    // The largest that is not larger than the number.
     let (mut below, mut above) = (0_u16, 0x7c00_u16);
     while above - below > 1 {
         let middle = u16::midpoint(below, above);
@@ -262,13 +262,13 @@ fn half(op: Op, a: u16, b: u16) -> u16 {
                 b
             }
         }
-        // Exact, so that there is one rounding.
+        // Exact, so that there is only one rounding.
         Op::Sum => nearest(left + right),
         _ => nearest(left * right),
     }
 }
 
-/// Bytes with what is special in some kind among them, and much that is equal: from a seed.
+/// Bytes from a seed, with the special values of all kinds among them, and many equal ones.
 fn operand(seed: u64, length: usize) -> Vec<u8> {
     let mut random = weft_random::Random::new(seed);
     let mut next = || random.next();
@@ -292,7 +292,7 @@ fn operand(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// All results of `implementation` against one element after the other.
+/// Checks all results of `implementation` against a computation element by element.
 fn check(name: &str, implementation: Implementation, op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) {
     let before = inout.to_vec();
     implementation(op, kind, input, inout);
@@ -301,7 +301,7 @@ fn check(name: &str, implementation: Implementation, op: Op, kind: Kind, input: 
         let (a, b) = (&input[at * step..][..step], &before[at * step..][..step]);
         let Some(expected) = one(op, kind, a, b) else { continue };
         let same = match kind {
-            // What is behind the 10 bytes of a number means nothing.
+            // The bytes behind the 10 bytes of a number mean nothing.
             Kind::LongDouble => result[..10] == expected[..10],
             Kind::ComplexLongDouble => result[..10] == expected[..10] && result[16..26] == expected[16..26],
             Kind::Float16 | Kind::ComplexFloat16 => {
@@ -326,8 +326,8 @@ fn operations(kind: Kind) -> impl Iterator<Item = Op> {
     Op::ALL.into_iter().filter(move |op| kind.supports(*op))
 }
 
-/// Every operation × kind × 0 to 70 elements × where the two operands begin; what is around the result stays
-/// as it is.
+/// Every operation × kind × 0 to 70 elements × the places where the two operands begin. Expect: the bytes
+/// around the result stay.
 #[test]
 fn every_operation_on_every_kind_wherever_it_lies() {
     const PLACES: [(usize, usize); 8] = [(0, 0), (0, 1), (1, 0), (3, 3), (8, 8), (4, 8), (63, 16), (5, 62)];
@@ -355,7 +355,7 @@ fn every_operation_on_every_kind_wherever_it_lies() {
     }
 }
 
-/// So long that results are aligned first; at every place of a cache line.
+/// Arrays so long that results are aligned first, at every place of a cache line.
 #[test]
 fn long_arrays_at_every_place_of_a_line() {
     let offsets = if cfg!(miri) { 0..2 } else { 0..65 };
@@ -371,7 +371,7 @@ fn long_arrays_at_every_place_of_a_line() {
     }
 }
 
-/// The result somewhere else than one of the operands.
+/// A result that is at another place than the operands.
 #[test]
 fn three_operands_are_a_copy_and_two() {
     let combined: Implementation = |op, kind, left, inout| {
@@ -398,7 +398,7 @@ fn every_binary16_is_widened_and_rounded_exactly() {
             "{bits:#x}"
         );
         assert!(half::nearest(number) == bits || number.is_nan(), "{bits:#x}");
-        // Between it and the next: below, at and above half the distance.
+        // Numbers between this and the next: below, at and above half the distance.
         for beside in [0x0fff, 0x1000, 0x1001, 0x1fff] {
             let number = f32::from_bits(number.to_bits() | beside);
             let (ours, expected) = (half::nearest(number), nearest(f64::from(number)));

@@ -1,14 +1,14 @@
-//! Which of the wide registers this processor has.
+//! Finds the wide registers that this processor has.
 
 use crate::{Kind, Op, kernel};
 
 cpufeatures::new!(avx2_is_there, "avx2");
 cpufeatures::new!(avx512_is_there, "avx2", "avx512f", "avx512bw", "avx512dq", "avx512vl");
 
-/// Bytes of a cache line, to which the results are aligned before a long loop: a register that is stored
-/// across two lines costs two stores.
+/// The bytes of a cache line. Results are aligned to it before a long loop: a register that is stored across
+/// two lines costs two stores.
 const LINE: usize = 64;
-/// Shorter arrays are not worth it.
+/// The shortest array for which aligning pays.
 const ALIGNED_MIN: usize = 16 * LINE;
 
 pub(crate) fn registers() -> &'static str {
@@ -19,8 +19,8 @@ pub(crate) fn registers() -> &'static str {
     }
 }
 
-/// False if the processor has nothing wider than what every processor has. Lengths and legality have been
-/// checked.
+/// Computes with the widest registers. Returns `false` if the processor has no wider registers than every
+/// processor. The caller has checked lengths and legality.
 #[inline]
 pub(crate) fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) -> bool {
     let chosen: unsafe fn(Op, Kind, &[u8], &mut [u8]) = if avx512_is_there::get() {
@@ -41,7 +41,7 @@ pub(crate) fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) -> bool 
     true
 }
 
-/// Bytes of the elements before the first that begins a line; none where no element does.
+/// The bytes of the elements before the first one that begins a line; 0 where no element does.
 fn head(kind: Kind, inout: &[u8]) -> usize {
     let head = inout.as_ptr().align_offset(LINE);
     if inout.len() >= ALIGNED_MIN && head < LINE && head.is_multiple_of(kind.step()) { head } else { 0 }

@@ -1,5 +1,5 @@
-//! C's `long double` by the instructions that C compilers use for it: 64 bits of precision, or what else the
-//! program's control word says.
+//! C's `long double` by the instructions that C compilers use for it, with 64 bits of precision, or the
+//! precision of the program's control word.
 
 use core::arch::asm;
 use core::cmp::Ordering;
@@ -15,7 +15,8 @@ impl Extended {
     }
 }
 
-/// `inout = input op inout`, each result where the right operand was: the bytes behind it stay.
+/// Computes `inout = input op inout`, each result at the place of the right operand; the bytes behind the
+/// number stay.
 macro_rules! in_place {
     ($(#[$what:meta])* $name:ident, $instruction:literal) => {
         $(#[$what])*
@@ -84,13 +85,13 @@ pub(crate) fn complex_product(input: &[u8], inout: &mut [u8]) {
     }
 }
 
-/// The larger ones, and where there is none those of `inout`.
+/// The larger of each two numbers; the one of `inout` where neither is larger.
 #[inline(always)]
 pub(crate) fn maximum(input: &[u8], inout: &mut [u8]) {
     choose(input, inout, is_greater);
 }
 
-/// The smaller ones, likewise.
+/// The smaller of each two numbers; the one of `inout` where neither is smaller.
 #[inline(always)]
 pub(crate) fn minimum(input: &[u8], inout: &mut [u8]) {
     choose(
@@ -110,7 +111,7 @@ fn choose(input: &[u8], inout: &mut [u8], is_better: impl Fn(&[u8; 16], &[u8; 16
     }
 }
 
-/// Whether a > b; false where one is not a number.
+/// Returns whether a > b; false where one is not a number.
 #[inline(always)]
 fn is_greater(a: &[u8; 16], b: &[u8; 16]) -> bool {
     let above: u8;
@@ -133,7 +134,7 @@ fn is_greater(a: &[u8; 16], b: &[u8; 16]) -> bool {
     above != 0
 }
 
-/// Whether a = b; false where one is not a number.
+/// Returns whether a = b; false where one is not a number.
 #[inline(always)]
 fn is_equal(a: &[u8; 16], b: &[u8; 16]) -> bool {
     let (equal, ordered): (u8, u8);

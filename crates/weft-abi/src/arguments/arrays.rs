@@ -1,4 +1,4 @@
-//! Arrays that C hands over: they know their length and check each index, or somebody has to measure them.
+//! Arrays that C passes. Some know their length and check each index; the others must be measured first.
 
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use super::{InOut, Out};
 use crate::types::MPI_Aint;
 
-/// An array that is only read. Whoever reads an element gets a copy.
+/// An array that is only read. Reading an element copies it.
 pub(crate) struct InArray<'call, T> {
     first: *const T,
     length: usize,
@@ -23,13 +23,13 @@ pub(crate) struct OutArray<'call, T> {
 /// An array whose elements may be replaced.
 pub(crate) struct InOutArray<'call, T>(OutArray<'call, T>);
 
-/// An array that is only read, and whose length no argument tells: it follows from an object (a value for
-/// each process of a communicator) or from the values of another array.
+/// An array that is only read, and whose length no argument gives. The length follows from an object (a value
+/// for each process of a communicator) or from the values of another array.
 pub(crate) struct UnmeasuredArray<'call, T>(*const T, PhantomData<&'call T>);
 
 copies! { InArray OutArray InOutArray UnmeasuredArray }
 
-/// A length that an argument tells: none is negative, which has been checked where it is an error.
+/// The length in an argument. It is never negative: that has been checked where it is an error.
 #[inline(always)]
 pub(super) fn length_of(told: i64) -> usize {
     usize::try_from(told).unwrap_or(0)
@@ -45,7 +45,7 @@ impl<T: Copy> InArray<'_, T> {
         Self { first, length: length_of(length), call: PhantomData }
     }
 
-    /// How many elements there are.
+    /// The number of elements.
     #[inline(always)]
     pub(crate) fn len(self) -> usize {
         self.length
@@ -58,7 +58,7 @@ impl<T: Copy> InArray<'_, T> {
     #[inline(always)]
     pub(crate) fn get(self, index: usize) -> T {
         assert!(index < self.length, "element {index} of {}", self.length);
-        // SAFETY: whoever made this promised that the array has so many elements.
+        // SAFETY: the code that made this value promised that the array has so many elements.
         unsafe { self.first.add(index).read() }
     }
 
@@ -84,7 +84,7 @@ impl<'call, T: Copy> OutArray<'call, T> {
         Self { first, room: length_of(room), call: PhantomData }
     }
 
-    /// The same, where null says that the program does not want the results.
+    /// The `room` places from `first` on, where null says that the program does not want the results.
     ///
     /// # Safety
     /// `first` is null, or as for [`OutArray::new`].
@@ -117,7 +117,7 @@ impl<'call, T: Copy> OutArray<'call, T> {
     #[inline(always)]
     fn at(self, index: usize) -> Out<'call, T> {
         assert!(index < self.room, "place {index} of {}", self.room);
-        // SAFETY: whoever made this promised so many places.
+        // SAFETY: the code that made this value promised so many places.
         unsafe { Out::new(self.first.add(index)) }
     }
 }
@@ -133,7 +133,7 @@ impl<'call, T: Copy> InOutArray<'call, T> {
         Self(unsafe { OutArray::new(first, length) })
     }
 
-    /// The same, where null says that the program does not want the results.
+    /// The `length` elements from `first` on, where null says that the program does not want the results.
     ///
     /// # Safety
     /// `first` is null, or as for [`InOutArray::new`].
@@ -143,7 +143,7 @@ impl<'call, T: Copy> InOutArray<'call, T> {
         (!first.is_null()).then(|| unsafe { Self::new(first, length) })
     }
 
-    /// How many elements there are.
+    /// The number of elements.
     #[inline(always)]
     pub(crate) fn len(self) -> usize {
         self.0.room
@@ -184,7 +184,7 @@ impl<'call, T: Copy> UnmeasuredArray<'call, T> {
         InArray { first: self.0, length, call: PhantomData }
     }
 
-    /// Where it begins: some addresses stand for an array that is not there.
+    /// The beginning of the array: some addresses stand for an array that is not there.
     #[inline]
     pub(crate) fn as_ptr(self) -> *const T {
         self.0
@@ -210,7 +210,7 @@ impl Counts<'_> {
     }
 }
 
-/// The same whose length no argument tells.
+/// An input array of counts or displacements whose length no argument gives.
 #[derive(Clone, Copy)]
 pub(crate) enum UnmeasuredCounts<'call> {
     /// The array of the usual binding.
@@ -227,7 +227,7 @@ impl<'call> From<UnmeasuredArray<'call, MPI_Aint>> for UnmeasuredCounts<'call> {
 }
 
 impl<'call> UnmeasuredCounts<'call> {
-    /// No array at all.
+    /// Returns whether there is no array at all.
     pub(crate) fn is_null(self) -> bool {
         match self {
             Self::Narrow(array) => array.as_ptr().is_null(),

@@ -1,5 +1,5 @@
-//! Groups of arguments that say together what data there is. A function of `calls/` whose parameters have
-//! these types gets one value for each group.
+//! Groups of arguments that describe data together. A function of `calls/` whose parameters have these types
+//! gets one value for each group.
 
 use std::ffi::c_int;
 
@@ -14,7 +14,7 @@ pub(crate) struct Part {
     pub(crate) datatype: MPI_Datatype,
 }
 
-/// Blocks of one datatype: for each process so many items at a displacement, in extents of the datatype.
+/// Blocks of one datatype: for each process a number of items at a displacement, in extents of the datatype.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'call> {
     pub(crate) buffer: Buffer,
@@ -23,7 +23,8 @@ pub(crate) struct Parts<'call> {
     pub(crate) datatype: MPI_Datatype,
 }
 
-/// Blocks of several datatypes: for each process so many items of its datatype at a displacement, in bytes.
+/// Blocks of several datatypes: for each process a number of items of its datatype at a displacement, in
+/// bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct TypedParts<'call> {
     pub(crate) buffer: Buffer,

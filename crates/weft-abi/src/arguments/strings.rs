@@ -19,7 +19,7 @@ pub(crate) struct OutString<'call> {
     call: PhantomData<&'call c_char>,
 }
 
-/// Room for a string that a tool asks for: the program says how much there is, and is told how much the
+/// Room for a string that a tool asks for. The program says how much room there is, and is told how much the
 /// string needs.
 #[derive(Clone, Copy)]
 pub(crate) struct OutText<'call> {
@@ -44,7 +44,7 @@ impl<'call> InString<'call> {
     }
 }
 
-/// Bytes that are no UTF-8 are replaced.
+/// Shows the string. Bytes that are no UTF-8 are replaced.
 impl std::fmt::Display for InString<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0.to_string_lossy())
@@ -62,7 +62,8 @@ impl OutString<'_> {
         Self { first: unsafe { NonNull::new_unchecked(first) }, room, call: PhantomData }
     }
 
-    /// The same, where null or no room says that the program does not want the string.
+    /// The `room` bytes from `first` on, where null or no room says that the program does not want the
+    /// string.
     ///
     /// # Safety
     /// `first` is null, or the bytes can be written until the call returns.
@@ -72,11 +73,12 @@ impl OutString<'_> {
         (!first.is_null() && room > 0).then(|| unsafe { Self::new(first, room) })
     }
 
-    /// Gives the program `text` and a zero byte, as much of it as there is room for; the length without the
+    /// Gives the program `text` and a zero byte, as much as there is room for. Returns the length without the
     /// zero byte.
     pub(crate) fn set(self, text: &str) -> c_int {
         let length = text.len().min(self.room - 1);
-        // SAFETY: whoever made this promised the room, and `length` bytes and the zero byte fit in it.
+        // SAFETY: the code that made this value promised the room, and `length` bytes and the zero byte fit
+        // in it.
         unsafe {
             self.first.copy_from_nonoverlapping(NonNull::from(text.as_bytes()).cast(), length);
             self.first.add(length).write(0);
@@ -100,7 +102,7 @@ impl OutText<'_> {
     /// byte (MPI-5.0 §15.3.3).
     pub(crate) fn set(self, text: &str) {
         let Some(length) = self.length else { return };
-        // SAFETY: whoever made this promised so much room.
+        // SAFETY: the code that made this value promised so much room.
         if let Some(room) = unsafe { OutString::if_wanted(self.first, length_of(i64::from(length.get()))) } {
             room.set(text);
         }

@@ -1,9 +1,9 @@
 //! Attributes and their keys (MPI-5.0 §7.7).
 //!
-//! Copy and delete functions are the program's and may call MPI: they always run while the process lock is
-//! free. While one runs, its object cannot be freed, and the attribute that is being deleted can be neither
-//! deleted nor set: each would call the same function for ever. The code that a function returns is what the
-//! call returns (decision 0200).
+//! Copy and delete functions are the program's and may call MPI, so they run while the process lock is free.
+//! While one of them runs, its object cannot be freed, and an attribute that is being deleted can be neither
+//! deleted nor set: each would call the same function for ever. The call returns the code that a function
+//! returned (decision 0200).
 
 use crate::arguments::*;
 use crate::types::{MPI_Comm, MPI_Datatype, MPI_Win};
@@ -16,11 +16,11 @@ use weft_mpi::object::{Attributes, Callback, Class, Copying, Keyval, Objects};
 use weft_mpi::process;
 use weft_mpi::window::Window;
 
-/// The attributes that a duplicate of `old`, an object of `class` with attributes `from`, gets: copy
-/// functions are called in the order in which the attributes were set. The keyvals are held for the result.
+/// Copies the attributes `from` of `old`, an object of `class`, for a duplicate. Copy functions are called in
+/// the order in which the attributes were set. The keyvals are held for the result.
 ///
 /// # Errors
-/// What a copy function returned; the copies made so far are forgotten.
+/// The code that a copy function returned; the copies made so far are dropped.
 pub(crate) fn copy_attributes(from: &Attributes, old: usize, class: Class) -> Result<Attributes, Error> {
     let mut copies = Attributes::new();
     for (number, value) in from {
@@ -63,13 +63,13 @@ fn release(attributes: &Attributes) {
     process::with(|process| attributes.iter().for_each(|(number, _)| process.objects.release_keyval(*number)));
 }
 
-/// Takes all attributes off the object `handle` of `class`, the last that was set first, as MPI-5.0 §11.2.4
-/// wants it of MPI_COMM_SELF; delete functions are called.
+/// Takes all attributes off the object `handle` of `class`, the latest first, as MPI-5.0 §11.2.4 demands for
+/// MPI_COMM_SELF. Delete functions are called.
 ///
 /// # Errors
-/// What a delete function returned: that attribute and those set before it are still there. `MPI_ERR_COMM`,
-/// `MPI_ERR_TYPE`, `MPI_ERR_WIN` when a function of the program runs for the object: it cannot go from under
-/// that.
+/// The code that a delete function returned: that attribute and those set before it are still there.
+/// `MPI_ERR_COMM`, `MPI_ERR_TYPE`, `MPI_ERR_WIN` when a function of the program runs for the object, which
+/// must not go meanwhile.
 pub(crate) fn delete_attributes(handle: usize, class: Class) -> Result<(), Error> {
     process::with(|process| check_at_rest(&process.objects, handle, class))?;
     // A delete function may set further attributes, but not forever.
@@ -86,7 +86,7 @@ pub(crate) fn delete_attributes(handle: usize, class: Class) -> Result<(), Error
     Ok(())
 }
 
-/// Attributes that one object may lose in one go.
+/// The most attributes that one object may lose in one go.
 const DELETIONS_MAX: u32 = 1 << 24;
 
 /// Calls the delete function of an attribute, then removes the attribute.
@@ -110,11 +110,11 @@ fn delete_one(handle: usize, class: Class, number: i32, value: usize) -> Result<
     })
 }
 
-/// Calls of a function for one attribute of one object that may be inside each other: a copy function may
-/// copy its object, but not for ever.
+/// The most calls of a function for one attribute of one object that may be nested. A copy function may copy
+/// its object, but not for ever.
 const CALLS_WITHIN_MAX: usize = 64;
 
-/// A function of the program that runs; while it lives, [`Objects::callbacks`] says so.
+/// A function of the program that runs; while this value lives, [`Objects::callbacks`] lists the function.
 struct Running(Callback);
 
 impl Running {
@@ -150,7 +150,7 @@ impl Drop for Running {
     }
 }
 
-/// No copy or delete function runs for an object that is to be freed.
+/// Checks that no copy or delete function runs for an object that is to be freed.
 fn check_at_rest(objects: &Objects, handle: usize, class: Class) -> Result<(), Error> {
     let Some(running) = objects.callbacks.iter().find(|running| running.handle == handle && running.class == class)
     else {
@@ -169,7 +169,7 @@ fn check_at_rest(objects: &Objects, handle: usize, class: Class) -> Result<(), E
     Err(Error::new(error, sentence))
 }
 
-/// No copy or delete function runs for any object: what they work on is about to go.
+/// Checks that no copy or delete function runs for any object: the objects are about to go.
 ///
 /// # Errors
 /// `MPI_ERR_OTHER`.
@@ -265,7 +265,7 @@ fn delete(handle: usize, class: Class, number: c_int) -> Result<(), Error> {
     })?;
     match present {
         Some(value) => delete_one(handle, class, number, value),
-        // MPI-5.0 §7.7.2 names no error for it, MPICH returns none, and programs (libsc) count on that.
+        // MPI-5.0 §7.7.2 names no error for this case, MPICH returns none, and programs (libsc) rely on that.
         None => Ok(()),
     }
 }
@@ -287,14 +287,14 @@ fn refuse_predefined(number: i32) -> Result<(), Error> {
 
 static TAG_UB: AtomicI32 = AtomicI32::new(i32::MAX);
 static HOST: AtomicI32 = AtomicI32::new(MPI_PROC_NULL);
-/// Every process can do input and output.
+/// The attribute `MPI_IO`: every process can do input and output.
 static IO: AtomicI32 = AtomicI32::new(MPI_ANY_SOURCE);
 static WTIME_IS_GLOBAL: AtomicI32 = AtomicI32::new(0);
 static APPNUM: AtomicI32 = AtomicI32::new(0);
 static UNIVERSE_SIZE: AtomicI32 = AtomicI32::new(0);
 static LAST_USED_CODE: AtomicI32 = AtomicI32::new(MPI_ERR_LASTCODE);
 
-/// The address of the integer that a predefined attribute of communicators is (MPI-5.0 §9.1.2, §7.7.3).
+/// The address of the integer of a predefined attribute of communicators (MPI-5.0 §9.1.2, §7.7.3).
 fn predefined(process: &process::Process, number: i32) -> Option<usize> {
     let integer = match number {
         MPI_TAG_UB => &TAG_UB,
@@ -309,11 +309,11 @@ fn predefined(process: &process::Process, number: i32) -> Option<usize> {
     Some(integer.as_ptr() as usize)
 }
 
-/// The address that a predefined attribute of windows is, or points to (MPI-5.0 §12.2.6).
+/// The address that a predefined attribute of windows has as its value, or points to (MPI-5.0 §12.2.6).
 fn predefined_of_window(window: &Window, number: i32) -> Option<usize> {
     let facts = &*window.facts;
     match number {
-        // Of a dynamic window it is MPI_BOTTOM.
+        // For a dynamic window it is MPI_BOTTOM.
         MPI_WIN_BASE => Some(window.parts[window.rank as usize].here),
         MPI_WIN_SIZE => Some((&raw const facts.size).addr()),
         MPI_WIN_DISP_UNIT => Some((&raw const facts.disp_unit).addr()),

@@ -28,7 +28,7 @@ fn flush(holder: Holder) -> Result<()> {
     })
 }
 
-/// `buffer_addr` is the place of a pointer, although its type in C is `void*`.
+/// Detaches a buffer. `buffer_addr` is the place of a pointer, although its type in C is `void*`.
 fn detach(holder: Holder, buffer_addr: Out<usize>, size: Out<i64>) -> Result<()> {
     flush(holder)?;
     let (address, bytes) = with(|process| process.buffer_of(holder)?.detach())?;

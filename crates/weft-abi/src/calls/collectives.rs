@@ -1,11 +1,11 @@
 //! Collective communication (MPI-5.0 §6).
 //!
 //! Each operation is planned once: its schedule and its buffers. The blocking, nonblocking and persistent
-//! forms differ in what they do with the plan.
+//! forms use the same plan in different ways.
 //!
-//! Of what C hands over, arrays of counts, displacements and datatypes have no length beside them: they have
-//! an element for each process of the communicator, of its remote group, or of the neighbours (MPI-5.0 §6.5,
-//! §8.6), where they are significant. They are measured by [`Partners`] alone.
+//! C passes arrays of counts, displacements and datatypes without a length. Where they are significant, they
+//! have an element for each process of the communicator, of its remote group, or of the neighbours (MPI-5.0
+//! §6.5, §8.6). Only [`Partners`] measures them.
 
 mod buffers;
 mod called;

@@ -36,7 +36,7 @@ pub(crate) fn comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: Out<c_int>)
     let outcome = with(|process| {
         let first = process.objects.communicator(comm1.0)?;
         let second = process.objects.communicator(comm2.0)?;
-        // Of intercommunicators both groups are compared (MPI-5.0 §7.6.1).
+        // Both groups of intercommunicators are compared (MPI-5.0 §7.6.1).
         let groups = [(&first.group, &second.group), (&first.addressed, &second.addressed)];
         let sorted = |group: &Group| {
             let mut members = group.members.clone();
@@ -75,7 +75,7 @@ pub(super) fn info_of(process: &Process, info: MPI_Info) -> Result<Info> {
     if info == MPI_Info::NULL { Ok(Info::new()) } else { process.objects.info(info.0).cloned() }
 }
 
-/// The processes of a communicator that is duplicated, and how they are neighbours.
+/// The processes of a communicator that is duplicated, and its topology.
 struct Original {
     group: Arc<Group>,
     addressed: Arc<Group>,
@@ -91,13 +91,14 @@ impl Original {
     }
 }
 
-/// What a duplicate gets of its original beside that, if it can be had.
+/// The attributes and hints that a duplicate gets of its original, if they can be had.
 type Copied = Result<(Attributes, Info)>;
 
-/// What a duplicate needs: the scope of the agreement, the groups, and copies of the attributes.
+/// Prepares a duplicate: the scope of the agreement, the groups, and copies of the attributes.
 fn prepare_duplicate(comm: MPI_Comm, info: Result<Info>) -> Result<(CollectiveScope, Original, Copied)> {
     let attributes = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.attributes.clone()))?;
-    // All take part in the agreement, even one whose copy callback fails: the others must not wait for it.
+    // All processes take part in the agreement, even one whose copy callback fails: the others must not wait
+    // for it.
     let copied = info.and_then(|info| {
         let attributes = copy_attributes(&attributes, comm.0, Class::Communicator);
         attributes.map(|attributes| (attributes, info))
@@ -203,8 +204,7 @@ pub(crate) fn comm_create_group(comm: MPI_Comm, group: MPI_Group, tag: c_int, ne
         newcomm.set(MPI_Comm::NULL);
         return Ok(());
     };
-    // Groups that overlap agree in this one context: only the ranks in the parent tell all of their members
-    // apart.
+    // Overlapping groups agree in this one context. Only the ranks in the parent identify all their members.
     let sources = Some(sources.into());
     let scope = CollectiveScope { communicator: comm.0, context, tag, group: group.clone(), rank, sources, turn: None };
     create(Creation::CreateGroup, scope, group, newcomm, |_| ())
@@ -228,7 +228,7 @@ fn split(creation: Creation, comm: MPI_Comm, color: Result<i64>, key: c_int, new
     let (scope, parent) = with(|process| {
         let scope = process.agreement_scope(comm.0)?;
         let object = process.objects.communicator(comm.0)?;
-        // Where this process's group and the remote one begin among all.
+        // The places where this process's group and the remote one begin among all processes.
         let begins = object.inter.as_ref().map(|inter| match inter.is_first {
             true => (0, object.group.members.len()),
             false => (object.addressed.members.len(), 0),
@@ -246,7 +246,7 @@ fn split(creation: Creation, comm: MPI_Comm, color: Result<i64>, key: c_int, new
             .filter(|(_, pair)| pair[0] == color && color != i64::from(MPI_UNDEFINED))
             .map(|(rank, pair)| (pair[1], rank))
             .collect();
-        // Ties are broken by the rank in the old communicator: the pairs are sorted by it too.
+        // The rank in the old communicator breaks ties: the pairs are sorted by it, too.
         chosen.sort_unstable();
         group.derive(chosen.iter().map(|(_, rank)| group.members[*rank]).collect(), own)
     };
@@ -258,9 +258,9 @@ fn split(creation: Creation, comm: MPI_Comm, color: Result<i64>, key: c_int, new
     create_between(creation, scope, local, remote, own_begin == 0, newcomm)
 }
 
-/// MPI_Comm_split_type (MPI-5.0 §7.4.2). `MPI_COMM_TYPE_SHARED` gives the processes of a node, the others
-/// parts of it as well, for processes that are bound to some (`weft_mpi::hardware`); an unguided split says
-/// in `info` by what it has divided.
+/// MPI_Comm_split_type (MPI-5.0 §7.4.2). `MPI_COMM_TYPE_SHARED` gives the processes of a node. The other
+/// types give parts of a node as well, for processes that are bound to some (`weft_mpi::hardware`). An
+/// unguided split reports in `info` the type by which it has divided.
 pub(crate) fn comm_split_type(
     comm: MPI_Comm,
     split_type: c_int,
@@ -324,7 +324,7 @@ fn node_of(comm: MPI_Comm) -> Result<i64> {
     })
 }
 
-/// The part of those that are in the process set `name`: the first rank of them. `None` for others, and if
+/// The part of the processes in the process set `name`: its first rank. `None` for other processes, and if
 /// there is no such set.
 fn part_of_set(comm: MPI_Comm, name: &str) -> Result<Option<i64>> {
     with(|process| {
@@ -350,8 +350,8 @@ pub(crate) fn comm_free(comm: InOut<MPI_Comm>) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Comm_disconnect (MPI-5.0 §11.10.4): waits for what is under way on the communicator, also where the
-/// program has freed its request.
+/// MPI_Comm_disconnect (MPI-5.0 §11.10.4): waits for operations under way on the communicator, also where the
+/// program has freed their requests.
 pub(crate) fn comm_disconnect(comm: InOut<MPI_Comm>) -> Result<()> {
     let handle = comm.get();
     compared(handle)?;

@@ -1,5 +1,5 @@
-//! What the constructors of communicators have in common (MPI-5.0 §7.4): all processes agree on a context,
-//! and those whose part has failed tell the others.
+//! The common part of the constructors of communicators (MPI-5.0 §7.4): all processes agree on a context, and
+//! a process whose part has failed tells the others.
 
 use crate::arguments::*;
 use crate::types::*;
@@ -11,8 +11,8 @@ use weft_mpi::error::{Error, Result};
 use weft_mpi::object::{Communicator, Group, PeerId};
 use weft_mpi::process::{lock, with};
 
-/// Agrees with the processes of `scope` on the context of a new communicator of `group`, with what `fill`
-/// puts into it, and hands out its handle; MPI_COMM_NULL when this process is not in `group`.
+/// Agrees with the processes of `scope` on the context of a new communicator of `group`, which `fill`
+/// completes, and stores its handle; MPI_COMM_NULL when this process is not in `group`.
 pub(super) fn create(
     creation: Creation,
     scope: CollectiveScope,
@@ -26,7 +26,7 @@ pub(super) fn create(
     Ok(())
 }
 
-/// A new communicator without a context; `None` when this process is not in `group`.
+/// Adds a new communicator without a context; `None` when this process is not in `group`.
 pub(super) fn add(
     scope: &CollectiveScope,
     group: Arc<Group>,
@@ -43,8 +43,8 @@ pub(super) fn add(
 }
 
 /// Agrees with the processes of `scope` on the context of a new intercommunicator between `local` and
-/// `remote`, and hands out its handle; MPI_COMM_NULL when this process is not in `local`, or one of the
-/// groups is empty (MPI-5.0 §7.4.2).
+/// `remote`, and stores its handle; MPI_COMM_NULL when this process is not in `local`, or one of the groups
+/// is empty (MPI-5.0 §7.4.2).
 pub(super) fn create_between(
     creation: Creation,
     scope: CollectiveScope,
@@ -58,15 +58,15 @@ pub(super) fn create_between(
     create(creation, scope, local, newcomm, |object| object.connect(remote, is_first))
 }
 
-/// What MPI_Comm_create does with an intercommunicator: `group` is the part of the local group that is in the
-/// new one; `scope` is that of an agreement of all its processes.
+/// Carries out MPI_Comm_create for an intercommunicator. `group` is the part of the local group that is in
+/// the new one; `scope` is that of an agreement of all its processes.
 pub(super) fn create_part_between(
     comm: MPI_Comm,
     scope: CollectiveScope,
     group: Result<Arc<Group>>,
     newcomm: Out<MPI_Comm>,
 ) -> Result<()> {
-    // Who is in it, and at which rank, is what each process of the other group has to know.
+    // Each process of the other group has to know the members of the new group, and their ranks.
     const OUTSIDE: i64 = -1;
     let group = open_creation(scope, Creation::Create, group)?;
     let scope = with(|process| process.agreement_scope(comm.0))?;
@@ -86,8 +86,8 @@ pub(super) fn create_part_between(
     create_between(Creation::Create, scope, group, remote, is_first, newcomm)
 }
 
-/// With `WEFT_CHECK`, all processes of the communicator must have come to the same call. The nonblocking ones
-/// are not compared: they would wait.
+/// Compares the calls of all processes of the communicator, with `WEFT_CHECK`. Nonblocking calls are not
+/// compared: they would wait.
 pub(super) fn compared(comm: MPI_Comm) -> Result<()> {
     let mut process = lock();
     if !process.checks_calls {
@@ -106,12 +106,12 @@ pub(crate) fn told(comm: MPI_Comm, creation: Creation, checks: impl FnOnce() -> 
 #[cold]
 fn refuse(comm: MPI_Comm, creation: Creation, error: &Error) {
     let has_compared = || if creation == Creation::Window { Ok(()) } else { compared(comm) };
-    // Who is in no such communicator has nobody to tell.
+    // A process that is in no such communicator has no others to tell.
     let scope = has_compared().and_then(|()| with(|process| process.agreement_scope(comm.0)));
     scope.and_then(|scope| needed::<()>(&scope, creation, Err(error.clone()))).ok();
 }
 
-/// The same of a constructor that waits for nobody.
+/// Checks the arguments of a constructor that waits for no process, as [`told`] does.
 pub(crate) fn told_at_once(comm: MPI_Comm, creation: Creation, checks: impl FnOnce() -> Result<()>) -> Result<()> {
     checks().inspect_err(|error| {
         with(|process| {

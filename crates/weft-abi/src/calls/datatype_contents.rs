@@ -1,4 +1,4 @@
-//! What a datatype was made of (MPI-5.0 §5.1.13), and predefined datatypes by what they hold (§6.9.4,
+//! The construction of a datatype (MPI-5.0 §5.1.13), and predefined datatypes by their contents (§6.9.4,
 //! §19.1.9).
 
 use crate::arguments::*;
@@ -19,7 +19,7 @@ fn recipe(datatype: MPI_Datatype) -> Result<Recipe> {
     with(|process| Ok(process.objects.datatype(datatype.0)?.description.recipe.clone()))
 }
 
-/// The usual forms cannot tell of what the large-count constructors made.
+/// Refuses the usual form of a call for a datatype with large counts, which this form cannot report.
 fn refuse_large(recipe: &Recipe, name: &str) -> Result<()> {
     if recipe.large && !recipe.counts.is_empty() {
         let message = format!("the datatype was made with large counts, so {name}_c must be called");
@@ -114,7 +114,7 @@ pub(crate) fn type_get_contents_c(
     let handles: Vec<usize> = with(|process| {
         recipe.types.iter().map(|constituent| process.objects.constituent_handle(constituent)).collect::<Result<_>>()
     })?;
-    // Integers came as such, or as counts that were an int.
+    // The integers were integers, or counts that were an int.
     let integers = recipe.integers.iter().map(|value| *value as c_int);
     array_of_integers.fill(integers);
     array_of_addresses.fill(recipe.addresses.iter().map(|value| *value as MPI_Aint));

@@ -1,7 +1,7 @@
-//! Making datatypes and asking for their shape (MPI-5.0 §5.1, §7.8).
+//! Constructors of datatypes, and calls that return their shape (MPI-5.0 §5.1, §7.8).
 //!
-//! Where the arguments do not tell whether the large-count form was called, there is one function for each
-//! form: the constructor is remembered for MPI_Type_get_envelope.
+//! Where the arguments do not tell whether the large-count form was called, each form has its own function:
+//! MPI_Type_get_envelope reports the constructor.
 
 use super::attributes::{copy_attributes, delete_attributes};
 use super::text;
@@ -269,8 +269,8 @@ pub(crate) fn type_free(datatype: InOut<MPI_Datatype>) -> Result<()> {
     Ok(())
 }
 
-/// Numbers that describe the shape of a datatype; MPI_UNDEFINED for optional datatypes that are not supported
-/// (MPI-5.0 §5.1.5, §20).
+/// The numbers that describe the shape of a datatype; MPI_UNDEFINED for optional datatypes that are not
+/// supported (MPI-5.0 §5.1.5, §20).
 fn shape<const N: usize>(datatype: MPI_Datatype, of: impl FnOnce(&Description) -> [i64; N]) -> Result<[i64; N]> {
     if UNSUPPORTED_TYPES.iter().any(|(handle, _)| *handle == datatype.0) {
         return Ok([i64::from(MPI_UNDEFINED); N]);

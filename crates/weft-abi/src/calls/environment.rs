@@ -54,7 +54,7 @@ pub(super) fn give_info(pairs: Info, info: Out<MPI_Info>) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Get_hw_resource_info (MPI-5.0 §9.1.2): names as `MPI_Comm_split_type` takes them.
+/// MPI_Get_hw_resource_info (MPI-5.0 §9.1.2): the names are those that `MPI_Comm_split_type` takes.
 pub(crate) fn get_hw_resource_info(hw_info: Out<MPI_Info>) -> Result<()> {
     give_info(weft_mpi::hardware::info(), hw_info)
 }
@@ -150,7 +150,7 @@ pub(crate) fn pcontrol(_level: c_int) -> Result<()> {
     Ok(())
 }
 
-/// Alignment in bytes of memory from MPI_Alloc_mem: a cache line.
+/// The alignment, in bytes, of memory from MPI_Alloc_mem: a cache line.
 const MEMORY_ALIGNMENT: usize = 64;
 
 /// The memory that MPI_Alloc_mem gave and MPI_Free_mem has not taken back, by address. No other address is
@@ -164,7 +164,7 @@ fn allocated() -> MutexGuard<'static, BTreeMap<usize, Layout>> {
 /// MPI_Alloc_mem (MPI-5.0 §9.2).
 pub(crate) fn alloc_mem(size: MPI_Aint, _info: MPI_Info, baseptr: Out<usize>) -> Result<()> {
     let no_memory = || Error::new(MPI_ERR_NO_MEM, format!("size is {size}: there is not so much memory left"));
-    // Memory of no bytes has an address of its own, too.
+    // Memory of no bytes has its own address, too.
     let bytes = usize::try_from(size).unwrap_or(0).max(1);
     let layout = Layout::from_size_align(bytes, MEMORY_ALIGNMENT).map_err(|_| no_memory())?;
     // SAFETY: the size is not zero.
@@ -187,7 +187,7 @@ pub(crate) fn free_mem(base: Buffer) -> Result<()> {
             format!("base is {:p}, which MPI_Alloc_mem has not given, or which has been freed already", base.as_ptr());
         return Err(Error::new(MPI_ERR_BASE, sentence));
     };
-    // SAFETY: memory of this layout, which nobody has freed: it was in the table.
+    // SAFETY: this is memory of this layout, which nobody has freed: it was in the table.
     unsafe { std::alloc::dealloc(base.as_ptr(), layout) };
     Ok(())
 }

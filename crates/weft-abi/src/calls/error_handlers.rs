@@ -82,11 +82,11 @@ pub(crate) fn comm_get_errhandler(comm: MPI_Comm, errhandler: Out<MPI_Errhandler
 }
 
 /// MPI_Errhandler_free (MPI-5.0 §9.3.5). Predefined handlers may be freed, since MPI_Comm_get_errhandler
-/// gives them.
+/// returns them.
 pub(crate) fn errhandler_free(errhandler: InOut<MPI_Errhandler>) -> Result<(), Error> {
     let handle = errhandler.get().0;
     process::with(|process| {
-        // The same check as for a new reference, which is not made.
+        // The check is the one for a new reference, which is not made.
         process.objects.retain_error_handler(handle, None)?;
         process.objects.release_error_handler(handle);
         process.objects.release_error_handler(handle);
@@ -102,8 +102,8 @@ pub(crate) fn comm_call_errhandler(comm: MPI_Comm, errorcode: c_int) -> Result<(
     call(Scope::Comm(comm), "MPI_Comm_call_errhandler", errorcode)
 }
 
-/// Calls the error handler of `scope` for the program (MPI-5.0 §9.5.2), with the very code that it gives. The
-/// process lock is free.
+/// Calls the error handler of `scope` for the program (MPI-5.0 §9.5.2), with exactly the code that it gives.
+/// The process lock is free.
 pub(crate) fn call(scope: Scope, name: &str, errorcode: c_int) -> Result<(), Error> {
     let (class, text) =
         error_codes::with(|codes| Ok::<_, Error>((codes.class_of(errorcode)?, codes.text(errorcode)?)))?;
@@ -111,7 +111,7 @@ pub(crate) fn call(scope: Scope, name: &str, errorcode: c_int) -> Result<(), Err
     Ok(())
 }
 
-/// The only file handle that there is: no file can be opened.
+/// Checks a file handle. The only one is MPI_FILE_NULL, since no file can be opened.
 fn check_file(file: MPI_File) -> Result<(), Error> {
     if file.0 == MPI_FILE_NULL { Ok(()) } else { Err(Error::new(MPI_ERR_FILE, format!("{:#x} is no file", file.0))) }
 }

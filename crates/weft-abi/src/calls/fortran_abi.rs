@@ -1,4 +1,4 @@
-//! What Fortran's types are (MPI-5.0 §20.4.1): those of common compilers without options. As they are known,
+//! Fortran's types (MPI-5.0 §20.4.1), as common compilers without options have them. They are known, so
 //! programs cannot set them.
 
 use super::environment::give_info;
@@ -9,11 +9,11 @@ use std::ffi::{c_int, c_void};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::object::Info;
 
-/// Sizes of LOGICAL in bytes that there are datatypes for.
+/// The sizes of LOGICAL, in bytes, for which there are datatypes.
 const LOGICAL_SIZES: [c_int; 5] = [1, 2, 4, 8, 16];
 
-/// Sizes of Fortran's types in bytes, and which of the sized ones Weft has: those of common compilers without
-/// options.
+/// The sizes of Fortran's types in bytes, as common compilers without options have them, and the sized types
+/// that Weft has.
 fn fortran_info() -> Info {
     let supported = |handle: usize| weft_mpi::predefined::element(handle).is_some().to_string();
     let sizes = [("logical", 4), ("integer", 4), ("real", 4), ("double_precision", 8)];
@@ -49,12 +49,13 @@ pub(crate) fn abi_get_fortran_info(info: Out<MPI_Info>) -> Result<()> {
     give_info(fortran_info(), info)
 }
 
-/// MPI_Abi_set_fortran_info (MPI-5.0 §20.4.1): what is known cannot be set.
+/// MPI_Abi_set_fortran_info (MPI-5.0 §20.4.1): the sizes are known and cannot be set.
 pub(crate) fn abi_set_fortran_info(_info: MPI_Info) -> Result<()> {
     Err(known("the sizes of Fortran's types are", "MPI_Abi_get_fortran_info"))
 }
 
-/// MPI_Abi_get_fortran_booleans (MPI-5.0 §20.4.1): reductions take any bit that is set for true, and give 1.
+/// MPI_Abi_get_fortran_booleans (MPI-5.0 §20.4.1): reductions take any bit that is set for true, and return
+/// 1.
 pub(crate) unsafe fn abi_get_fortran_booleans(
     logical_size: c_int,
     logical_true: *mut c_void,
@@ -74,7 +75,7 @@ pub(crate) unsafe fn abi_get_fortran_booleans(
     Ok(())
 }
 
-/// MPI_Abi_set_fortran_booleans (MPI-5.0 §20.4.1): what is known cannot be set.
+/// MPI_Abi_set_fortran_booleans (MPI-5.0 §20.4.1): the values are known and cannot be set.
 pub(crate) fn abi_set_fortran_booleans(
     logical_size: c_int,
     _logical_true: *mut c_void,

@@ -12,7 +12,7 @@ use weft_mpi::intercommunicator::{Meeting, meet_by_name};
 use weft_mpi::object::Group;
 use weft_mpi::process::with;
 
-/// The name that tells a call from others (MPI-5.0 §7.4.2).
+/// The name that tells this call from others (MPI-5.0 §7.4.2).
 fn name(stringtag: InString) -> Result<Vec<u8>> {
     let name = stringtag.as_c_str().to_bytes().to_vec();
     if name.len() >= MPI_MAX_STRINGTAG_LEN as usize {
@@ -23,13 +23,13 @@ fn name(stringtag: InString) -> Result<Vec<u8>> {
     Ok(name)
 }
 
-/// There is no communicator yet whose error handler could hear of `error`: it goes to the one that was given
-/// to the call.
+/// Prepares `error` for the error handler that was given to the call: there is no communicator yet whose
+/// error handler could get it.
 fn of_the_call(error: Error) -> Error {
     Error::new(error.class, error.message.clone())
 }
 
-/// A new communicator of `group`, which this process must be in, with neither context nor remote group yet.
+/// Adds a communicator of `group`, which this process must be in, with neither context nor remote group yet.
 fn add(group: &Arc<Group>, info: MPI_Info, errhandler: MPI_Errhandler) -> Result<usize> {
     with(|process| {
         if group.rank.is_none() {
@@ -109,7 +109,7 @@ pub(crate) fn intercomm_create_from_groups(
     Ok(())
 }
 
-/// A leader is a rank of its group.
+/// Checks that a leader is a rank of its group.
 fn check_leader(name: &str, leader: c_int, group: &Group) -> Result<u32> {
     match u32::try_from(leader) {
         Ok(rank) if rank < group.size() => Ok(rank),

@@ -13,7 +13,7 @@ use weft_mpi::placement::{Distributed, Edge, distribute, distribute_adjacent};
 use weft_mpi::process::with;
 use weft_mpi::topology::{Graph, Neighbours, Topology};
 
-/// The graph that a program describes, which must have a node for at most `processes`.
+/// Reads the graph that a program describes. It may have at most as many nodes as `processes`.
 fn described_graph(
     nnodes: c_int,
     index: InArray<c_int>,
@@ -27,7 +27,7 @@ fn described_graph(
     let index = index.to_vec();
     let count = Graph::check_index(&index)?;
     check::array("edges", edges.as_ptr(), count as i64)?;
-    // SAFETY: the last element of `index` says how many there are (MPI-5.0 §8.5.3), and they are not null.
+    // SAFETY: the last element of `index` is the number of edges (MPI-5.0 §8.5.3), and `edges` is not null.
     let edges = unsafe { edges.measured(count) };
     Graph::new(index, edges.to_vec())
 }
@@ -139,12 +139,12 @@ pub(crate) fn graph_neighbors(
     Ok(())
 }
 
-/// Whether an array of weights says that there are none.
+/// Returns whether an array of weights says that there are none.
 fn is_unweighted(weights: *const c_int) -> bool {
     weights.addr() == MPI_UNWEIGHTED
 }
 
-/// The weights of `count` edges; those of none may be MPI_WEIGHTS_EMPTY, or anything.
+/// The weights of `count` edges. Without edges the array may be MPI_WEIGHTS_EMPTY, or anything.
 ///
 /// # Safety
 /// The array has `count` elements, unless it is one of the special addresses.
@@ -165,7 +165,7 @@ unsafe fn weights(name: &str, weights: UnmeasuredArray<c_int>, count: usize) -> 
     }
 }
 
-/// Ranks of the communicator `comm`.
+/// Reads an array of ranks of the communicator `comm`.
 fn ranks(comm: MPI_Comm, name: &str, ranks: InArray<c_int>) -> Result<Vec<c_int>> {
     let ranks = ranks.to_vec();
     with(|process| {
@@ -221,8 +221,8 @@ fn described_edges(
     }
     let total: usize = degrees.iter().map(|degree| *degree as usize).sum();
     check_array("destinations", destinations.as_ptr(), total)?;
-    // SAFETY: there is one for each edge, and the degrees say how many edges there are (MPI-5.0 §8.5.4); they
-    // are not null.
+    // SAFETY: there is one for each edge, and the degrees are the numbers of edges (MPI-5.0 §8.5.4); the
+    // array is not null.
     let destinations = ranks(comm_old, "destinations", unsafe { destinations.measured(total) })?;
     let weighted = !is_unweighted(weights_of_edges.as_ptr());
     // SAFETY: there is one for each edge.
@@ -260,7 +260,8 @@ pub(crate) fn dist_graph_create_adjacent(
     create_distributed(Creation::DistributedGraphAdjacent, comm_old, distributed, comm_dist_graph)
 }
 
-/// The neighbours that a process gives itself in a distributed graph: of each side their ranks, and weights.
+/// The neighbours that a process gives for itself in a distributed graph: for each side their ranks, and
+/// weights.
 fn described_neighbours(
     comm_old: MPI_Comm,
     (sources, sourceweights): (InArray<c_int>, UnmeasuredArray<c_int>),
@@ -269,7 +270,7 @@ fn described_neighbours(
     let (incoming, outgoing) = (sources.len(), destinations.len());
     let (sources, destinations) =
         (ranks(comm_old, "sources", sources)?, ranks(comm_old, "destinations", destinations)?);
-    // A side without edges has no say, whatever is given for its weights.
+    // A side without edges decides nothing, whatever is given for its weights.
     let is_unweighted = |weights: UnmeasuredArray<c_int>| is_unweighted(weights.as_ptr());
     let unweighted = |weights: UnmeasuredArray<c_int>, count: usize| (count > 0).then(|| is_unweighted(weights));
     let weights = match (unweighted(sourceweights, incoming), unweighted(destweights, outgoing)) {
@@ -304,8 +305,8 @@ pub(crate) fn dist_graph_neighbors_count(
     Ok(())
 }
 
-/// MPI_Dist_graph_neighbors (MPI-5.0 §8.5.5): where there is room for fewer neighbours than there are, the
-/// first ones. Weights are not written where the graph has none.
+/// MPI_Dist_graph_neighbors (MPI-5.0 §8.5.5): where there is room for fewer neighbours than exist, the first
+/// ones. Weights are not written where the graph has none.
 pub(crate) unsafe fn dist_graph_neighbors(
     comm: MPI_Comm,
     maxindegree: c_int,
@@ -326,7 +327,7 @@ pub(crate) unsafe fn dist_graph_neighbors(
         ("destweights", destweights, of_destinations, outgoing),
     ];
     for (name, array, list, count) in lists {
-        // Who does not want them may say so.
+        // A program that does not want the weights may say so.
         if is_unweighted(array) || array.addr() == MPI_WEIGHTS_EMPTY {
             continue;
         }

@@ -10,10 +10,10 @@ use weft_mpi::error::{Error, Result};
 use weft_mpi::object::PeerId;
 use weft_mpi::process::{Process, with};
 
-/// Comparing or translating this many ranks is quicker through a table.
+/// The number of ranks from which on comparing or translating is quicker through a table.
 const TABLE_MIN: usize = 16;
 
-/// Makes `newgroup` of the members that `choose` picks from `group`.
+/// Makes `newgroup` of the members of `group` that `choose` picks.
 fn derive(
     group: MPI_Group,
     newgroup: Out<MPI_Group>,
@@ -29,14 +29,14 @@ fn derive(
     Ok(())
 }
 
-/// Rank in `members` of each process.
+/// The rank in `members` of each process.
 struct Ranks<'a> {
     members: &'a [PeerId],
     table: Option<HashMap<PeerId, i32>>,
 }
 
 impl<'a> Ranks<'a> {
-    /// For `lookups` questions.
+    /// Makes a table if it pays for `lookups` questions.
     fn new(members: &'a [PeerId], lookups: usize) -> Self {
         let large = lookups >= TABLE_MIN && members.len() >= TABLE_MIN;
         let table = large.then(|| members.iter().zip(0..).map(|(member, rank)| (*member, rank)).collect());
@@ -55,7 +55,7 @@ impl<'a> Ranks<'a> {
     }
 }
 
-/// Ranks of a group of `size`, each at most once, in the order of the list.
+/// Checks ranks of a group of `size`, each at most once, in the order of the list.
 fn distinct(ranks: impl IntoIterator<Item = i64>, size: usize) -> Result<Vec<usize>> {
     let mut seen = vec![false; size];
     let mut list = Vec::new();
@@ -71,7 +71,7 @@ fn distinct(ranks: impl IntoIterator<Item = i64>, size: usize) -> Result<Vec<usi
     Ok(list)
 }
 
-/// The ranks that `ranges` (first, last, stride) stand for (MPI-5.0 §7.3.2).
+/// The ranks of `ranges` (first, last, stride) (MPI-5.0 §7.3.2).
 fn expand(ranges: &[[c_int; 3]], size: usize) -> Result<Vec<usize>> {
     let mut list = Vec::new();
     for range in ranges {
@@ -81,7 +81,7 @@ fn expand(ranges: &[[c_int; 3]], size: usize) -> Result<Vec<usize>> {
             return Err(Error::new(MPI_ERR_ARG, message));
         }
         let steps = (last - first) / stride;
-        // Both ends are looked at before a list is made of what is between them.
+        // Both ends are checked before a list of the ranks between them is made.
         distinct([first], size)?;
         distinct([first + steps * stride], size)?;
         list.extend((0..=steps).map(|step| first + step * stride));
@@ -155,7 +155,7 @@ pub(crate) fn group_compare(group1: MPI_Group, group2: MPI_Group, result: Out<c_
     Ok(())
 }
 
-/// MPI_IDENT, MPI_SIMILAR or MPI_UNEQUAL.
+/// Returns MPI_IDENT, MPI_SIMILAR or MPI_UNEQUAL.
 fn compare(one: &[PeerId], two: &[PeerId]) -> i32 {
     if one == two {
         return MPI_IDENT;
@@ -165,14 +165,15 @@ fn compare(one: &[PeerId], two: &[PeerId]) -> i32 {
     if similar { MPI_SIMILAR } else { MPI_UNEQUAL }
 }
 
-/// MPI_Group_union (MPI-5.0 §7.3.2): the first group's members, then the second's that are not among them.
+/// MPI_Group_union (MPI-5.0 §7.3.2): the members of the first group, then those members of the second that
+/// are not in the first.
 pub(crate) fn group_union(group1: MPI_Group, group2: MPI_Group, newgroup: Out<MPI_Group>) -> Result<()> {
     let handle = with(|process| {
         let (one, two) = (process.objects.group(group1.0)?, process.objects.group(group2.0)?);
         let ranks = Ranks::new(&one.members, two.members.len());
         let others = two.members.iter().filter(|member| !ranks.contains(**member));
         let members = one.members.iter().chain(others).copied().collect();
-        // The empty group comes from no session, and from every one.
+        // The empty group comes from no session, and from every session.
         let origin = if one.members.is_empty() { &two } else { &one };
         let group = origin.derive(members, process.own());
         process.objects.add_group(group)
@@ -229,7 +230,7 @@ pub(crate) fn group_range_excl(
     derive(group, newgroup, |_, members| Ok(exclude(members, &expand(&ranges.to_vec(), members.len())?)))
 }
 
-/// MPI_Group_free (MPI-5.0 §7.3.3). The empty group may be freed, since the functions above give it.
+/// MPI_Group_free (MPI-5.0 §7.3.3). The empty group may be freed, since the functions above return it.
 pub(crate) fn group_free(group: InOut<MPI_Group>) -> Result<()> {
     let handle = group.get().0;
     with(|process| {

@@ -1,7 +1,7 @@
 //! Handles as integers, for languages without pointers (MPI-5.0 §19.3.4).
 //!
-//! Predefined handles stand for themselves; others have integers from 2^30 on. What is no handle, or no
-//! integer of one, becomes the null handle.
+//! Predefined handles stand for themselves; other handles have integers from 2^30 on. A value that is no
+//! handle, or no integer of a handle, becomes the null handle.
 
 use crate::types::*;
 use std::ffi::c_int;
@@ -9,7 +9,7 @@ use std::ops::Range;
 use weft_mpi::handle::Slab;
 use weft_mpi::process::{Process, with};
 
-// Where the ABI puts the predefined handles of each kind (MPI-5.0 §20.3).
+// The ranges of the ABI for the predefined handles of each kind (MPI-5.0 §20.3).
 const OPERATIONS: Range<usize> = 0x20..0x40;
 const COMMUNICATORS: Range<usize> = 0x100..0x108;
 const GROUPS: Range<usize> = 0x108..0x110;
@@ -22,8 +22,8 @@ const ERROR_HANDLERS: Range<usize> = 0x140..0x160;
 const REQUESTS: Range<usize> = 0x180..0x1a0;
 const DATATYPES: Range<usize> = 0x200..0x300;
 
-/// The table of a process that holds the objects of one kind; there is none outside of init and finalize, or
-/// when Weft does not make such objects yet.
+/// The table of a process with the objects of one kind. There is none outside of init and finalize, or when
+/// Weft does not make such objects yet.
 type Table<T> = fn(&mut Process) -> Option<&mut Slab<T>>;
 
 fn to_integer<T>(handle: usize, predefined: Range<usize>, null: usize, table: Table<T>) -> c_int {
@@ -40,7 +40,7 @@ fn from_integer<T>(integer: c_int, predefined: Range<usize>, null: usize, table:
     }
 }
 
-/// Weft does not make objects of this kind yet.
+/// No table: Weft does not make objects of this kind yet.
 fn none(_: &mut Process) -> Option<&mut Slab<()>> {
     None
 }

@@ -9,13 +9,14 @@ use weft_mpi::object::{Info, full};
 use weft_mpi::predefined::environment;
 use weft_mpi::process::with;
 
-/// The string at `text`, which must be UTF-8; else an error of `class` that names the argument `name`.
+/// Reads the string `text`, which must be UTF-8. Otherwise returns an error of `class` that names the
+/// argument `name`.
 fn exact<'call>(text: InString<'call>, name: &str, class: ErrorClass) -> Result<&'call str> {
     let wrong = |_| Error::new(class, format!("{name} is not valid UTF-8: {text}"));
     text.as_c_str().to_str().map_err(wrong)
 }
 
-/// A key of the program: not empty, and short enough (MPI-5.0 §10).
+/// Checks a key of the program: not empty, and short enough (MPI-5.0 §10).
 fn key(key: InString<'_>) -> Result<&str> {
     let key = exact(key, "key", MPI_ERR_INFO_KEY)?;
     match key.len() {
@@ -49,8 +50,8 @@ pub(crate) fn info_create(info: Out<MPI_Info>) -> Result<()> {
     add(Info::new(), info)
 }
 
-/// MPI_Info_create_env (MPI-5.0 §10): what MPI_INFO_ENV holds, with the arguments of `main` where they are
-/// given.
+/// MPI_Info_create_env (MPI-5.0 §10): the contents of MPI_INFO_ENV, with the arguments of `main` where they
+/// are given.
 pub(crate) unsafe fn info_create_env(argc: c_int, argv: *mut *mut c_char, info: Out<MPI_Info>) -> Result<()> {
     let mut arguments = Vec::new();
     if !argv.is_null() {
@@ -101,7 +102,7 @@ pub(crate) fn info_set(info: MPI_Info, key: InString, value: InString) -> Result
     })
 }
 
-/// Gives a key this value, whether it has one or not.
+/// Sets the value of a key, whether or not it has one.
 pub(super) fn put(object: &mut Info, key: &str, value: &str) {
     match object.iter_mut().find(|(present, _)| present == key) {
         Some((_, present)) => value.clone_into(present),
@@ -151,8 +152,8 @@ pub(crate) fn info_get_valuelen(info: MPI_Info, key: InString, valuelen: Out<c_i
     Ok(())
 }
 
-/// MPI_Info_get_string (MPI-5.0 §10): `buflen` bytes fit in `value`, the zero byte among them; with 0 only
-/// the length is asked for.
+/// MPI_Info_get_string (MPI-5.0 §10): `buflen` bytes fit in `value`, including the zero byte. With 0 only the
+/// length is asked for.
 pub(crate) unsafe fn info_get_string(
     info: MPI_Info,
     key: InString,

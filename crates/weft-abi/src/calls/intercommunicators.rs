@@ -51,7 +51,8 @@ pub(crate) fn intercomm_create(
     create_between(Creation::Intercommunicator, scope, local, remote, is_first, newintercomm)
 }
 
-/// MPI_Intercomm_merge (MPI-5.0 §7.6.2). Where both groups say the same, the first of the two comes first.
+/// MPI_Intercomm_merge (MPI-5.0 §7.6.2). Where both groups give the same value, the first of the two comes
+/// first.
 pub(crate) fn intercomm_merge(intercomm: MPI_Comm, high: c_int, newintracomm: Out<MPI_Comm>) -> Result<()> {
     with(|process| process.objects.communicator(intercomm.0)?.remote().map(drop))?;
     compared(intercomm)?;

@@ -1,15 +1,18 @@
 //! The implementations of MPI's procedures, as the generated functions call them.
 //!
-//! What C hands over comes as values of `arguments.rs`, which the generated functions make: the contract of
-//! the C prototype (MPI-5.0 §2, §20) is promised there, and the functions here are safe where they need no
-//! other promise.
+//! The arguments that C passes come as values of `arguments.rs`, which the generated functions make. The
+//! contract of the C prototype (MPI-5.0 §2, §20) is promised there, and the functions here are safe where
+//! they need no other promise.
 //!
-//! `cargo xtask generate` looks for `pub(crate) [unsafe] fn` at the start of a line: `comm_dup` implements
-//! MPI_Comm_dup and MPI_Comm_dup_c; a function `op_create_c` is preferred for MPI_Op_create_c. A function
-//! whose first parameter is `form: Form` implements several procedures: `bcast` is MPI_Bcast, MPI_Ibcast and
-//! MPI_Bcast_init, `put` is MPI_Put and MPI_Rput. One with parameters of the types `Part`, `Parts`,
-//! `TypedParts` and `Target` gets each buffer with its count and datatype as one value. Point-to-point
-//! communication takes them one by one, so that they stay in registers.
+//! `cargo xtask generate` looks for `pub(crate) [unsafe] fn` at the start of a line:
+//!
+//! - `comm_dup` implements MPI_Comm_dup and MPI_Comm_dup_c; a function `op_create_c` is preferred for
+//!   MPI_Op_create_c.
+//! - A function whose first parameter is `form: Form` implements several procedures: `bcast` is MPI_Bcast,
+//!   MPI_Ibcast and MPI_Bcast_init, `put` is MPI_Put and MPI_Rput.
+//! - A function with parameters of the types `Part`, `Parts`, `TypedParts` and `Target` gets each buffer with
+//!   its count and datatype as one value. Point-to-point communication takes them one by one, so that they
+//!   stay in registers.
 
 pub(crate) mod attributes;
 pub(crate) mod buffers;

@@ -1,5 +1,5 @@
-//! One-sided communication (MPI-5.0 §12): windows and what synchronizes them; what moves data is in
-//! `one_sided/operations.rs`.
+//! One-sided communication (MPI-5.0 §12): windows and their synchronization. The operations that move data
+//! are in `one_sided/operations.rs`.
 
 mod operands;
 pub(crate) mod operations;
@@ -19,7 +19,7 @@ use weft_mpi::object::{Class, full};
 use weft_mpi::one_sided::{self, Attached, Exposed, ExposedMemory, Fence, WindowOptions};
 use weft_mpi::process::with;
 
-/// Makes a window; the address of this process's part of it.
+/// Makes a window, and returns the address of this process's part of it.
 fn create(
     flavor: i32,
     base: Buffer,
@@ -41,12 +41,12 @@ fn create(
             match (part.here, *lock) {
                 _ if prepared.is_dynamic() => None,
                 (0, _) => None,
-                // SAFETY: memory that the program gives is as long as it says; memory that has been mapped as
-                // long as has been agreed. It is unmapped when the window is gone.
+                // SAFETY: memory of the program is as long as the program says; mapped memory is as long as
+                // the processes have agreed. It is unmapped when the window is gone.
                 (_, 0) => Some(unsafe { Exposed::new(here, part.size) }),
                 (_, lock) => {
                     let lock = std::ptr::with_exposed_provenance_mut(lock);
-                    // SAFETY: as above; the lock lies in the same mapping, aligned.
+                    // SAFETY: as above; the lock is in the same mapping, aligned.
                     Some(unsafe { Exposed::shared(here, part.size, lock, prepared.holder()) })
                 }
             }
@@ -72,7 +72,7 @@ pub(crate) fn win_create(
     comm: MPI_Comm,
     win: Out<MPI_Win>,
 ) -> Result<()> {
-    // What is given to the program's processes by integers keeps its provenance so.
+    // The address goes to other code of the program as an integer, so its provenance is exposed.
     base.as_ptr().expose_provenance();
     create(MPI_WIN_FLAVOR_CREATE, base, size as i64, disp_unit, info, comm, win).map(|_| ())
 }
@@ -195,7 +195,7 @@ pub(crate) fn win_get_name(win: MPI_Win, win_name: OutString, resultlen: Out<c_i
     Ok(())
 }
 
-/// MPI_Win_set_info (MPI-5.0 §12.2.7): hints that are known take the values that are given.
+/// MPI_Win_set_info (MPI-5.0 §12.2.7): known hints take the given values.
 pub(crate) fn win_set_info(win: MPI_Win, info: MPI_Info) -> Result<()> {
     with(|process| {
         let given = info_of(process, info)?;
@@ -245,7 +245,7 @@ pub(crate) fn win_call_errhandler(win: MPI_Win, errorcode: c_int) -> Result<()> 
 pub(crate) fn win_fence(assert: c_int, win: MPI_Win) -> Result<()> {
     let fence = Fence::begin(win.0, assert)?;
     let met = collectives::barrier(Form::Blocking, MPI_Comm(fence.communicator));
-    // What goes wrong there concerns the window: its communicator has no error handler of the program.
+    // An error of the barrier concerns the window: its communicator has no error handler of the program.
     fence.end(met.map_err(|error| Error::new(error.class, error.message.clone())))
 }
 

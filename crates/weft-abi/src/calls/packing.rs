@@ -1,4 +1,4 @@
-//! Counting what was received (MPI-5.0 §3.2.5, §5.1.11, §13.3), packing (§5.2, §5.3), addresses (§5.1.5).
+//! Counts of received items (MPI-5.0 §3.2.5, §5.1.11, §13.3), packing (§5.2, §5.3), and addresses (§5.1.5).
 
 use super::status;
 use crate::arguments::*;
@@ -45,12 +45,12 @@ fn natural(name: &str, value: i64) -> Result<u64> {
     u64::try_from(value).map_err(|_| wrong())
 }
 
-/// Packed bytes of `count` items, in memory's representation.
+/// The packed bytes of `count` items, in memory's representation.
 fn packed_size(old: &Old, count: u64) -> Result<u64> {
     memory::packed_size(count, &old.layout)
 }
 
-/// The `needed` bytes from `position` on of a buffer of `size` bytes, as a range of it.
+/// The range of the `needed` bytes from `position` on in a buffer of `size` bytes.
 fn window(position: i64, size: i64, needed: u64, class: ErrorClass) -> Result<std::ops::Range<usize>> {
     let Some(left) = size.checked_sub(position).filter(|left| position >= 0 && *left >= 0) else {
         return Err(Error::new(
@@ -67,13 +67,13 @@ fn window(position: i64, size: i64, needed: u64, class: ErrorClass) -> Result<st
     Ok(start..start + needed as usize)
 }
 
-/// The bytes `range` of a buffer, to be written.
+/// The bytes `range` of a buffer, for writing.
 fn bytes_mut<'a>(buffer: Buffer, range: &std::ops::Range<usize>) -> Result<&'a mut [u8]> {
     check_bytes(buffer.addr(), range.len() as u64)?;
     if range.is_empty() {
         return Ok(&mut []);
     }
-    // SAFETY: `Buffer::new` was promised the bytes that the size says, and the range lies in them.
+    // SAFETY: `Buffer::new` was promised the bytes that the size says, and the range is inside of them.
     Ok(unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr().add(range.start), range.len()) })
 }
 
@@ -83,11 +83,11 @@ fn bytes<'a>(buffer: Buffer, range: &std::ops::Range<usize>) -> Result<&'a [u8]>
     if range.is_empty() {
         return Ok(&[]);
     }
-    // SAFETY: `Buffer::new` was promised the bytes that the size says, and the range lies in them.
+    // SAFETY: `Buffer::new` was promised the bytes that the size says, and the range is inside of them.
     Ok(unsafe { std::slice::from_raw_parts(buffer.as_ptr().add(range.start), range.len()) })
 }
 
-/// The datatype for packing, and the check of the communicator that comes with it.
+/// The datatype for packing, after a check of the communicator that comes with it.
 fn committed(datatype: MPI_Datatype, comm: Option<MPI_Comm>) -> Result<Old> {
     with(|process| {
         if let Some(comm) = comm {
@@ -126,13 +126,13 @@ pub(crate) fn unpack(inbuf: Buffer, insize: i64, position: InOut<i64>, output: P
     Ok(())
 }
 
-/// MPI_Pack_size (MPI-5.0 §5.2): exactly what MPI_Pack needs.
+/// MPI_Pack_size (MPI-5.0 §5.2): exactly the bytes that MPI_Pack needs.
 pub(crate) fn pack_size(incount: i64, datatype: MPI_Datatype, comm: MPI_Comm, size: Out<i64>) -> Result<()> {
     size.set(packed_size(&committed(datatype, Some(comm))?, natural("incount", incount)?)? as i64);
     Ok(())
 }
 
-/// The only representation that may be asked for (MPI-5.0 §5.3).
+/// Checks the representation: only one may be asked for (MPI-5.0 §5.3).
 fn check_representation(datarep: InString) -> Result<()> {
     if datarep.as_c_str() != c"external32" {
         let message = format!("datarep is {datarep}; the only one there is is external32");

@@ -10,7 +10,7 @@ use weft_mpi::partitioned::Side;
 use weft_mpi::process::{Process, attempt, with};
 use weft_mpi::signature::Items;
 
-/// One side of an operation.
+/// Describes a side of an operation.
 fn side(
     process: &Process,
     buffer: Buffer,
@@ -34,7 +34,7 @@ fn side(
     Ok(Side { data, partitions, communicator: comm.0, rank, tag, items })
 }
 
-/// MPI_Psend_init (MPI-5.0 §4.2.1). There are no hints that we know.
+/// MPI_Psend_init (MPI-5.0 §4.2.1). Weft knows no hints for it.
 pub(crate) fn psend_init(
     buf: Buffer,
     partitions: c_int,
@@ -53,7 +53,7 @@ pub(crate) fn psend_init(
     })
 }
 
-/// MPI_Precv_init (MPI-5.0 §4.2.1). There are no hints that we know.
+/// MPI_Precv_init (MPI-5.0 §4.2.1). Weft knows no hints for it.
 pub(crate) fn precv_init(
     buf: Buffer,
     partitions: c_int,

@@ -19,11 +19,11 @@ use weft_mpi::point_to_point::Describe;
 use weft_mpi::process::{Guard, Process, lock, with};
 use weft_mpi::request::{Mode, Persistent, Receive, Send};
 
-/// The message that `count` items of `datatype` at `buffer` are, for `access`.
+/// Describes the message of `count` items of `datatype` at `buffer`, for this use of the buffer.
 ///
 /// # Errors
-/// `MPI_ERR_TYPE`, `MPI_ERR_BUFFER`, `MPI_ERR_COUNT`; and always where messages have labels: whoever gets an
-/// error asks [`labelled`].
+/// `MPI_ERR_TYPE`, `MPI_ERR_BUFFER`, `MPI_ERR_COUNT`. Always an error where messages have labels: after an
+/// error the caller asks [`labelled`].
 #[inline(always)]
 fn data(
     process: &Process,
@@ -37,7 +37,7 @@ fn data(
     unsafe { UserData::of_message(buffer_use, buffer.as_ptr(), count as u64, &datatype.description.layout) }
 }
 
-/// What a blocking call returns.
+/// Stores the status of a blocking receive, and returns its error.
 #[inline]
 fn conclude(received: Received, status: Option<InOut<MPI_Status>>) -> Result<()> {
     status::store(status, &received.status, None);
@@ -160,8 +160,8 @@ pub(crate) fn ssend(
     send_as(form, &message, Mode::Synchronous)
 }
 
-/// MPI_Rsend, MPI_Irsend, MPI_Rsend_init (MPI-5.0 §3.4, §3.7.2, §3.9).
-/// The receive has been posted, which makes no difference here.
+/// MPI_Rsend, MPI_Irsend, MPI_Rsend_init (MPI-5.0 §3.4, §3.7.2, §3.9). The receive has been posted, which
+/// makes no difference here.
 #[inline]
 pub(crate) fn rsend(
     form: Form,
@@ -191,8 +191,8 @@ pub(crate) fn bsend(
     send_as(form, &message, Mode::Buffered)
 }
 
-/// Where a nonblocking receive puts its message: made by [`start_receive`] alone, whose caller keeps the
-/// memory.
+/// The memory to which a nonblocking receive writes its message. Only [`start_receive`] makes it, and the
+/// caller of that keeps the memory.
 struct Target {
     buffer: *mut u8,
     count: u64,
@@ -298,7 +298,7 @@ pub(crate) fn sendrecv(
     let process = lock();
     let sent = Message { buffer: sendbuf, count: sendcount, datatype: sendtype, peer: dest, tag: sendtag, comm };
     let message = Message { buffer: recvbuf, count: recvcount, datatype: recvtype, peer: source, tag: recvtag, comm };
-    // What is kept of labels lasts until this call returns, as the operations do.
+    // The labels last until this call returns, as the operations do.
     let ((data, _label), (into, label)) = (outgoing(&process, BufferUse::Send, &sent)?, incoming(&process, &message)?);
     let send = process.make_send(comm.0, dest, sendtag, data, Mode::Standard)?;
     let receive = process.make_receive(comm.0, source, recvtag, into)?;
@@ -320,7 +320,7 @@ pub(crate) fn sendrecv_replace(
 ) -> Result<()> {
     let process = lock();
     let sent = Message { buffer: buf, count, datatype, peer: dest, tag: sendtag, comm };
-    // What is kept of labels lasts until this call returns, as the operations do.
+    // The labels last until this call returns, as the operations do.
     let ((out, _label), (into, label)) = (outgoing(&process, BufferUse::Receive, &sent)?, incoming(&process, &sent)?);
     let send = process.make_send(comm.0, dest, sendtag, out, Mode::Standard)?;
     let incoming = process.make_receive(comm.0, source, recvtag, into)?;
@@ -378,7 +378,7 @@ pub(crate) fn isendrecv_replace(
 ) -> Result<()> {
     with(|process| {
         let sent = Message { buffer: buf, count, datatype, peer: dest, tag: sendtag, comm };
-        // What is sent is copied before its label goes.
+        // The data that is sent is copied before its label goes.
         let ((data, _label), (into, label)) =
             (outgoing(process, BufferUse::Receive, &sent)?, incoming(process, &sent)?);
         let send = process.make_send(comm.0, dest, sendtag, data, Mode::Standard)?;

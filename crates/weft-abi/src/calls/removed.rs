@@ -1,5 +1,5 @@
-//! What MPI-3.0 removed and binaries still call (§16 there): only what no procedure of today says by itself.
-//! The others are second names, see `spec/removed.txt`.
+//! Functions that MPI-3.0 removed and binaries still call (§16 there), where no present procedure does the
+//! same. The others are second names, see `spec/removed.txt`.
 
 use super::datatypes::type_get_extent;
 use crate::arguments::*;

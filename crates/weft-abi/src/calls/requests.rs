@@ -14,13 +14,13 @@ use weft_mpi::completion::Outcome;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::process::{self, Process, attempt, block_for, lock, with};
 
-/// Stores what a completed request reports, after the callbacks of a generalized one; its error. The lock is
-/// free.
+/// Stores the status of a completed request, after the callbacks of a generalized one, and returns its error.
+/// The lock is free.
 fn report(outcome: Outcome, status: Option<InOut<MPI_Status>>, with_error: bool) -> Option<Error> {
     report_by(outcome, status, with_error, |error, communicator| with(|process| code_of(process, error, communicator)))
 }
 
-/// The same; `code` tells the code of an error on a communicator.
+/// Does the same as [`report`]; `code` returns the code of an error on a communicator.
 fn report_by(
     outcome: Outcome,
     status: Option<InOut<MPI_Status>>,
@@ -57,10 +57,10 @@ fn report_by(
 /// The statuses of several requests, unless they are MPI_STATUSES_IGNORE.
 type Statuses<'call> = Option<InOutArray<'call, MPI_Status>>;
 
-/// The handles of several requests, to look at them.
+/// The handles of several requests, for reading.
 type Handles<'call> = InArray<'call, MPI_Request>;
 
-/// The first of `handles` that is active and complete; `Err` of an outcome: none is active.
+/// Finds the first of `handles` that is active and complete. `Err` of an outcome when none is active.
 fn first_complete(process: &mut Process, handles: Handles) -> Result<Found> {
     let mut any = false;
     for (index, handle) in handles.iter().enumerate() {
@@ -80,7 +80,7 @@ enum Found {
     NoneActive,
 }
 
-/// Looks; if that is not enough, makes progress and looks again.
+/// Runs `complete`; if that is not enough, makes progress and runs it again.
 fn try_twice(mut complete: impl FnMut(&mut Process) -> Result<bool>) -> Result<bool> {
     let found = attempt(|process| match complete(process) {
         Ok(false) => None,
@@ -92,8 +92,8 @@ fn try_twice(mut complete: impl FnMut(&mut Process) -> Result<bool>) -> Result<b
 /// MPI_Wait (MPI-5.0 §3.7.3).
 pub(crate) fn wait(request: InOut<MPI_Request>, status: Option<InOut<MPI_Status>>) -> Result<()> {
     let mut process = process::lock();
-    // An empty status is set as a whole: that is for `report`. The others leave the error in their status
-    // alone (MPI-5.0 §3.2.5).
+    // An empty status is set as a whole, by `report`. The other statuses keep their error field (MPI-5.0
+    // §3.2.5).
     if request.get().0 != MPI_REQUEST_NULL.0 && take_plain(&mut process, request, status, None) {
         process.signal();
         return Ok(());
@@ -182,7 +182,7 @@ fn conclude_any(
     }
 }
 
-/// Whether all of `handles` are complete; `from` remembers how far that is known.
+/// Returns whether all of `handles` are complete; `from` keeps the number of those that are known to be.
 fn all_complete(process: &mut Process, handles: Handles, from: &mut usize) -> Result<bool> {
     while *from < handles.len() {
         if !process.is_complete(handles.get(*from).0)? {
@@ -193,8 +193,8 @@ fn all_complete(process: &mut Process, handles: Handles, from: &mut usize) -> Re
     Ok(true)
 }
 
-/// Completes a request if nothing but its status is to be told of it, with `error` in that if any; `false`,
-/// and everything is as it was, if it is none such.
+/// Completes a request that reports nothing but its status, with `error` in the status if any. Returns
+/// `false`, with nothing changed, for other requests.
 #[inline(always)]
 fn take_plain(
     process: &mut Process,
@@ -208,16 +208,16 @@ fn take_plain(
     true
 }
 
-/// What became of several requests of which each is complete.
+/// The results of several requests, each of which is complete.
 #[derive(Default)]
 struct Completion<'call> {
     failed: Option<Error>,
-    /// Those with callbacks, which run while the lock is free.
+    /// The requests with callbacks, which run while the lock is free.
     generalized: Vec<(Outcome, Option<InOut<'call, MPI_Status>>)>,
 }
 
 impl<'call> Completion<'call> {
-    /// Completes the requests at `indices`; their statuses lie at the same indices, or `packed` one after the
+    /// Completes the requests at `indices`. Their statuses are at the same indices, or `packed` one after the
     /// other.
     fn take(
         &mut self,
@@ -237,7 +237,7 @@ impl<'call> Completion<'call> {
         Ok(())
     }
 
-    /// Completes one of the requests, which is complete.
+    /// Completes one of the requests, which must be complete.
     fn take_one(
         &mut self,
         process: &mut Process,
@@ -254,8 +254,8 @@ impl<'call> Completion<'call> {
         Ok(())
     }
 
-    /// Completes requests one after the other, from number `from` on, which is moved on, as long as they are
-    /// complete. Whether that is all of them.
+    /// Completes requests one after the other as long as they are complete, from number `from` on, which it
+    /// moves. Returns whether these are all requests.
     fn take_complete(
         &mut self,
         process: &mut Process,
@@ -277,8 +277,8 @@ impl<'call> Completion<'call> {
         Ok(true)
     }
 
-    /// Runs the callbacks. The error, if any request failed: MPI_ERR_IN_STATUS (MPI-5.0 §3.7.5). The lock
-    /// must be free.
+    /// Runs the callbacks. Returns MPI_ERR_IN_STATUS if any request failed (MPI-5.0 §3.7.5). The lock must be
+    /// free.
     fn conclude(mut self) -> Result<()> {
         for (outcome, status) in self.generalized {
             if let Some(error) = report(outcome, status, true) {
@@ -300,7 +300,7 @@ pub(crate) fn waitall(
 ) -> Result<()> {
     let mut from = 0;
     let mut completion = Completion::default();
-    // Those that are complete are null by then.
+    // The handles of complete requests are null by then.
     let awaited = || Awaited::all(array_of_requests.as_in().iter().map(|handle| handle.0));
     let waited = block_for(lock(), &awaited, |process| {
         match completion.take_complete(process, array_of_requests, &mut from, array_of_statuses) {
@@ -309,7 +309,7 @@ pub(crate) fn waitall(
             Err(error) => Some(Err(error)),
         }
     });
-    // What is complete has its callbacks, also before a handle that is none.
+    // The callbacks of complete requests run, also when a later handle is wrong.
     let concluded = completion.conclude();
     waited.and(concluded)
 }
@@ -334,7 +334,7 @@ pub(crate) fn testall(
     completion.conclude()
 }
 
-/// Indices of the active requests that are complete; `None`: none is active.
+/// The indices of the active requests that are complete; `None` when no request is active.
 fn complete_ones(process: &mut Process, handles: Handles) -> Result<Option<Vec<usize>>> {
     let mut any = false;
     let mut complete = Vec::new();
@@ -396,7 +396,8 @@ pub(crate) fn testsome(
     conclude_some(complete, array_of_requests, outcount, array_of_indices, array_of_statuses)
 }
 
-/// Indices of the active requests that are complete, after a look or two; `None`: none is active.
+/// The indices of the active requests that are complete, after one or two looks; `None` when no request is
+/// active.
 fn some_complete(handles: Handles) -> Result<Option<Vec<usize>>> {
     let mut complete = None;
     try_twice(|process| {

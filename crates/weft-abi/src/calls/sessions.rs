@@ -28,7 +28,7 @@ pub(crate) fn session_finalize(session: InOut<MPI_Session>) -> Result<()> {
     Ok(())
 }
 
-/// The job, for a session that must be one.
+/// The job, for a session that must exist.
 fn job(process: &Process, session: MPI_Session) -> Result<&Job> {
     process.objects.session(session.0)?;
     process.job.as_ref().ok_or_else(|| Error::new(MPI_ERR_OTHER, "this process is in no job"))
@@ -56,8 +56,8 @@ pub(crate) fn session_get_num_psets(session: MPI_Session, info: MPI_Info, npset_
     Ok(())
 }
 
-/// MPI_Session_get_nth_pset (MPI-5.0 §11.3.3): `pset_len` bytes fit in `pset_name`, the zero byte among them;
-/// with 0 only the length is asked for.
+/// MPI_Session_get_nth_pset (MPI-5.0 §11.3.3): `pset_len` bytes fit in `pset_name`, including the zero byte.
+/// With 0 only the length is asked for.
 pub(crate) unsafe fn session_get_nth_pset(
     session: MPI_Session,
     info: MPI_Info,

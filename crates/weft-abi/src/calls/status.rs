@@ -1,6 +1,6 @@
-//! Statuses: what the program sees of a completed operation (MPI-5.0 §3.2.5).
+//! Statuses: the view of the program on a completed operation (MPI-5.0 §3.2.5).
 //!
-//! The ABI gives five private integers; the first two hold the length of the message in bytes, the third
+//! The ABI gives five private integers. The first two hold the length of the message in bytes, the third
 //! whether the operation was cancelled.
 
 use crate::arguments::*;
@@ -17,8 +17,8 @@ const CANCELLED: usize = 2;
 pub(crate) const EMPTY: MPI_Status =
     MPI_Status { source: Status::EMPTY.source, tag: Status::EMPTY.tag, error: Status::EMPTY.error, private: [0; 5] };
 
-/// Tells the program `status`; nothing when `to` is MPI_STATUS_IGNORE. Its field MPI_ERROR is left alone when
-/// `with_error` is `None`, as the calls that complete one operation must (MPI-5.0 §3.2.5).
+/// Gives the program `status`, unless `to` is MPI_STATUS_IGNORE. The field MPI_ERROR keeps its value when
+/// `with_error` is `None`, as the calls that complete one operation must do (MPI-5.0 §3.2.5).
 #[inline]
 pub(crate) fn store(to: Option<InOut<MPI_Status>>, status: &Status, with_error: Option<i32>) {
     let Some(to) = to else { return };
@@ -34,7 +34,7 @@ pub(crate) fn store(to: Option<InOut<MPI_Status>>, status: &Status, with_error: 
     set_cancelled(to, status.cancelled);
 }
 
-/// Length of the message in bytes.
+/// The length of the message in bytes.
 #[inline]
 pub(crate) fn bytes(status: &MPI_Status) -> u64 {
     u64::from(status.private[BYTES_LOW] as u32) | u64::from(status.private[BYTES_HIGH] as u32) << 32
@@ -47,7 +47,7 @@ pub(crate) fn set_bytes(status: &mut MPI_Status, bytes: u64) {
     status.private[BYTES_HIGH] = (bytes >> 32) as c_int;
 }
 
-/// Whether the operation was cancelled.
+/// Returns whether the operation was cancelled.
 #[inline]
 pub(crate) fn is_cancelled(status: &MPI_Status) -> bool {
     status.private[CANCELLED] != 0

@@ -1,5 +1,5 @@
 //! The tool information interface (MPI-5.0 §15.3): control variables, performance variables, categories.
-//! Weft's variables have no enumerations, and it says so; events are in `tools/events.rs`.
+//! Weft's variables have no enumerations; events are in `tools/events.rs`.
 
 pub(crate) mod events;
 
@@ -12,7 +12,7 @@ use weft_mpi::settings::TABLE;
 use weft_mpi::tools::events::EVENTS;
 use weft_mpi::tools::{self, CATEGORIES, Change, Class, VALUE_LENGTH, VARIABLES, with};
 
-/// Writes what the tool wants to know.
+/// Writes a value where the tool wants it.
 fn set<T: Copy>(to: Option<Out<T>>, value: T) {
     if let Some(to) = to {
         to.set(value);
@@ -71,7 +71,7 @@ pub(crate) fn t_cvar_get_info(
         set(enumtype, MPI_T_ENUM_NULL);
         desc.set(&format!("{}; it may say {}", setting.meaning, setting.allowed));
         set(bind, MPI_T_BIND_NO_OBJECT);
-        // The job's processes must agree on what they say to each other.
+        // The processes of the job must agree on the settings of their communication.
         set(scope, if tools::is_settable(setting) { MPI_T_SCOPE_ALL_EQ } else { MPI_T_SCOPE_CONSTANT });
         Ok(())
     })
@@ -253,7 +253,7 @@ pub(crate) fn t_pvar_write(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_ha
     with(|tools| tools.change_variables(pe_session.0, handle.0, Change::Set(value)))
 }
 
-/// Gives the tool the value of a performance variable, which `read` finds.
+/// Gives the tool the value of a performance variable, which `read` returns.
 fn give_value(buf: Buffer, read: impl FnOnce() -> Result<u64>) -> Result<()> {
     needed(buf.as_ptr(), "buf")?;
     let value = read()?;
@@ -373,8 +373,8 @@ pub(crate) fn t_category_changed(update_number: Out<c_int>) -> Result<()> {
     })
 }
 
-/// MPI_T_enum_get_info (MPI-5.0 §15.3.5): no variable and no event has an enumeration, so that no handle can
-/// be one.
+/// MPI_T_enum_get_info (MPI-5.0 §15.3.5): no variable and no event has an enumeration, so no handle can be
+/// valid.
 pub(crate) fn t_enum_get_info(_enumtype: MPI_T_enum, _num: Option<Out<c_int>>, _name: OutText) -> Result<()> {
     with(|_| Err(no_enumeration()))
 }

@@ -47,7 +47,7 @@ pub(crate) fn dims_create(nnodes: c_int, ndims: c_int, dims: InOutArray<c_int>) 
     Ok(())
 }
 
-/// The grid that a program describes, which must have a vertex for at most `processes`.
+/// Reads the grid that a program describes. It may have at most as many vertices as `processes`.
 fn described_grid(dims: InArray<c_int>, periods: InArray<c_int>, processes: u32) -> Result<Grid> {
     let (dims, periods) = (dims.to_vec(), periods.to_vec());
     if let Some(index) = dims.iter().position(|dim| *dim < 1) {
@@ -146,7 +146,7 @@ pub(crate) fn cart_rank(comm: MPI_Comm, coords: UnmeasuredArray<c_int>, rank: Ou
         let grid = process.objects.communicator(comm.0)?.grid()?;
         let count = grid.dimensions().len();
         check::array("coords", coords.as_ptr(), count as i64)?;
-        // SAFETY: it has an element for each dimension (MPI-5.0 §8.5.5), and is not null.
+        // SAFETY: `coords` has an element for each dimension (MPI-5.0 §8.5.5), and is not null.
         let coords = unsafe { coords.measured(count) }.to_vec();
         grid.rank(&coords).map_err(|index| {
             let (coordinate, last) = (coords[index], grid.dimensions()[index].size - 1);
@@ -205,7 +205,7 @@ pub(crate) fn cart_sub(comm: MPI_Comm, remain_dims: UnmeasuredArray<c_int>, newc
         let (grid, group) = (object.grid()?, object.group.clone());
         let count = grid.dimensions().len();
         let described = check::array("remain_dims", remain_dims.as_ptr(), count as i64).map(|()| {
-            // SAFETY: it has an element for each dimension (MPI-5.0 §8.5.7), and is not null.
+            // SAFETY: `remain_dims` has an element for each dimension (MPI-5.0 §8.5.7), and is not null.
             let remain_dims = unsafe { remain_dims.measured(count) };
             let remain: Vec<bool> = remain_dims.iter().map(|remains| remains != 0).collect();
             let members = grid.members_of_subgrid(object.rank, &remain);

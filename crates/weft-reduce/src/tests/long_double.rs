@@ -1,4 +1,4 @@
-//! Long doubles, by instructions and in software, against the processor.
+//! Tests long doubles, by instructions and in software, against the processor.
 
 use core::arch::asm;
 
@@ -37,7 +37,7 @@ macro_rules! x87 {
 x87!(processor_sum, "faddp");
 x87!(processor_product, "fmulp");
 
-/// Whether a > b, with `fucomip`; false when they cannot be compared.
+/// Returns whether a > b, by `fucomip`; false when they cannot be compared.
 fn processor_greater(a: &Bytes, b: &Bytes) -> bool {
     let above: u8;
     // SAFETY: as above; both numbers are popped.

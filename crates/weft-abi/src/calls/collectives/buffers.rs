@@ -1,5 +1,5 @@
-//! The buffers of a collective, as the program describes them. They are checked before the operation is
-//! planned: their bytes can be counted, their addresses can be memory, and they do not overlap (MPI-5.0
+//! The buffers of a collective, as the program describes them. Before the operation is planned, these checks
+//! are made: the bytes can be counted, the addresses can be memory, and the buffers do not overlap (MPI-5.0
 //! §6.1).
 
 use crate::arguments::*;
@@ -15,12 +15,13 @@ use weft_mpi::object::{Communicator, Description};
 use weft_mpi::process::Process;
 use weft_mpi::topology::NeighbourLists;
 
-/// A buffer that the call was given. Schedules never use one that is MPI_IN_PLACE or not significant here.
+/// The address of a buffer of the call. Schedules never use a buffer that is MPI_IN_PLACE or not significant
+/// here.
 pub(super) fn address(buffer: Buffer) -> Address {
     Address::new(buffer.as_ptr())
 }
 
-/// Two buffers of one call share no byte (MPI-5.0 §6.1).
+/// Checks that two buffers of one call share no byte (MPI-5.0 §6.1).
 pub(super) fn check_apart(one: Option<Footprint>, other: Option<Footprint>) -> Result<()> {
     match (one, other) {
         (Some(one), Some(other)) if one.overlaps(&other) => Err(overlapping()),
@@ -39,14 +40,14 @@ impl Part {
         address(self.buffer)
     }
 
-    /// Its items and their description; the buffer has `blocks` times as many.
+    /// Describes and checks the items of the buffer, which has `blocks` times as many.
     pub(super) fn describe(&self, process: &Process, blocks: u32) -> Result<(Items, Arc<Description>)> {
         let (items, description) = self.describe_only(process)?;
         check(self.buffer, items.count, blocks, &description.layout)?;
         Ok((items, description))
     }
 
-    /// The same where the buffer is MPI_IN_PLACE: count and datatype are those of another one.
+    /// Describes the items where the buffer is MPI_IN_PLACE: count and datatype are those of another buffer.
     pub(super) fn describe_only(&self, process: &Process) -> Result<(Items, Arc<Description>)> {
         if self.count < 0 {
             return Err(Error::new(MPI_ERR_COUNT, format!("the count is {}; it must not be negative", self.count)));
@@ -55,20 +56,20 @@ impl Part {
         Ok((Items { count: self.count as u64, shape: description.shape() }, description))
     }
 
-    /// Where its items are, `blocks` times as many as its count says.
+    /// The memory of the items, `blocks` times as many as the count says.
     pub(super) fn footprint(&self, blocks: u32, layout: &Layout) -> Footprint {
         Footprint::of_items(self.buffer.addr(), self.count as u64 * u64::from(blocks), layout)
     }
 }
 
-/// `blocks` times `count` items of `layout` can be at `buffer`.
+/// Checks that `blocks` times `count` items of `layout` can be at `buffer`.
 pub(super) fn check(buffer: Buffer, count: u64, blocks: u32, layout: &Layout) -> Result<()> {
     let count = count.saturating_mul(u64::from(blocks));
     memory::check_items(buffer.addr(), count, layout)?;
     Ok(())
 }
 
-/// Blocks of one datatype, with memory of ours.
+/// Blocks of one datatype, copied to memory of the library.
 pub(super) struct OwnedBlocks {
     counts: Vec<u64>,
     displacements: Vec<i64>,
@@ -80,25 +81,25 @@ impl OwnedBlocks {
         Blocks { counts: &self.counts, displacements: &self.displacements, item_size: self.item_size }
     }
 
-    /// Where block `rank` of `buffer` is.
+    /// The memory of block `rank` of `buffer`.
     pub(super) fn footprint(&self, buffer: Buffer, rank: usize, layout: &Layout) -> Footprint {
         let start = buffer.addr().wrapping_add_signed(self.displacements[rank] as isize);
         Footprint::of_items(start, self.counts[rank], layout)
     }
 }
 
-/// How many elements the standard gives to an array of a collective (MPI-5.0 §6.5, §8.6). It is made of the
-/// object that says so, and so nobody measures an array by another number.
+/// The number of elements that the standard gives to an array of a collective (MPI-5.0 §6.5, §8.6). It is
+/// made only of the object that determines it, so no array is measured by another number.
 #[derive(Clone, Copy)]
 pub(super) struct Partners(usize);
 
 impl Partners {
-    /// Nobody: the side of an exchange that a process has no part in.
+    /// No partners: for the side of an exchange in which a process has no part.
     pub(super) const NONE: Self = Self(0);
-    /// The root alone, with whom a process of the other group exchanges what no array describes.
+    /// Only the root: a process of the other group exchanges with it data that no array describes.
     pub(super) const ROOT: Self = Self(1);
 
-    /// The processes of a communicator, of an intercommunicator those of the local group.
+    /// The processes of a communicator; for an intercommunicator, those of the local group.
     pub(super) fn of(comm: &Communicator) -> Self {
         Self(comm.group.size() as usize)
     }
@@ -108,12 +109,12 @@ impl Partners {
         Self(comm.addressed.size() as usize)
     }
 
-    /// The neighbours that something comes from.
+    /// The neighbours from which data comes.
     pub(super) fn sources(neighbours: &NeighbourLists) -> Self {
         Self(neighbours.sources.len())
     }
 
-    /// The neighbours that something goes to.
+    /// The neighbours to which data goes.
     pub(super) fn destinations(neighbours: &NeighbourLists) -> Self {
         Self(neighbours.destinations.len())
     }
@@ -150,9 +151,10 @@ pub(super) fn types_of<'call>(
     unsafe { types.measured(partners.0) }
 }
 
-/// Block `rank` of a buffer, `displacement` bytes from its beginning, can be counted and can be there.
+/// Checks that block `rank` of a buffer, `displacement` bytes from its beginning, can be counted and can be
+/// there.
 fn check_block(buffer: Buffer, displacement: i64, count: u64, layout: &Layout, rank: usize) -> Result<()> {
-    // From no address at all, displacements are addresses.
+    // Where the buffer has no address, displacements are addresses.
     if !buffer.is_null() && count > 0 {
         memory::check_distance(displacement)
             .map_err(|why| Error::new(MPI_ERR_ARG, format!("the block of rank {rank}: {why}")))?;
@@ -163,7 +165,7 @@ fn check_block(buffer: Buffer, displacement: i64, count: u64, layout: &Layout, r
     Ok(())
 }
 
-/// All blocks together can be counted.
+/// Checks that all blocks together can be counted.
 fn check_sum(bytes: impl Iterator<Item = u64>, name: &str) -> Result<()> {
     let sum = bytes.into_iter().try_fold(0_i64, |sum, bytes| sum.checked_add(i64::try_from(bytes).ok()?));
     match sum {
@@ -173,7 +175,7 @@ fn check_sum(bytes: impl Iterator<Item = u64>, name: &str) -> Result<()> {
 }
 
 impl Parts<'_> {
-    /// What the blocks of `partners` are.
+    /// Describes and checks the blocks of `partners`.
     pub(super) fn describe(
         &self,
         process: &Process,
@@ -206,7 +208,7 @@ impl Parts<'_> {
     }
 }
 
-/// Blocks of several datatypes, with memory of ours.
+/// Blocks of several datatypes, copied to memory of the library.
 #[derive(Default)]
 pub(super) struct OwnedTypedBlocks {
     counts: Vec<u64>,
@@ -216,7 +218,7 @@ pub(super) struct OwnedTypedBlocks {
 }
 
 impl TypedParts<'_> {
-    /// What the blocks of `partners` are.
+    /// Describes and checks the blocks of `partners`.
     pub(super) fn describe(&self, process: &Process, partners: Partners, name: &str) -> Result<OwnedTypedBlocks> {
         let Partners(size) = partners;
         if size > 0 && (self.displacements.is_null() || self.datatypes.as_ptr().is_null()) {
@@ -243,7 +245,7 @@ impl OwnedTypedBlocks {
         TypedBlocks { counts: &self.counts, displacements: &self.displacements, item_sizes: &self.item_sizes }
     }
 
-    /// Where block `rank` of `buffer` is, if there is one.
+    /// The memory of block `rank` of `buffer`, if there is one.
     pub(super) fn footprint(&self, buffer: Buffer, rank: usize) -> Option<Footprint> {
         let start = buffer.addr().wrapping_add_signed(*self.displacements.get(rank)? as isize);
         Some(Footprint::of_items(start, self.counts[rank], self.types[rank].layout()))

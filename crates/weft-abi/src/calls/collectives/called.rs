@@ -1,6 +1,6 @@
-//! What a collective call must have in common with those of the other processes, for `WEFT_CHECK`
-//! (`weft_mpi::check`): of each operation its root, reduction operation and operands, and which data goes
-//! from whom to whom. The arguments have been checked by then: its plan is made.
+//! The parts of a collective call on which the processes must agree, for `WEFT_CHECK` (`weft_mpi::check`):
+//! root, reduction operation and operands, and the data from each process to each. By then the plan of the
+//! call has been made, so its arguments have been checked.
 
 use super::buffers::*;
 use super::sides::{Role, Side};
@@ -56,7 +56,7 @@ fn of_side(process: &Process, side: &Side, partners: Partners) -> Result<Vec<Ite
     }
 }
 
-/// A barrier; between groups as well.
+/// A barrier, also between groups.
 pub(super) fn barrier(process: &Process, comm: &Communicator) -> Result<Call> {
     Ok(Call { between: between(process, comm), ..Call::default() })
 }
@@ -84,8 +84,8 @@ fn others(comm: &Communicator) -> Range<u32> {
     if comm.inter.as_ref().is_some_and(|inter| inter.is_first) { own..own + other } else { 0..other }
 }
 
-/// An operation between groups with a root (MPI-5.0 §6.2.3): `own` is what this process exchanges with the
-/// root, or the root with each.
+/// An operation between groups with a root (MPI-5.0 §6.2.3). `own` is the data between this process and the
+/// root, or between the root and each process.
 pub(super) fn rooted_between(
     process: &Process,
     comm: &Communicator,
@@ -112,7 +112,7 @@ pub(super) fn rooted_between(
     Ok(Call { root, is_absent, sends, expects, ..barrier(process, comm)? })
 }
 
-/// An exchange of each with all of the other group.
+/// An exchange of each process with all processes of the other group.
 pub(super) fn exchange_between(process: &Process, comm: &Communicator, send: &Side, receive: &Side) -> Result<Call> {
     let others = others(comm);
     let partners = Partners::remote(comm);
@@ -121,7 +121,7 @@ pub(super) fn exchange_between(process: &Process, comm: &Communicator, send: &Si
     Ok(Call { sends, expects, ..barrier(process, comm)? })
 }
 
-/// A reduction between groups; without a role all processes of both take part.
+/// A reduction between groups. Without a role all processes of both groups take part.
 pub(super) fn reduction_between(
     process: &Process,
     comm: &Communicator,
@@ -145,7 +145,8 @@ pub(super) fn bcast(process: &Process, comm: &Communicator, part: Part, root: c_
     Ok(Call { root: Some(root), sends, expects, ..Call::default() })
 }
 
-/// What a rank has for the root, or what the root has for each: the other of the two is not looked at.
+/// The data between a rank and the root, or between the root and each rank. The side that has no part is not
+/// looked at.
 fn rooted(
     process: &Process,
     comm: &Communicator,
@@ -163,7 +164,7 @@ fn rooted(
     Ok(Call { root: Some(root), sends, expects, ..Call::default() })
 }
 
-/// `own` is the part of each rank, `each` that of the root.
+/// A gather: `own` is the part of each rank, `each` the part of the root.
 pub(super) fn gather(
     process: &Process,
     comm: &Communicator,
@@ -214,7 +215,7 @@ pub(super) fn alltoallw(process: &Process, comm: &Communicator, send: TypedParts
     Ok(Call { sends, expects, ..Call::default() })
 }
 
-/// A reduction operation as a number that all processes have alike, and its name.
+/// The number of a reduction operation, the same in all processes, and its name.
 fn operation(process: &Process, op: MPI_Op) -> Result<(i64, String)> {
     let named = |handle: usize| {
         const NAMES: [(MPI_Op, &str); 12] = [
@@ -235,7 +236,7 @@ fn operation(process: &Process, op: MPI_Op) -> Result<(i64, String)> {
     };
     Ok(match process.objects.operation(op.0)? {
         Operation::Predefined(_) => (op.0 as i64, named(op.0).to_owned()),
-        // Handles of user operations are this process's own.
+        // Handles of user operations differ between processes.
         own @ Operation::User(_) if own.is_commutative() => (-2, "a commutative operation of the program".to_owned()),
         Operation::User(_) => (-3, "an operation of the program".to_owned()),
     })

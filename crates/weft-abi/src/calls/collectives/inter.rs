@@ -1,5 +1,5 @@
 //! Collectives on intercommunicators (MPI-5.0 §6.2.3). A barrier is one of all processes of both groups, and
-//! needs nothing of its own.
+//! needs no code here.
 
 use super::buffers::{Partners, check_apart};
 use super::plan::{describe_bcast, operands, operation, reduction, refuse_in_place, root_rank};
@@ -25,7 +25,7 @@ fn role(process: &Guard, comm: MPI_Comm, root: c_int) -> Result<Role> {
     })
 }
 
-/// The scope of the operation; a process that is absent is alone in its own.
+/// The scope of the operation. A process that is absent is alone in its scope.
 fn scope(process: &mut Process, comm: MPI_Comm, role: Role) -> Result<CollectiveScope> {
     match role {
         Role::Root => process.rooted_scope(comm.0, None),
@@ -38,15 +38,16 @@ fn scope(process: &mut Process, comm: MPI_Comm, role: Role) -> Result<Collective
     }
 }
 
-/// A process of the root's group has nothing to do; the call counts as a collective nevertheless.
+/// Completes the call of a process of the root's group, which has no part. The call counts as a collective
+/// nevertheless.
 fn do_nothing(form: Form, process: Guard, comm: MPI_Comm) -> Result<()> {
     let called =
         |process: &Process, comm: &Communicator| Ok(Call { is_absent: true, ..called::barrier(process, comm)? });
     run_bound(form, process, comm, |process| scope(process, comm, Role::Absent), Process::barrier, called)
 }
 
-/// Does what the form asks with this schedule and these buffers, in the scope of a role, or of all processes
-/// of both groups.
+/// Carries out the form with this schedule and these buffers, in the scope of a role, or of all processes of
+/// both groups.
 fn run_planned(
     form: Form,
     process: Guard,
@@ -65,7 +66,7 @@ fn run_planned(
     run_bound(form, process, comm, scope, |_, _| bound, called)
 }
 
-/// The rank in the scope of a role that is not absent, and how many processes that has.
+/// The rank in the scope of a role that is not absent, and the number of processes in the scope.
 fn seat(process: &Process, comm: MPI_Comm, role: Role) -> Result<(u32, u32)> {
     let comm = process.objects.communicator(comm.0)?;
     Ok(match role {
@@ -88,8 +89,8 @@ pub(super) fn bcast(form: Form, process: Guard, comm: MPI_Comm, part: Part, root
     })
 }
 
-/// MPI_Gather, MPI_Gatherv, MPI_Scatter, MPI_Scatterv: the root has a block with each process of the other
-/// group, `of_root`, and each of these one with the root, `of_member`.
+/// MPI_Gather, MPI_Gatherv, MPI_Scatter, MPI_Scatterv. `of_root` are the root's blocks, one with each process
+/// of the other group; `of_member` is the block of each of these with the root.
 pub(super) fn rooted(
     form: Form,
     process: Guard,
@@ -181,8 +182,7 @@ pub(super) fn reduce(
     })
 }
 
-/// MPI_Reduce_scatter, and with the same count for each MPI_Reduce_scatter_block: `counts` are those of the
-/// own group.
+/// MPI_Reduce_scatter, and MPI_Reduce_scatter_block with equal counts. `counts` are those of the own group.
 pub(super) fn reduce_scatter(
     form: Form,
     process: Guard,

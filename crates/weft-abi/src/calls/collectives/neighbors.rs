@@ -8,7 +8,7 @@ use crate::types::*;
 use weft_mpi::algorithms::{self, NeighbourExchange};
 use weft_mpi::error::Result;
 
-/// One exchange: what goes to whom is said by the topology.
+/// Carries out one exchange between the neighbours of the topology.
 fn exchange(form: Form, comm: MPI_Comm, send: Side, receive: Side) -> Result<()> {
     run(
         form,

@@ -38,15 +38,17 @@ pub(crate) fn reduce_local(
         let operation = operation(process, op, &description)?;
         Ok::<_, Error>((description, operation))
     })?;
-    // SAFETY: `Buffer::new` was promised `count` items each; that they are apart has been checked.
+    // SAFETY: `Buffer::new` was promised `count` items each; the check above found that the buffers are
+    // apart.
     unsafe { memory::reduce_local(operation, description.as_ref(), inbuf.as_ptr(), inoutbuf.as_ptr(), count as u64) }
 }
 
-/// What programs call for a few elements again and again: a predefined operation on a predefined datatype
-/// depends on no object, so it needs no lock. False: nothing is done, because it is something else, or wrong.
+/// Reduces by a predefined operation on a predefined datatype, as programs do again and again for a few
+/// elements. This depends on no object, so it needs no lock. Returns `false`, with nothing done, for other
+/// operations and for wrong arguments.
 ///
 /// # Safety
-/// Buffers that are apart, and somewhere, hold `count` items.
+/// Buffers that are apart and not null hold `count` items each.
 #[inline]
 unsafe fn reduce_predefined(input: *const u8, inout: *mut u8, count: i64, datatype: MPI_Datatype, op: MPI_Op) -> bool {
     let (Some(op), Some(element)) = (predefined::operation(op.0), predefined::element(datatype.0)) else {
@@ -61,7 +63,7 @@ unsafe fn reduce_predefined(input: *const u8, inout: *mut u8, count: i64, dataty
     if !are_somewhere || left.abs_diff(right) < bytes {
         return false;
     }
-    // SAFETY: they are apart, and the caller says that they hold so many.
+    // SAFETY: the buffers are apart, and the caller promises that they hold so many items.
     unsafe { memory::reduce_elements(op, element, input, inout, count as usize) };
     true
 }

@@ -1,4 +1,4 @@
-//! What this process does in each collective: its schedule and its buffers.
+//! Plans this process's part in each collective: its schedule and its buffers.
 
 use super::buffers::*;
 use crate::arguments::*;
@@ -19,7 +19,7 @@ use weft_mpi::reduce::{self, Op};
 /// A schedule, and the buffers it is for.
 pub(super) type Plan = (Arc<Schedule>, Arguments);
 
-/// The root's rank, which is one of the remote group where there is one.
+/// The rank of the root: in the remote group, where there is one.
 pub(super) fn root_rank(comm: &Communicator, root: c_int) -> Result<u32> {
     let size = comm.addressed.size();
     u32::try_from(root).ok().filter(|root| *root < size).ok_or_else(|| {
@@ -34,7 +34,7 @@ pub(super) fn refuse_in_place(buffer: Buffer, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The operation, which must be defined for the datatype (MPI-5.0 §6.9.2).
+/// The operation with this handle; it must be defined for the datatype (MPI-5.0 §6.9.2).
 pub(super) fn operation(process: &Process, op: MPI_Op, description: &Description) -> Result<Operation> {
     let operation = process.objects.operation(op.0)?;
     if let Operation::Predefined(Op::Replace | Op::NoOp) = operation {
@@ -92,8 +92,8 @@ pub(super) fn plan_reduce(
     Ok((process.plans(comm).reduce(&shape), reduction(send, recvbuf, description, operation)))
 }
 
-/// The items that are reduced, in a send buffer of so many blocks of them and a receive buffer, if that is
-/// significant, of so many.
+/// The items that are reduced. The send buffer has `send_blocks` times as many, the receive buffer, if it is
+/// significant, `receive_blocks` times.
 pub(super) fn operands(
     process: &Process,
     send: Part,
@@ -106,7 +106,7 @@ pub(super) fn operands(
     let layout = &description.layout;
     if let Some(buffer) = receive {
         refuse_in_place(buffer, "recvbuf")?;
-        // In place, the receive buffer holds what would be in the other.
+        // In place, the receive buffer holds the data of the send buffer.
         let blocks = if in_place { send_blocks } else { receive_blocks };
         check(buffer, items.count, blocks, layout)?;
         if !in_place {
@@ -200,8 +200,8 @@ pub(super) fn plan_reduce_scatter(
     Ok((process.plans(comm).reduce_scatter(&shape), reduction(send, recvbuf, description, operation)))
 }
 
-/// Items, description and offset of a part that may be insignificant: then there are none. The buffer has
-/// `blocks` times as many items.
+/// Items, description and offset of a part; none where it is not significant. The buffer has `blocks` times
+/// as many items.
 fn significant(process: &Process, part: Part, blocks: u32, is_significant: bool) -> Result<Described> {
     if !is_significant {
         return Ok(Described::default());

@@ -1,5 +1,5 @@
-//! What the form of a collective asks with its plan: blocking, nonblocking or persistent (MPI-5.0 §6, §6.12,
-//! §6.13), and where calls are compared.
+//! Carries out the form of a collective with its plan: blocking, nonblocking or persistent (MPI-5.0 §6,
+//! §6.12, §6.13). Compares calls where that is asked for.
 
 use super::plan::Plan;
 use crate::arguments::*;
@@ -14,8 +14,8 @@ use weft_mpi::object::Communicator;
 use weft_mpi::planner::{self, InMemory};
 use weft_mpi::process::{Guard, Process, lock};
 
-/// Does what the form asks with the plan: starts and waits, starts, or keeps it (MPI-5.0 §6, §6.12, §6.13).
-/// Where calls are compared, `called` says with what.
+/// Carries out the form with the plan: starts and waits, starts, or keeps the plan (MPI-5.0 §6, §6.12,
+/// §6.13). Where calls are compared, `called` gives the arguments to compare.
 #[inline]
 pub(super) fn run(
     form: Form,
@@ -26,7 +26,7 @@ pub(super) fn run(
     run_from(form, lock(), comm, None, plan, called)
 }
 
-/// [`run`], and `between` where the communicator is an intercommunicator.
+/// Runs as [`run`] does, but with `between` where the communicator is an intercommunicator.
 #[inline]
 pub(super) fn run_either(
     form: Form,
@@ -38,8 +38,7 @@ pub(super) fn run_either(
     run_either_from(form, lock(), comm, None, plan, called, between)
 }
 
-/// The lock again, for an operation that may be multicast: whether the network carries that is tried before
-/// if it is time to.
+/// Tries multicast if it is time to, for an operation that may use it, and returns the lock again.
 #[inline]
 pub(super) fn try_multicast(
     form: Form,
@@ -57,8 +56,8 @@ pub(super) fn try_multicast(
     Ok(process)
 }
 
-/// [`run_either`] for operations that programs repeat: a blocking `call` that was made lately is neither
-/// checked nor planned again.
+/// Runs as [`run_either`] does, for operations that programs repeat. A blocking `call` that was made lately
+/// is neither checked nor planned again.
 #[inline]
 pub(super) fn run_repeatable(
     form: Form,
@@ -80,7 +79,8 @@ pub(super) fn run_repeatable(
     run_either_from(form, process, comm, Some(&call), plan, called, between)
 }
 
-/// [`run_either`] with the lock held. The schedule of a blocking `call` is kept for calls that repeat it.
+/// Runs as [`run_either`] does, with the lock held. The schedule of a blocking `call` is kept for calls that
+/// repeat it.
 #[inline]
 pub(super) fn run_either_from(
     form: Form,
@@ -97,7 +97,7 @@ pub(super) fn run_either_from(
     run_from(form, process, comm, call, plan, called)
 }
 
-/// What identifies a call that may be repeated: its operation, communicator and buffers.
+/// The arguments that identify a call that may be repeated: its operation, communicator and buffers.
 pub(super) fn call(operation: choice::Operation, comm: MPI_Comm, send: Part, receive: Part) -> planner::Call {
     let words = |part: Part| (part.buffer.addr(), part.count, part.datatype.0);
     planner::Call { operation, communicator: comm.0, send: words(send), receive: words(receive), by: (0, 0) }
@@ -116,9 +116,9 @@ pub(super) fn run_from(
 ) -> Result<()> {
     let bind = |process: &Process| {
         let (schedule, arguments) = plan(process, process.objects.communicator(comm.0)?.check_collective()?)?;
-        // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete.
-        // The schedule was planned for just these, and `weft_mpi` uses it under the process lock, and until
-        // then.
+        // SAFETY: `Buffer::new` was promised memory as count and datatype say, until the operation is
+        // complete. The schedule was planned for exactly these buffers, and `weft_mpi` uses it under the
+        // process lock, and only until the operation is complete.
         Ok(Arc::new(unsafe { Bound::new(schedule, arguments) }))
     };
     if let Form::Persistent(request) = form {
@@ -131,7 +131,7 @@ pub(super) fn run_from(
     run_bound(form, process, comm, |process| process.agreement_scope(comm.0), |_, _| bound, called)
 }
 
-/// Where a collective of this form may go through the memory that processes share in the order in which they
+/// The places where a collective of this form may use memory that processes share in the order in which they
 /// call.
 pub(super) const fn in_memory(form: Form) -> InMemory {
     match form {
@@ -141,8 +141,8 @@ pub(super) const fn in_memory(form: Form) -> InMemory {
     }
 }
 
-/// Makes a persistent collective of what `bind` binds: planned for a slot of its own in the memory of each
-/// node, and, where the processes find that there is none for it, once more without.
+/// Makes a persistent collective of what `bind` binds. It is planned for its own slot in the memory of each
+/// node; where the processes find that there is none, it is planned once more without a slot.
 pub(super) fn make_persistent(
     request: Out<MPI_Request>,
     mut process: Guard,
@@ -173,8 +173,8 @@ pub(super) fn make_persistent(
     Ok(())
 }
 
-/// Does what the form asks with what `bind` binds for the scope that `scope` gives. Where calls are compared,
-/// that is done first.
+/// Carries out the form with what `bind` binds, for the scope that `scope` returns. Where calls are compared,
+/// that comes first.
 #[inline]
 pub(super) fn run_bound(
     form: Form,
@@ -204,7 +204,7 @@ pub(super) fn run_bound(
     start(form, process, scope, bound)
 }
 
-/// Does what the form asks with `bound` among the processes of `scope`.
+/// Carries out the form with `bound` among the processes of `scope`.
 #[inline]
 pub(super) fn start(
     form: Form,

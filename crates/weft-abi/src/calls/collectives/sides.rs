@@ -1,5 +1,5 @@
-//! One side of an exchange with several processes, as the different operations give it: what is sent to them,
-//! or what is received from them.
+//! The sides of an exchange with several processes, in the forms of the different operations: the data that
+//! is sent to the processes, or received from them.
 
 use super::buffers::{OwnedBlocks, OwnedTypedBlocks, Partners, address, check_apart};
 use super::plan::{Plan, refuse_in_place};
@@ -13,32 +13,32 @@ use weft_mpi::memory::Footprint;
 use weft_mpi::object::Description;
 use weft_mpi::process::Process;
 
-/// What a process is in a rooted operation: `root` is MPI_ROOT at the root, MPI_PROC_NULL at the others of
-/// its group, and its rank at all of the other group.
+/// The role of a process in a rooted operation. `root` is MPI_ROOT at the root, MPI_PROC_NULL at the others
+/// of its group, and the root's rank at all processes of the other group.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Role {
     Root,
     Absent,
-    /// Of the group that the root is not in.
+    /// A process of the group that the root is not in.
     Member(u32),
 }
 
 /// The arguments of one side.
 #[derive(Clone, Copy)]
 pub(super) enum Side<'call> {
-    /// Nothing: this process only sends, or only receives.
+    /// No data: this process only sends, or only receives.
     Nothing,
-    /// The same to everybody.
+    /// The same data for each partner.
     Same(Part),
-    /// A part for each, one after the other.
+    /// A part for each partner, one after the other.
     Consecutive(Part),
-    /// With counts and displacements.
+    /// Parts with counts and displacements.
     Listed(Parts<'call>),
-    /// And with datatypes.
+    /// Parts with counts, displacements and datatypes.
     Typed(TypedParts<'call>),
 }
 
-/// The same when it has been checked.
+/// A side whose arguments have been checked.
 pub(super) struct DescribedSide {
     buffer: Buffer,
     blocks: Described,
@@ -62,7 +62,7 @@ impl Side<'_> {
         }
     }
 
-    /// For `partners`; `names` are those of the buffer and of the counts.
+    /// Describes and checks the side for `partners`; `names` are those of the buffer and of the counts.
     fn describe(&self, process: &Process, partners: Partners, names: [&str; 2]) -> Result<DescribedSide> {
         let [buffer_name, counts_name] = names;
         let buffer = self.buffer();
@@ -102,7 +102,7 @@ impl DescribedSide {
         }
     }
 
-    /// Where the block of an index is, or all of them where they are one piece.
+    /// The memory of the block with this index, or of all blocks where they are one piece.
     fn footprint(&self, index: usize) -> Option<Footprint> {
         match (&self.blocks, &self.datatype) {
             (Described::Same(_, footprint) | Described::Consecutive(_, footprint), _) => *footprint,

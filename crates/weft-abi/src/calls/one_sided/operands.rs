@@ -1,5 +1,5 @@
-//! What one-sided operations name: memory of the program, and a place in the window of the target (MPI-5.0
-//! §12.3).
+//! The operands of one-sided operations: memory of the program, and a place in the window of the target
+//! (MPI-5.0 §12.3).
 
 use crate::arguments::*;
 use crate::constants::*;
@@ -13,14 +13,14 @@ use weft_mpi::process::Process;
 use weft_mpi::reduce::{self, Op};
 
 impl Part {
-    /// What the engine gets of it.
+    /// The data of this part, for the engine.
     pub(super) fn operand(&self, process: &Process, access: memory::BufferUse) -> Result<UserData> {
         let found = process.objects.committed(self.datatype.0)?;
         // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete.
         unsafe { UserData::new_for(access, self.buffer.as_ptr(), self.count as u64, &found.description.layout) }
     }
 
-    /// The one element that it consists of; `None` where there is no data.
+    /// The one element that the data consists of; `None` where there is no data.
     pub(super) fn element(&self, process: &Process, name: &str) -> Result<Option<Element>> {
         let layout = &process.objects.committed(self.datatype.0)?.description.layout;
         match layout.homogeneous() {
@@ -35,16 +35,16 @@ impl Part {
 }
 
 impl Target {
-    /// Where it is, if this thread may access it without the lock of the process, and `origin` is described
-    /// alike.
+    /// The place of the data, if this thread may access it without the lock of the process, and `origin` has
+    /// the same description.
     #[inline]
     pub(super) fn spot(&self, win: MPI_Win, origin: &Part) -> Option<Spot> {
         let alike = origin.datatype == self.datatype && origin.count == self.count;
         if alike { one_sided::spot(win.0, self.rank, self.disp, self.count, self.datatype.0) } else { None }
     }
 
-    /// Combines the target's elements with those of `origin` without the lock of the process. `false`: that
-    /// cannot be done. The elements as they were before go to `result`, if there is one.
+    /// Combines the target's elements with those of `origin` without the lock of the process. Returns `false`
+    /// when that is impossible. The elements as they were before go to `result`, if there is one.
     #[inline]
     pub(super) fn update(&self, win: MPI_Win, origin: Part, result: Option<Part>, op: MPI_Op) -> bool {
         let Some(op) = weft_mpi::predefined::operation(op.0) else { return false };
@@ -55,7 +55,7 @@ impl Target {
             return false;
         }
         let into = result.map_or(std::ptr::null_mut(), |result| result.buffer.as_ptr());
-        // What is not used is not looked at (MPI-5.0 §12.3.4).
+        // An unused argument is not looked at (MPI-5.0 §12.3.4).
         let spot = self.spot(win, if op == Op::NoOp { &own } else { &origin });
         // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete.
         // `spot` has compared origin and target.
@@ -65,18 +65,18 @@ impl Target {
     }
 }
 
-/// What an operation goes to.
+/// The target of an operation.
 pub(super) struct Found<'a> {
     pub(super) index: usize,
     pub(super) access: TargetItems<'a>,
     pub(super) engine: &'a mut Engine,
-    /// The operation is over as it returns: nothing is handed over to anybody.
+    /// The operation is over when it returns: no work is left for the engine.
     pub(super) is_mapped: bool,
 }
 
 impl Target {
-    /// What it means in this window; `None`: there is nothing to be done. `bytes`: of the data that goes
-    /// there or comes from there, if it matters.
+    /// Finds the target in this window; `None` when there is nothing to do. `bytes`: the length of the data
+    /// that goes there or comes from there, if it matters.
     #[inline]
     pub(super) fn find<'a>(
         &self,

@@ -1,5 +1,5 @@
-//! One-sided operations (MPI-5.0 §12.3): put, get and the accumulates. Those on memory that is mapped here
-//! are done without the lock of the process.
+//! One-sided operations (MPI-5.0 §12.3): put, get and the accumulates. Operations on memory that is mapped
+//! here need no lock of the process.
 
 use super::operands::Found;
 use crate::arguments::*;
@@ -15,8 +15,8 @@ use weft_mpi::process::{Guard, Process, lock};
 use weft_mpi::reduce::{self, Op};
 use weft_mpi::request::State;
 
-/// Ends the call of an operation: writes its request where the program wants it, and hands over what is under
-/// direction.
+/// Ends the call of an operation: writes its request where the program wants one, and hands over what is
+/// under way.
 #[inline]
 fn hand_out(process: &mut Process, made: Made, win: MPI_Win, request: Option<Out<MPI_Request>>) -> Result<()> {
     if !made.is_over {
@@ -27,7 +27,7 @@ fn hand_out(process: &mut Process, made: Made, win: MPI_Win, request: Option<Out
         let messages = &mut engine.messages;
         let handle = match made.request {
             Some(handle) if handle != messages.sent => handle,
-            // What is over already has a request of its own kind, too.
+            // An operation that is over already has a request of the same kind, too.
             _ => messages.add_lasting(State::Complete, objects.window(win.0)?.communicator)?,
         };
         request.set(MPI_Request(handle));
@@ -35,7 +35,7 @@ fn hand_out(process: &mut Process, made: Made, win: MPI_Win, request: Option<Out
     Ok(())
 }
 
-/// What has become of an operation.
+/// The state of an operation that was begun.
 struct Made {
     request: Option<usize>,
     is_over: bool,
@@ -45,7 +45,7 @@ impl Made {
     const NOTHING: Self = Self { request: None, is_over: true };
 }
 
-/// Which direction the bytes of a put or get go.
+/// The direction of the bytes of a put or get.
 #[derive(Clone, Copy)]
 enum Direction {
     Put,
@@ -114,7 +114,7 @@ fn operation(process: &Process, op: MPI_Op, element: Element) -> Result<Op> {
     }
 }
 
-/// MPI_Accumulate, MPI_Get_accumulate with a `result`: at once where the memory is mapped here.
+/// MPI_Accumulate, and MPI_Get_accumulate with a `result`: at once where the memory is mapped here.
 #[inline(always)]
 fn update(form: Form, origin: Part, result: Option<Part>, target: Target, op: MPI_Op, win: MPI_Win) -> Result<()> {
     let request = form.request();
@@ -124,7 +124,7 @@ fn update(form: Form, origin: Part, result: Option<Part>, target: Target, op: MP
     start_accumulate(lock(), origin, result, target, op, win, request)
 }
 
-/// The same by the engine, and their forms with requests.
+/// MPI_Accumulate and MPI_Get_accumulate by the engine, and their forms with requests.
 fn start_accumulate(
     mut process: Guard,
     origin: Part,
@@ -147,7 +147,7 @@ fn start_accumulate(
             "MPI_NO_OP is for operations that fetch (MPI_Get_accumulate and MPI_Fetch_and_op)",
         ));
     }
-    // Only what the operation uses is looked at (MPI-5.0 §12.3.4).
+    // Only the arguments that the operation uses are looked at (MPI-5.0 §12.3.4).
     let (data, bytes) = if chosen == Op::NoOp {
         (UserData::empty(), None)
     } else {
@@ -216,7 +216,7 @@ fn one(buffer: Buffer, datatype: MPI_Datatype) -> Part {
     Part { buffer, count: 1, datatype }
 }
 
-/// The element of a predefined datatype, which the next two operations are for.
+/// The element of a predefined datatype, as the next two operations need it.
 fn predefined(process: &Process, datatype: MPI_Datatype) -> Result<Element> {
     process.objects.committed(datatype.0)?;
     weft_mpi::predefined::element(datatype.0)
@@ -244,7 +244,7 @@ pub(crate) fn fetch_and_op(
     start_accumulate(process, origin, Some(result), target, op, win, None)
 }
 
-/// Whether MPI_Compare_and_swap takes such elements: integers, logicals and bytes.
+/// Returns whether MPI_Compare_and_swap takes these elements: integers, logicals and bytes.
 const fn has_equality(element: Element) -> bool {
     reduce::supports(Op::BAnd, element) || reduce::supports(Op::LAnd, element)
 }

@@ -1,13 +1,13 @@
-//! Messages with labels (`WEFT_CHECK`): what a call does where a message cannot be described without one.
-//! Nothing of this is inlined: it costs nothing where there are no labels.
+//! Messages with labels (`WEFT_CHECK`): the cases in which a message cannot be described without a label.
+//! None of this is inlined, so it costs nothing where there are no labels.
 
 use super::*;
 
-/// The same as a message with a label, what the label says, and its memory, which lives as long as the
-/// caller's.
+/// Describes the message with a label. Returns the description, the label, whose memory lives as long as the
+/// caller's, and the label's contents.
 ///
 /// # Errors
-/// `error`, which is why the message could not be described without one, unless messages have labels.
+/// `error`, the reason why the message could not be described without a label, unless messages have labels.
 #[cold]
 pub(super) fn labelled(
     process: &Process,
@@ -34,8 +34,8 @@ pub(super) fn send_labelled_and_wait(mut process: Guard, m: &Message, mode: Mode
     wait(process, request)?.error.map_or(Ok(()), Err)
 }
 
-/// Starts a send with a label, if that is why it could not be described without: `error` says so; its
-/// request.
+/// Starts a send with a label, if messages have labels; `error` is the reason why the message could not be
+/// described without one. Returns the request.
 #[cold]
 #[inline(never)]
 pub(super) fn start_labelled_send(process: &mut Process, m: &Message, mode: Mode, error: Error) -> Result<usize> {
@@ -45,7 +45,7 @@ pub(super) fn start_labelled_send(process: &mut Process, m: &Message, mode: Mode
     Ok(request)
 }
 
-/// The same for a receive.
+/// Starts a receive with a label, if messages have labels, and returns the request.
 #[cold]
 #[inline(never)]
 pub(super) fn start_labelled_receive(process: &mut Process, m: &Message, error: Error) -> Result<usize> {
@@ -70,7 +70,7 @@ pub(super) fn send_labelled_and_go_on(
     Ok(())
 }
 
-/// What is sent, and the memory of its label if it has one, which must be kept as long as the buffer.
+/// The data to send, and the memory of its label if it has one. The label must be kept as long as the buffer.
 pub(super) fn outgoing(process: &Process, buffer_use: BufferUse, m: &Message) -> Result<(UserData, Option<Label>)> {
     match data(process, buffer_use, m.buffer, m.count, m.datatype) {
         Ok(data) => Ok((data, None)),
@@ -78,7 +78,8 @@ pub(super) fn outgoing(process: &Process, buffer_use: BufferUse, m: &Message) ->
     }
 }
 
-/// What is received into, and the memory of a label and what it is compared with, if one comes.
+/// The data to receive into. Where a label comes, also the memory of the label, and the items it is compared
+/// with.
 pub(super) fn incoming(process: &Process, m: &Message) -> Result<(UserData, Option<(Label, Labelled)>)> {
     match data(process, BufferUse::Receive, m.buffer, m.count, m.datatype) {
         Ok(data) => Ok((data, None)),
@@ -96,8 +97,8 @@ pub(super) fn with_label(process: &mut Process, request: usize, label: Option<(L
     }
 }
 
-/// A blocking receive that may want a label. The arguments are those of the call, so that one without pays
-/// nothing for putting them together.
+/// Receives, blocking, with a label if messages have labels. The arguments are those of the call, so that a
+/// receive without a label need not collect them.
 #[cold]
 #[inline(never)]
 pub(super) fn receive_labelled(

@@ -38,7 +38,7 @@ pub(crate) fn iprobe(
     Ok(())
 }
 
-/// Looks, and if there is nothing, looks again after a pass of the progress loop.
+/// Runs `find`, and if it finds nothing, runs it again after a pass of the progress loop.
 fn look<T>(mut find: impl FnMut(&mut Process) -> Result<Option<T>>) -> Result<Option<T>> {
     attempt(|process| find(process).transpose()).transpose()
 }
@@ -120,7 +120,7 @@ pub(crate) fn imrecv(
     })
 }
 
-/// Starts the receive of an extracted message; `None` for the one of MPI_PROC_NULL.
+/// Starts the receive of an extracted message; `None` for the message of MPI_PROC_NULL.
 fn receive_message(
     process: &mut Process,
     buf: Buffer,
@@ -134,7 +134,7 @@ fn receive_message(
     } else {
         let communicator = process.extracted(handle)?.communicator;
         let target = Message { buffer: buf, count, datatype, peer: 0, tag: 0, comm: MPI_Comm(communicator) };
-        // Errors are the communicator's that the message was found on (MPI-5.0 §9.3).
+        // Errors go to the communicator on which the message was found (MPI-5.0 §9.3).
         let (data, label) = incoming(process, &target).map_err(|error| error.on(communicator))?;
         let request = process.receive_extracted(handle, data)?;
         Some(with_label(process, request, label)?)

@@ -10,7 +10,7 @@ use weft_mpi::error::{Error, Result};
 use weft_mpi::process::with;
 use weft_mpi::request::{Generalized, Hold, State};
 
-/// Runs the callbacks of a request that completes, which say what its status is; the code that they return.
+/// Runs the callbacks of a request that completes, which set its status, and returns their code.
 pub(super) fn complete(callbacks: &Generalized, status: &mut MPI_Status) -> c_int {
     let queried = query(callbacks, status);
     let freed = free(callbacks);
@@ -23,7 +23,7 @@ pub(super) fn query(callbacks: &Generalized, status: &mut MPI_Status) -> c_int {
     unsafe { (callbacks.query)(callbacks.extra_state as *mut c_void, (&raw mut *status).cast()) }
 }
 
-/// Frees what the program has for a request.
+/// Calls the program's function that frees the state of a request.
 pub(super) fn free(callbacks: &Generalized) -> c_int {
     // SAFETY: as in `query`.
     unsafe { (callbacks.free)(callbacks.extra_state as *mut c_void) }

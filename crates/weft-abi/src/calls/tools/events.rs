@@ -12,7 +12,7 @@ use weft_mpi::process;
 use weft_mpi::tools::events::{self, Delivery, EVENTS, SOURCE, TICKS_PER_SECOND};
 use weft_mpi::tools::{self, with};
 
-/// An empty info object for the tool, which frees it: there are no hints about events.
+/// Makes an empty info object for the tool, which frees it: there are no hints about events.
 fn give_info(info: Option<Out<MPI_Info>>) -> Result<()> {
     let Some(info) = info else { return Ok(()) };
     let handle =
@@ -21,7 +21,7 @@ fn give_info(info: Option<Out<MPI_Info>>) -> Result<()> {
     Ok(())
 }
 
-/// Calls a callback. It must not be called while the library is locked, and it is not.
+/// Calls a callback. The caller holds no lock of the library.
 fn deliver(delivery: &Delivery) {
     let (Delivery::Event { callback, .. } | Delivery::Dropped { callback, .. }) = delivery;
     let user_data = std::ptr::with_exposed_provenance_mut(callback.user_data);
@@ -66,7 +66,7 @@ pub(crate) unsafe fn t_event_get_info(
         set(verbosity, MPI_T_VERBOSITY_USER_DETAIL);
         if let Some(num_elements) = num_elements {
             let room = i64::from(num_elements.get());
-            // SAFETY: those that are not null have room for as many elements as `num_elements` says (MPI-5.0
+            // SAFETY: an array that is not null has room for as many elements as `num_elements` says (MPI-5.0
             // §15.3.8).
             let (datatypes, displacements) = unsafe {
                 (OutArray::if_wanted(array_of_datatypes, room), OutArray::if_wanted(array_of_displacements, room))
@@ -168,8 +168,8 @@ pub(crate) fn t_event_set_dropped_handler(
     with(|tools| tools.set_dropped_handler(event_registration.0, dropped_cb_function))
 }
 
-/// MPI_T_event_handle_free (MPI-5.0 §15.3.8): nothing is told any more when it returns, unless by another
-/// thread right now.
+/// MPI_T_event_handle_free (MPI-5.0 §15.3.8): no event is told any more when it returns, unless another
+/// thread is telling one right now.
 pub(crate) fn t_event_handle_free(
     event_registration: MPI_T_event_registration,
     user_data: *mut c_void,
@@ -229,7 +229,7 @@ pub(crate) fn t_event_get_timestamp(
     Ok(())
 }
 
-/// MPI_T_event_get_source (MPI-5.0 §15.3.8): there is one.
+/// MPI_T_event_get_source (MPI-5.0 §15.3.8): there is only one.
 pub(crate) fn t_event_get_source(event_instance: MPI_T_event_instance, source_index: Out<c_int>) -> Result<()> {
     events::current(event_instance.0)?;
     source_index.set(0);
