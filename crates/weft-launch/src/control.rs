@@ -113,7 +113,7 @@ pub(crate) struct Program {
     pub(crate) search_path: Vec<u8>,
 }
 
-/// Everything that an agent needs to know to start its ranks.
+/// The facts that an agent needs to start its ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// The name of the job and of its key-value space.
@@ -168,7 +168,7 @@ pub(crate) enum Order {
     Input(Vec<u8>),
     /// Standard input has ended.
     InputEnd,
-    /// This many bytes of output have been written; as many more may be sent.
+    /// A number of bytes of output has been written; as many more may be sent.
     Credit(u32),
     /// All ranks of the job have arrived: everything that they brought.
     Gathered(Gathered),

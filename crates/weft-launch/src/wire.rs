@@ -159,8 +159,8 @@ pub fn parse_ranks(text: &str, size: u32) -> Option<Vec<u32>> {
     Some(ranks)
 }
 
-/// Formats the node of every rank as MPICH's `PMI_process_mapping`: `(vector,(first node,nodes,ranks per
-/// node),…)`.
+/// Formats the node of every rank as MPICH's `PMI_process_mapping`:
+/// `(vector,(first node,nodes,ranks per node),…)`.
 pub fn format_mapping(node_of_rank: &[u32]) -> String {
     let mut blocks: Vec<(u32, u32, u32)> = Vec::new();
     let mut rest = node_of_rank;

@@ -1,5 +1,5 @@
-//! The state that a running rank publishes for `weft info --live`: the call that it is in, the operations
-//! that it waits for, the messages that it has sent, and every counter of its flows.
+//! The state that a running rank publishes for `weft info --live`: its current call, its outstanding
+//! operations, the traffic of its peers, and every counter of its flows.
 //!
 //! The rank writes the state to a page that other processes of the user may read (`weft_net::live`), before
 //! it goes to sleep and once in a while as it works. So the page is right for a rank that hangs, and

@@ -190,7 +190,7 @@ impl Items {
         Self { count, signature: Signature::of(handle, description, count), name }
     }
 
-    /// These items and others together, in any order: data that goes from one process to another in several
+    /// Adds other items, in any order: the sum of data that goes from one process to another in several
     /// pieces.
     pub fn beside(self, other: Self) -> Self {
         let (one, two) = (self.signature, other.signature);

@@ -1,17 +1,17 @@
-//! The arithmetic of reductions on arrays of bytes that hold numbers, at any address: `inout[i] = input[i] op
-//! inout[i]`.
+//! The arithmetic of reductions on arrays of bytes that hold numbers, at any address:
+//! `inout[i] = input[i] op inout[i]`.
 //!
 //! | what | where |
 //! |---|---|
-//! | the loops for all processors, in a shape that the compiler vectorises | `number.rs`, `half.rs`, `pair.rs`; `fold.rs` |
+//! | the loops for all processors, which the compiler vectorises | `number.rs`, `half.rs`, `pair.rs`; `fold.rs` |
 //! | the same loops compiled for wider registers: AVX2, AVX-512 | `kernel.rs` |
 //! | the choice of these by processor | `x86.rs` |
 //! | C's `long double` of x86-64, by the processor's own instructions | `x87.rs` |
 //! | the same in software, for other processors | `extended.rs` |
 //!
-//! Each element's result is the result of the operation on two scalars. So it has the same bits in whatever
-//! registers it was computed, with one exception: where both operands of a sum or a product are NaNs, either
-//! of them may result.
+//! Each element's result is the result of the operation on two scalars. So the registers in which it was
+//! computed make no difference to its bits. There is one exception: a sum or product of two NaNs may be
+//! either of them.
 #![no_std]
 
 #[cfg(any(test, miri, not(target_arch = "x86_64")))]

@@ -8,10 +8,10 @@ use crate::control::{BindTo, Binding, MapBy};
 use crate::processors::{Hold, Load, Registry, Session, Set, Topology};
 use std::collections::{BTreeMap, VecDeque};
 
-/// One rank's processors.
+/// The processors of one rank.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Bound {
-    /// `None`: all that the agent may use.
+    /// The set that the rank is bound to; `None`: all that the agent may use.
     pub(crate) set: Option<Set>,
     pub(crate) load: Load,
     /// The result of the binding, in words.

@@ -1,4 +1,4 @@
-//! One rank as its agent sees it: a process and the descriptors that lead to it.
+//! A rank as its agent sees it: a process and the descriptors that lead to it.
 
 use super::binding::Bound;
 use super::executable;

@@ -28,7 +28,7 @@ pub(crate) struct Console {
     /// The files of the streams; `None` for a closed one.
     files: [Option<File>; 2],
     limits: [usize; 2],
-    /// Both streams are the same file: their lines share the first queue and leave in order.
+    /// The two streams are the same file: their lines share the first queue and leave in order.
     same: bool,
     queues: [VecDeque<Chunk>; 2],
     /// The reason why standard output takes nothing any more.

@@ -38,7 +38,7 @@ impl Block {
     }
 }
 
-/// Everything that the command line says.
+/// The settings of the command line.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) blocks: Vec<Block>,

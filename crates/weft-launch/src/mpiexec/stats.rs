@@ -48,9 +48,14 @@ pub(crate) struct Stats {
 }
 
 impl Stats {
-    /// Adds lines `from to link messages bytes resends`, `rank dropped cause packets`, `rank multicast what
-    /// packets` and `rank path-mtu how times`. Lines of the same pair and link, and of the same kind of
-    /// packets, add up. Also takes `rail from to interface packets bytes failures state`.
+    /// Adds lines of statistics. Lines of the same pair and link, and of the same kind of packets, add up.
+    /// The lines:
+    ///
+    /// - `from to link messages bytes resends`
+    /// - `rank dropped cause packets`
+    /// - `rank multicast what packets`
+    /// - `rank path-mtu how times`
+    /// - `rail from to interface packets bytes failures state`
     pub(crate) fn add(&mut self, text: &str) {
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             if let Some((name, rail)) = line.strip_prefix("rail ").and_then(parse_rail) {

@@ -32,7 +32,7 @@ pub(crate) enum Global {
     RanksPerHost,
     OnePerHost,
     MapBy,
-    /// As `MapBy`, with the word in the option's name.
+    /// The same as `MapBy`, with the word in the option's name.
     MapByFixed(&'static str),
     BindTo,
     BindToFixed(&'static str),

@@ -69,7 +69,7 @@ pub(crate) struct SpawnError {
     pub(crate) error: io::Error,
 }
 
-/// Everything that the child needs. It is made before the child exists, so that the child allocates nothing.
+/// The data of the child. It is made before the child exists, so that the child allocates nothing.
 struct Child<'a> {
     spawn: &'a Spawn<'a>,
     arguments: Vec<*const libc::c_char>,
@@ -237,7 +237,7 @@ pub(crate) fn kill_group(leader: libc::pid_t, signal: i32) {
 pub(crate) enum Ended {
     /// The process exited with this status.
     Exit(i32),
-    /// This signal ended the process.
+    /// A signal, with this number, ended the process.
     Signal(i32),
 }
 

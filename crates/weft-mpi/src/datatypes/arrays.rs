@@ -161,7 +161,7 @@ pub fn darray(of: Old, arguments: &Darray<'_>, large: bool) -> Result<Descriptio
     describe(Ok(layout), recipe)
 }
 
-/// One dimension of a distributed array, seen from one process.
+/// A dimension of a distributed array, seen from one process.
 struct Share {
     dimension: usize,
     items: i64,

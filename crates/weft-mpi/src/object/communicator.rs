@@ -49,7 +49,8 @@ pub struct Communicator {
     pub multicast: crate::multicast::Multicast,
 }
 
-/// Both groups of an intercommunicator (MPI-5.0 §7.6) as one group, for agreements among all its processes.
+/// The two groups of an intercommunicator (MPI-5.0 §7.6) as one group, for agreements among all its
+/// processes.
 #[derive(Clone)]
 pub struct Inter {
     /// The processes of the first group, then those of the second. All processes know alike which group is
@@ -57,7 +58,7 @@ pub struct Inter {
     pub both: Arc<Group>,
     /// The rank of this process among them.
     pub rank: u32,
-    /// This process is in the first group.
+    /// Says that this process is in the first group.
     pub is_first: bool,
 }
 

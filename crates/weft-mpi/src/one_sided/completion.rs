@@ -21,8 +21,8 @@ pub(super) enum Awaiting {
     Done,
     /// The program may use its buffers again.
     Local,
-    /// As `Local`, but errors of operations are left for the call that ends their epoch: this call only
-    /// begins another epoch.
+    /// The same as `Local`, but errors of operations are left for the call that ends their epoch: this call
+    /// only begins another epoch.
     LocalUnreported,
 }
 

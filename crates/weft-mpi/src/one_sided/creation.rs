@@ -24,7 +24,7 @@ const PART_ALIGNMENT: u64 = 4096;
 
 /// The arguments of the program.
 pub struct WindowOptions {
-    /// One of `MPI_WIN_FLAVOR_*`.
+    /// The flavor, a value of `MPI_WIN_FLAVOR_*`.
     pub flavor: i32,
     /// Bytes of this process.
     pub size: i64,
@@ -73,12 +73,12 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// This process's rank.
+    /// The rank of this process.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// This process as a holder of those locks.
+    /// The handle by which this process takes those locks.
     pub fn holder(&self) -> &'static Holder {
         shared::holder()
     }
