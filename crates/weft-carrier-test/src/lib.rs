@@ -13,7 +13,7 @@
 //! | a sender that finds it full is told or loses packets, and it goes on | all |
 //! | an end does not sleep while a packet is there, and is woken by one | those with a descriptor |
 //! | addresses of other carriers are refused | all |
-//! | registered memory is written and read, within its limits, until deregistered | those with remote memory |
+//! | registered memory is written and read, in its limits, until deregistered | those with remote memory |
 //! | a packet to a group reaches the members, and not its sender | those with multicast |
 #![forbid(unsafe_code)]
 

@@ -3,7 +3,7 @@
 //! CAP_NET_RAW. It is unreliable, as all datagrams here.
 //!
 //! A port tells the processes of a host apart. A process takes its port from the kernel's UDP ports, so that
-//! no other process has the same. A filter in the kernel passes only frames for that port. The link does not
+//! no two processes have the same. A filter in the kernel passes only frames for that port. The link does not
 //! know whether another host is on the same segment at all: the link's user sends a challenge and waits for
 //! the response (`weft_core::path_validation`).
 

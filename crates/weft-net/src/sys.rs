@@ -48,8 +48,8 @@ pub(crate) fn locked_memory_max() -> Option<u64> {
     Some(limit.rlim_cur).filter(|limit| known && *limit != libc::RLIM_INFINITY)
 }
 
-/// Checks that this process may have a file of so many bytes, even one in memory: a signal of the system ends
-/// a process that makes a larger one.
+/// Checks that this process may have a file of so many bytes, on disk or in memory. The system sends a signal
+/// to a process that makes a larger file, and the signal ends the process.
 pub(crate) fn check_file_size(bytes: u64) -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is ours to write.

@@ -41,8 +41,8 @@ const TRAIN_PACKETS_MAX: usize = 64;
 const REFUSALS_MAX: u32 = 8;
 /// Datagrams that a system call receives.
 const BATCH: usize = 32;
-/// Datagrams that a system call receives when they come joined to large ones, so that all of them stay in the
-/// cache until they are read.
+/// Most joined datagrams that a system call receives. They are large, and all of them should stay in the
+/// cache until the link reads them.
 const BATCH_JOINED: usize = 4;
 /// Most errors that the receiver takes from the socket in a look.
 const RECEIVE_ERRORS_MAX: usize = 16;

@@ -1,9 +1,9 @@
 //! The watch of the progress thread: the descriptors, by epoll(7), and the timers that it sleeps on. Also the
 //! processor on which it runs ([`Apart`]).
 //!
-//! The thread sleeps. The thread that holds the right to make progress arms and disarms what the progress
-//! thread watches, which does not wake the progress thread. A descriptor that becomes readable wakes the
-//! thread once and is disarmed by that. So the descriptor does not wake it again while another thread makes
+//! The thread sleeps. Another thread, which holds the right to make progress, arms and disarms the
+//! descriptors; that does not wake the progress thread. A descriptor that becomes readable wakes the progress
+//! thread once, and is disarmed by that. So the descriptor does not wake it again while another thread makes
 //! progress.
 #![allow(unsafe_code)]
 

@@ -2,8 +2,9 @@
 //! them.
 //!
 //! The link contains an [`Ethernet`] link and uses the same frames, so peers need not know of it. All packets
-//! leave through the packet socket of that link. Frames that the XDP program passes arrive there too: those
-//! of another receive queue, those that are too long for a chunk, and all frames when the program is gone.
+//! leave through the packet socket of that link. Some frames also arrive at that socket, because the XDP
+//! program passes them: frames of another receive queue, frames that are too long for a chunk, and all frames
+//! when the program is gone.
 //!
 //! All processes of a job on a host share one program, one receive queue and one memory: [`group`]. The first
 //! process needs the privileges CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN.

@@ -161,7 +161,8 @@ fn role_is_bothered() {
     };
     let mut heard = 0;
     for round in 0..1000_u16 {
-        // Others' experiments, other processes, everybody, another host: the filter keeps them away.
+        // Frames of other experiments, for other processes, for all hosts, for another host: the filter keeps
+        // them away.
         stranger.send(own.mac, &says([round as u8, 1], port, 10, 100));
         stranger.send(own.mac, &says(MAGIC, [port[0], port[1] ^ 1], 10, 100));
         stranger.send([0xff; 6], &says(MAGIC, port, 10, 100));

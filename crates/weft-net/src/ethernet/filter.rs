@@ -1,7 +1,7 @@
-//! The classic BPF program by which a socket gets only the frames for its own process. The kernel runs it on
-//! every frame of Weft's EtherType, before anything is copied. It checks everything that makes a frame this
-//! process's own, so that it also holds when the socket is bound to another interface or protocol later
-//! (`weft-netd` locks it).
+//! The classic BPF program by which a socket gets only the frames for its own process. The kernel runs the
+//! program on every frame of Weft's EtherType, before it copies anything. The program checks everything by
+//! which a frame is this process's own. So the filter also holds when the socket is bound to another
+//! interface or protocol later (`weft-netd` locks the filter).
 
 use super::frame::{ETHER_TYPE, MAGIC, MAGIC_AT, PORT_AT};
 use crate::socket_filter::{

@@ -73,6 +73,7 @@ unsafe impl Send for PacketSocket {}
 /// The privilege is missing, or the interface is gone.
 pub fn open_filtered(filter: &Filter, lock: bool) -> io::Result<OwnedFd> {
     // Protocol 0: no frame arrives before the filter is in place and the socket is bound.
+    // SAFETY: no memory is involved.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
     check(fd)?;
     // SAFETY: the descriptor is new and ours.

@@ -24,8 +24,8 @@
 //!    └───────────────┴──────────────────── free ──────────────────────────────┘   (receiver)
 //! ```
 //!
-//! An entry leaves OPEN by a compare-and-swap. Of the senders that take it and the receiver that withdraws it
-//! one wins, and all of them learn the winner.
+//! An entry leaves OPEN by a compare-and-swap. The senders that want the entry and the receiver that
+//! withdraws it compete; a single one wins, and the others see that they have lost.
 //!
 //! A sender must not overtake its own messages. The table of the pair holds two counters: how many of the
 //! sender's messages the receiver has begun to handle, and for how many of these messages the receiver has
@@ -101,8 +101,8 @@ struct Entry {
 pub(super) struct Layout {
     /// Slots from this one on are not open.
     limit: AtomicU32,
-    /// The sender's messages that the receiver has begun to handle; then the number of them for which the
-    /// receiver knows the receive, or knows that there is none yet. On the table of a pair only.
+    /// Counters on the table of a pair only. `handled`: the sender's messages that the receiver has begun to
+    /// handle. `matched`: those of them whose receive is known, or that are known to have none yet.
     handled: AtomicU32,
     matched: AtomicU32,
     /// Set while several messages of the sender are announced and not complete. The sender writes it, on the

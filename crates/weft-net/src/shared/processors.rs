@@ -12,9 +12,9 @@ use crate::sys;
 pub(super) const WAITS: u32 = 1;
 pub(super) const SPINS: u32 = 2;
 
-/// Returns the processor of `mine` with the fewest ranks of `spinning`, if this rank should move there: that
-/// is, if `spinning` has at least two fewer ranks there than `here`, this rank counted, wherever the
-/// `unknown` ranks are.
+/// Returns the processor to which this rank should move, if any: the one of `mine` with the fewest ranks of
+/// `spinning`. Counting this rank, `here` must have at least two more ranks than that processor, even if all
+/// `unknown` ranks are there.
 pub(super) fn less_loaded(here: u32, mine: &[u32], spinning: &[u32], unknown: usize) -> Option<u32> {
     let on = |processor: u32| spinning.iter().filter(|other| **other == processor).count();
     let emptiest = mine.iter().copied().filter(|other| *other != here).min_by_key(|other| on(*other))?;

@@ -84,6 +84,7 @@ pub(super) fn connect(socket: &UdpSocket, peer: &SocketAddr) -> io::Result<()> {
     let mut nobody: libc::sockaddr = unsafe { std::mem::zeroed() };
     nobody.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
     // The kernel chooses a new source address for another peer.
+    // SAFETY: the name is as long as said, and the kernel only reads it.
     check(unsafe { libc::connect(socket.as_raw_fd(), &nobody, size_of_val(&nobody) as libc::socklen_t) })?;
     socket.connect(peer)
 }

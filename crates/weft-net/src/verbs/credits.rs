@@ -222,8 +222,8 @@ impl Controls {
 mod tests {
     use super::*;
 
-    /// An end: what it grants, what it was granted, and the messages on their way to it. Each of these
-    /// messages has a number and a grant.
+    /// An end: its grants, its credits, and the messages on their way to it. Each of these messages has a
+    /// number and a grant.
     struct End {
         grants: Grants,
         credits: Credits,

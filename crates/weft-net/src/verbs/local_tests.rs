@@ -65,7 +65,7 @@ fn operation(locals: &mut Locals<Counting>, memory: &Range<u64>, right: Right) -
     registration
 }
 
-/// Waits while changes that are over are being written down; tests that expect a kept registration do so.
+/// Waits while changes that are over are being written down. Tests that expect a kept registration call this.
 fn settle(locals: &Locals<Counting>) {
     let begun = Instant::now();
     while locals.cache.as_ref().is_some_and(|cache| !cache.monitor.is_settled()) {

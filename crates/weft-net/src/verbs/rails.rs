@@ -495,8 +495,8 @@ fn weaker(one: Placement, other: Placement) -> Placement {
         bytes_min: one.bytes_min.max(other.bytes_min),
         eager_max: one.eager_max.max(other.eager_max),
         one_sided_min: one.one_sided_min.max(other.one_sided_min),
-        // It makes no difference then which of them proves nothing by a completion: that one proves by itself
-        // what it carries beside packets.
+        // If the two differ, a completion of one rail proves nothing. It does not matter which rail: stripes
+        // that such a rail carries beside the rail of packets are proved by reads of their own.
         proof: if one.proof == other.proof { one.proof } else { Proof::Read },
     }
 }

@@ -3,8 +3,8 @@
 //! knows what a registration is, and how to close it.
 //!
 //! *No kept range contains another one.* So of the ranges that begin at or before an address, the last one
-//! also ends last, and a single look into an ordered map tells whether a range is covered. A new range takes
-//! the place of the ranges within it, and of a range around it that lacks the new range's right.
+//! also ends last. A single look into an ordered map shows whether a range is covered. A new range takes the
+//! place of the ranges within it, and of a range around it that lacks the new range's right.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! Files of the memory that processes of a node share: their names and directories, the mappings, and the
-//! locks by which each process shows that it uses a file.
+//! The files of memory that processes of a node share: names, directories and mappings. By a lock on the file
+//! each process shows that it uses the file.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};

@@ -151,8 +151,7 @@ impl Device {
         }
     }
 
-    /// Forgets a completion that was found before its queue pair was closed. Returns whether it was such a
-    /// one.
+    /// Forgets a completion if it was found before its queue pair was closed. Returns whether it forgot it.
     fn forget_gone(&mut self, completion: &Completion) -> bool {
         let is = self.gone_queues.contains(&completion.qp);
         if is {

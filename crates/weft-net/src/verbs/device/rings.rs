@@ -1,10 +1,10 @@
 //! The fast path of a device: rings in this process that peers write small packets to, rings of peers that
 //! this end writes to, and the messages about them.
 //!
-//! Sent packets and written packets are numbered together. A receiver that finds a packet too early waits for
-//! the other way. This ends, because a packet that was written before another was sent is in place when the
-//! sent one arrives, by the rules of reliable connections (RFC 5040 §5.5; InfiniBand specification, volume 1,
-//! §9.5).
+//! Sent packets and written packets are numbered together. When the receiver finds a packet whose number is
+//! not the next one, it takes the packets of the other way first. They are there, because a packet that was
+//! written before another was sent is in place when the sent one arrives, by the rules of reliable
+//! connections (RFC 5040 §5.5; InfiniBand specification, volume 1, §9.5).
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;

@@ -103,7 +103,7 @@ impl Table {
     }
 }
 
-/// Returns the rails of two processes that lead to each other, in the same order at both ends: they are
+/// Returns the rails of two processes that lead to each other, in the same order at both ends. Rails are
 /// paired as interfaces are for UDP. The error, if there are none, is a sentence.
 pub(super) fn pairs(own: &EndpointAddress, peer: &EndpointAddress) -> Result<Vec<Pair>, String> {
     let name = |endpoint_address: &EndpointAddress| {
