@@ -50,8 +50,8 @@ impl Carriers {
     /// No carriers.
     pub const NONE: Self = Self(Vec::new());
 
-    /// Opens these carriers, in the order of their names; of carriers for the same role the better ones come
-    /// first.
+    /// Makes the set of these carriers; their order gives their names ([`CarrierId`]). Of carriers for the
+    /// same role the better ones come first.
     ///
     /// # Panics
     /// When there are more than [`CARRIERS_MAX`], or a carrier claims an ability that it does not have.

@@ -1,9 +1,9 @@
 //! The program's memory and the program's functions: the one module of this crate that is unsafe.
 //!
 //! MPI gives the library addresses and promises that they stay valid until the operation completes (MPI-5.0
-//! §3.7, §2.4). A [`UserData`] is that promise as a value: the code that makes one vouches for it, and all
-//! other code reads and writes through it safely. A [`Bound`] is the same for a collective: its schedule, and
-//! the buffers that it is for.
+//! §3.7, §2.4). A [`UserData`] is that promise as a value. The code that makes one vouches for it. All other
+//! code reads and writes through it safely. A [`Bound`] is the same for a collective: its schedule, and the
+//! buffers that it is for.
 //!
 //! The code that vouches calls an `unsafe fn`: that is the boundary, which got the addresses from the
 //! program. The library's own memory needs no such promise: it is a [`SharedBuffer`], and each access is

@@ -86,7 +86,8 @@ impl<P: Platform> PointToPoint<P> {
     pub fn receive_now(&mut self, receive: &Receive, turns: u32, goes_on: impl Fn() -> bool) -> Option<Received> {
         let Some(context) = receive.context else { return Some(Received { status: Status::PROC_NULL, error: None }) };
         let reachable = receive.peer.is_none_or(|peer| matches!(self.peers[peer].route, Route::Shared(_)));
-        // A receive of a message in pieces is posted at once. So is a large one: its sender may write to it.
+        // A receive of a message in pieces is posted at once, and so is a large receive: its sender may write
+        // to it.
         let looks = reachable && self.node.is_some() && self.has_only_rings();
         if !looks || receive.data.len() > RING_PIECE_BYTES {
             return None;

@@ -29,9 +29,9 @@ const TRAIN_BYTES_MAX: usize = 64 << 10;
 /// The number of passes for one look at a carrier whose look is a system call, while other carriers are
 /// looked at in memory …
 const SYSTEM_CALL_EVERY: u32 = 16;
-/// … and that number if something came by the carrier within the last passes, and how many passes that is. A
-/// look in each pass would be too many: a waiter counts passes until it yields its processor, so they must
-/// stay short.
+/// … and the same number while something has come by such a carrier within the last `SYSTEM_CALL_BUSY`
+/// passes. Such a carrier is not looked at in each pass: a waiter counts passes until it yields its
+/// processor, so a pass must stay short.
 const SYSTEM_CALL_EVERY_BUSY: u32 = 4;
 const SYSTEM_CALL_BUSY: u32 = 512;
 /// The number of idle flows that keep their memory …

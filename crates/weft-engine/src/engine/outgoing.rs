@@ -22,7 +22,8 @@ const FIRST_PIECE_MIN: u64 = 128;
 /// The least and the most bytes of a piece of a message in a ring, except the first piece. Each piece costs
 /// about as much as a copy of 4 KiB, so long messages have longer pieces. Decision 0107, section 2.
 const NEXT_PIECE_BYTES: (u64, u64) = (16 << 10, 64 << 10);
-/// The length of a piece when no receiver waits for it: as long as a frame may well be.
+/// The most bytes of a piece on a route other than a ring. No receiver waits for the end of a piece there, so
+/// it is as long as a frame may well be.
 const OTHER_PIECE_BYTES: u64 = 1 << 20;
 /// The bytes of a message after which this process looks at what has arrived, so that a process that sends
 /// and receives takes turns. It fills half of a ring first: lines that both sides write and read at the same

@@ -47,7 +47,7 @@ const ACCUMULATE_BYTES: u64 = 64 << 10;
 const ACCUMULATE_BYTES_MAX: u64 = 1 << 20;
 /// The least length of a batch, in bytes.
 const BATCH_BYTES_MIN: usize = 512;
-/// The number of looks, in one pass, for messages that arrived while earlier ones were being served.
+/// The most looks, in one pass, for messages that arrived while earlier ones were being served.
 const TURNS_MAX: u32 = 8;
 /// The size up to which elements are computed without memory of their own, in bytes.
 const FEW_BYTES: usize = 32;

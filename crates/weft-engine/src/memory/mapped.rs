@@ -9,8 +9,7 @@ use super::checkers::LOOK_BELOW;
 use super::exposed::{CHUNK_BYTES, Exposed, Lock, are_apart, combine};
 use super::window_lock::Holder;
 
-/// The most bytes that are copied directly: a longer copy takes so long that finding out how to copy it best
-/// is worth it.
+/// The most bytes that are copied directly. For a longer copy it is worth finding out how to copy it best.
 const DIRECT_BYTES_MAX: u64 = 4 << 10;
 
 /// The part of a window that one process owns, in memory that all processes of the node have mapped.

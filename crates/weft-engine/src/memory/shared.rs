@@ -2,8 +2,7 @@
 //!
 //! A description of such memory ([`UserData`]) holds no part of it. Each access looks for the buffer by its
 //! address, checks that all bytes lie inside, and locks it. So a description may be used too late, or by
-//! several threads: an access after its buffer is gone reports that, and never touches memory that is not
-//! there.
+//! several threads. An access after the buffer is gone panics, and never touches memory that is not there.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, Weak};

@@ -13,8 +13,8 @@ use crate::transport::{Remainder, Ticket};
 pub enum Withdrawal {
     /// The receiver: the receive is no longer on the table.
     Ours,
-    /// A sender, which writes to the receive or has done so: its name, and the low bits of the number of its
-    /// message, if it has announced the message in the ring as well.
+    /// A sender, which writes to the receive or has done so. If it has announced the message in the ring as
+    /// well: its name, and the low bits of the message's number.
     Taken(Option<(PeerId, u32)>),
 }
 

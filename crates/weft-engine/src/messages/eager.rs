@@ -102,8 +102,8 @@ impl Messages {
 
     /// Tells the sender of an unexpected message how it stands.
     ///
-    /// A sender with at least half its credit to get back gets it, so that it may go on. A sender whose
-    /// messages fill its credit is told, so that it does not wait for more.
+    /// A sender to which at least half of its credit is due gets it, and may go on. A sender whose messages
+    /// fill its credit is told, and does not wait for more.
     #[inline(never)]
     fn note_unexpected(&mut self, peer: PeerId, peers: &mut impl PeerAccess) {
         // A probe may be waiting for the message.
@@ -117,8 +117,8 @@ impl Messages {
 
     /// Tells a peer, once, that it gets no more than its credit.
     ///
-    /// A peer without credit never waits for ever. Either more than half of its credit is due to it, and it
-    /// gets that; or a quarter of its credit is kept here, and the peer is told so.
+    /// A peer without credit never waits for ever. If more than half of its credit is due, it gets that.
+    /// Otherwise a quarter of its credit is kept here, and the peer is told so.
     fn tell_room(&mut self, peer: PeerId, peers: &mut impl PeerAccess) {
         let state = peers.peer_mut(peer);
         if state.kept > KEPT_BYTES_TOLD && !std::mem::replace(&mut state.told_full, true) {

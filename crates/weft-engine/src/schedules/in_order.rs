@@ -14,7 +14,7 @@ pub(super) enum Share {
     Done(Option<Error>),
     /// The program's reduction function has to be called: with these arguments, or after another call.
     Due(Option<UserReduction>),
-    /// The step waits: for this rank to publish, or for room, or for operations before this one.
+    /// The step waits for this rank to publish; `None`: for room, or for operations before this one.
     Waits(Option<u32>),
 }
 

@@ -185,7 +185,7 @@ pub trait NodeProcessors {
     /// Moves this thread to a processor on which no other process spins, as far as is known.
     fn migrate(&self);
 
-    /// Moves this thread, where processes take turns, to a processor that at least two fewer processes use,
-    /// if it is the last one here.
+    /// Moves this thread to a processor that at least two fewer processes use, where processes take turns. It
+    /// does so only if this process is the last, by local rank, of those that spin here.
     fn rebalance(&self);
 }

@@ -1,5 +1,5 @@
-//! Large receives that a process of the node has posted where their senders see them, and messages that both
-//! sides copy at the same time. A sender can write its message to such a receive by itself (one copy).
+//! Large receives that a process of the node has posted for its senders to see, and messages that both sides
+//! copy at the same time. A sender can write its message to such a receive by itself (one copy).
 //!
 //! The implementation decides how senders and receivers agree on the owner of a receive; `crate::engine` says
 //! what it relies on.
@@ -219,9 +219,8 @@ part! {
         /// Frees the entry of a posted receive that is done or has failed (receiver).
         fn free(&mut self, ticket: Ticket);
 
-        /// Takes the earliest receive on either table that `message` matches (sender). That is possible only
-        /// if all messages of this sender before it have found their receives, and it is not being handled
-        /// itself.
+        /// Takes the earliest receive on either table that `message` matches (sender). All earlier messages
+        /// of this sender must have found their receives, and `message` itself must not be in handling.
         fn take(&mut self, message: &Offered) -> Option<Claim>;
 
         /// The kind of receive posted in `context` that a message with `tag` matches (sender): a hint, no

@@ -41,8 +41,8 @@ part! {
         /// The bytes that can be published in a slot at once.
         fn published_max(&self, slot: usize) -> usize;
 
-        /// The number of phases before which all processes must have finished when a process publishes `len`
-        /// bytes in a slot, counting the phase in which it publishes.
+        /// The number of phases by which a publishing process may be ahead of the others. To publish `len`
+        /// bytes in a slot in phase `p`, all processes must have finished phase `p` minus this number.
         fn phases_ahead(&self, slot: usize, len: usize) -> u32;
 
         /// Publishes `len` bytes in a slot of this process; `fill` writes them in place.

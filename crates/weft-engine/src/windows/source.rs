@@ -51,8 +51,8 @@ pub(crate) struct Accumulating {
 pub(crate) enum Batch {
     /// All of its records.
     Whole(Vec<u8>),
-    /// Records that their sender still has, or is sending. They are received when all records before them
-    /// have been done, and there is room: so a target keeps one such batch of each origin.
+    /// Records that their sender still has, or is sending. They are received when all earlier records have
+    /// been done and there is room, so a target keeps one such batch of each origin.
     Announced { envelope: Envelope, unexpected: usize, bytes: u64 },
     /// Records that are arriving by this request.
     Arriving(usize, SharedBuffer),

@@ -64,8 +64,8 @@ pub(super) struct Group {
     pub(super) own: u32,
     pub(super) rank: u32,
     pub(super) paths: Paths<Option<(Role, CarrierPath)>>,
-    /// The packet below which the carrier for small messages sends nothing: it would overtake the packets
-    /// that went by the other carrier, until all members have them.
+    /// The packet below which all members must have the stream before anything leaves by the carrier for
+    /// small messages. Those packets went by the other carrier, and a later one would overtake them.
     pub(super) in_bulk_until: u64,
     pub(super) settings: Settings,
     /// The key for packets that belong to no stream.

@@ -1,7 +1,7 @@
 //! The carriers' part of each peer of another node.
 //!
-//! It is kept apart from the table of peers: what a flow delivers may concern any peer, so the flow and the
-//! whole table are in use at the same time.
+//! It is kept apart from the table of peers. A flow may deliver something that concerns any peer, so the flow
+//! and the whole table are in use at the same time.
 
 use crate::carriers::Remote;
 use crate::group::PeerId;
