@@ -200,7 +200,7 @@ fn what_somebody_has_put_where_the_file_shall_be_is_replaced_and_not_written_to(
     let open_now = |path: &Path| open(path).unwrap().write_all(b"packets").unwrap();
     open_now(&directory.file());
     assert_eq!(fs::read(&target).unwrap(), b"precious");
-    // Another user has already opened the file, to read what comes.
+    // Another user has already opened the file, to read the packets.
     fs::remove_file(directory.file()).unwrap();
     fs::hard_link(&target, directory.file()).unwrap();
     open_now(&directory.file());

@@ -63,7 +63,7 @@ pub use window_memory::{WindowMemory, holder};
 /// Most ranks that can share a segment. A node with more ranks must split them into groups that treat each
 /// other as remote.
 pub const LOCAL_SIZE_MAX: usize = 512;
-/// Characters of a job key.
+/// Most characters of a job key.
 pub const JOB_KEY_MAX: usize = 64;
 
 /// Settings by which the shared segment is made.
@@ -71,7 +71,7 @@ pub const JOB_KEY_MAX: usize = 64;
 pub struct Settings {
     /// The directory to try first (`WEFT_SHM_DIR`); then come `/dev/shm`, `$TMPDIR`, `/tmp`.
     pub directory: Option<PathBuf>,
-    /// Bytes of one ring at most; many local ranks make it smaller.
+    /// Most bytes of a ring; many local ranks make the ring smaller.
     pub ring_bytes_max: usize,
     /// Longest time for which a rank waits for the leader's segment.
     pub attach_timeout: Duration,
@@ -114,7 +114,7 @@ pub fn memory(local_size: usize, settings: &Settings) -> Option<Memory> {
     })
 }
 
-/// Directories that may hold the segment, in the order in which they are tried.
+/// Returns the directories that may hold the segment, in the order in which they are tried.
 pub fn directories(settings: &Settings) -> Vec<PathBuf> {
     segment::directories(settings)
 }
@@ -127,7 +127,7 @@ const LOOKED_UP_MAX: usize = 16;
 /// may copy from the memory of all ranks.
 const COPIES: [u32; 2] = [1, 2];
 
-/// Sleeps for a [`Node`] while others use it.
+/// A handle by which a thread sleeps for a [`Node`] while others use it.
 #[derive(Clone)]
 pub struct Sleeper {
     segment: Arc<Segment>,
@@ -208,7 +208,7 @@ impl Node {
         })
     }
 
-    /// One-line warnings for the user, e.g. that /dev/shm is full and another directory is used.
+    /// Returns one-line warnings for the user, e.g. that /dev/shm is full and another directory is used.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }

@@ -118,7 +118,7 @@ pub struct Settings {
     pub mode: Mode,
     /// True if neither messages nor windows are written to memory of peers, whatever the mode.
     pub without_placement: bool,
-    /// Connections of each device that are open at a time.
+    /// Most connections of each device that are open at a time.
     pub connections: u32,
     /// Bytes of registrations that are kept for the next operation; 0: no registration is kept.
     pub registration_cache: u64,

@@ -48,7 +48,7 @@ pub struct Counters {
     pub contended: u64,
 }
 
-/// A seat at an interface.
+/// The AF_XDP link of this process at an interface: its seat in the group.
 pub struct Xdp {
     below: Ethernet,
     attributes: CarrierAttributes,
@@ -67,7 +67,7 @@ pub struct Xdp {
 
 /// The result when AF_XDP cannot be used; the link over the packet socket is as before.
 pub struct Refused {
-    /// The link.
+    /// The link over the packet socket.
     pub ethernet: Box<Ethernet>,
     /// The reason. None when the first process of the group gives it.
     pub why: Option<Error>,

@@ -2,8 +2,10 @@
 //! it.
 //!
 //! ```text
-//! header: 4096 bytes │ rank states: 256 bytes each, padded to a page │ slots, by rank │ rings, by receiver,
-//! sender
+//! header       │ 4096 bytes
+//! rank states  │ 256 bytes each, padded to a page
+//! slots        │ by rank
+//! rings        │ by receiver, then by sender
 //! ```
 //!
 //! The leader (local index 0) creates it in the first directory that can hold all of it. Every byte is
@@ -92,7 +94,7 @@ pub(crate) struct RankState {
     pub(crate) bell: [AtomicU64; KEY_WORDS],
     /// Time at which the rank's process began, where other processes can ask for it (`crate::life`).
     pub(crate) birth: AtomicU64,
-    /// Not 0 once no rank needs this rank any more, so that its process may end.
+    /// Not 0 while no rank needs this rank any more, so that its process may end.
     pub(crate) left: AtomicU32,
 }
 

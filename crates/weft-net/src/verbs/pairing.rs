@@ -263,8 +263,8 @@ impl Pair {
                 self.go(State::Leaving, None, now);
                 Action::Close
             }
-            // The same if this end has asked to close too: an end drops a connection once it has the answer,
-            // which says that all was taken.
+            // This also holds if this end has asked to close: an end drops a connection once it has the
+            // answer, which says that all packets were taken.
             (State::Ready | State::Leaving, Event::PeerCloses) => {
                 self.go(State::Leaving, None, now);
                 Action::Answer

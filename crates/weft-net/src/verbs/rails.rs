@@ -73,7 +73,7 @@ pub trait Rail: Carrier {
 /// A registration of the same memory on each rail.
 type Registrations = [Option<Registration>; RAILS_MAX];
 
-/// The devices of a process.
+/// The RDMA devices of a process, as a single link.
 pub struct VerbsRails<R: Rail = Verbs> {
     rails: Vec<R>,
     table: Table,

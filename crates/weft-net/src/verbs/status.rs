@@ -15,7 +15,7 @@ const DEVICES_MAX: usize = 64;
 /// Most addresses of a port that are described.
 const GIDS_MAX: usize = 16;
 
-/// A device.
+/// An RDMA device of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceStatus {
     /// The device's name, e.g. `siw0`.

@@ -69,8 +69,8 @@ impl Geometry {
         (self.ring_bytes > sizes::RING_BYTES_MIN).then_some(Self { ring_bytes, ..self })
     }
 
-    /// Returns the ranges that must be reserved from the beginning: everything but the rings of ranks to
-    /// themselves, or but all rings.
+    /// Returns the ranges that must be reserved from the beginning. They leave out the rings of ranks to
+    /// themselves or, where rings are reserved on their first use, all rings.
     pub(super) fn eager_ranges(self) -> impl Iterator<Item = (usize, usize)> {
         let rings = if self.is_lazy() { 0 } else { self.local_size - 1 };
         let between = (0..rings).map(move |i| (self.ring_start(i, i) + self.ring_bytes, self.ring_start(i + 1, i + 1)));

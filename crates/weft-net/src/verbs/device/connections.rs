@@ -277,7 +277,7 @@ impl Device {
                 self.by_qp.remove(&number);
                 (library.disconnect)(id);
                 // Some providers throw completions away with their queue pair, and with them the receives of
-                // these completions. Other providers keep them.
+                // these completions. Other providers keep the completions.
                 self.find_completions();
                 (library.destroy_qp)(id);
                 self.find_completions();
