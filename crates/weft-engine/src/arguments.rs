@@ -1,5 +1,8 @@
 //! The arguments of a collective operation: its buffers, their datatypes, the reduction, and the processes
 //! that take part.
+//!
+//! `weft-abi` and `weft-mpi` fill them in from a call of the program; `crate::schedules` runs the operation
+//! with them.
 
 use std::sync::Arc;
 

@@ -2,6 +2,9 @@
 //!
 //! On every interface that leads to a peer there may be a carrier for small messages, and one with offloads
 //! for bulk data (`weft_core::rails`).
+//!
+//! `weft-mpi` opens the carriers at the start. `engine/network.rs` sends and receives through them, and the
+//! other parts of the engine reach them through a `Link`.
 
 mod coalescing;
 

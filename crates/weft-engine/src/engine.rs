@@ -12,6 +12,8 @@
 //! | [`NodeCollectives`] | slots | collectives of the processes of a node, through memory that they share |
 //!
 //! The last three parts stand on the first, and reach it through a [`Link`] only.
+//!
+//! The process in `weft-mpi` calls the engine under its lock; `weft-sim` calls it in virtual time.
 
 mod awaited;
 mod immediate;

@@ -1,4 +1,6 @@
 //! Events of messages, noted for tools that want to hear of them (MPI-5.0 §15.3.8): only while one does.
+//!
+//! The message layer and `weft-mpi` note events; `weft-mpi` hands them to the tool (`tools/events.rs`).
 
 use std::collections::VecDeque;
 

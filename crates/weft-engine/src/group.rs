@@ -1,4 +1,7 @@
 //! Names of the processes that can be reached, and ordered sets of them.
+//!
+//! All rooms of the engine name processes by a [`PeerId`]; communicators, windows and collectives have a
+//! [`Group`].
 
 use std::sync::Arc;
 

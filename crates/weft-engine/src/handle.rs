@@ -3,6 +3,9 @@
 //! Predefined handles are integers below 4096. A handle that Weft makes carries its kind, an index into a
 //! table and the generation of that table's entry. So a stale, foreign or invented handle is recognised,
 //! never followed.
+//!
+//! The message layer keeps its requests in such a table, the windows their answers, and `weft-mpi` the other
+//! objects of the program.
 
 /// The kind of an object; part of its handle. Objects of the program have the lower half of the numbers.
 /// Objects that never leave the library have the upper half.

@@ -4,6 +4,9 @@
 //! job have their number as index. For each job that it meets the process keeps a range of free indices, and
 //! tells that job where the range begins. So an arriving packet needs one look at one table, however many
 //! jobs there are.
+//!
+//! `engine/point_to_point.rs` adds and forgets jobs. `crate::carriers` asks for the secret with which it
+//! makes a flow or connection.
 
 use std::io;
 

@@ -3,6 +3,8 @@
 //! It knows nothing of links. Frames come in through [`Messages::handle_frame`] and
 //! [`Messages::handle_data`]. The frames that must leave wait in the outbox, where the engine fetches them.
 //! The protocol is described in `weft_core::message`.
+//!
+//! The engine calls it for each frame that arrives and each operation that starts.
 
 mod access;
 mod awaited;

@@ -2,6 +2,9 @@
 //!
 //! The table grows and shrinks: processes that are spawned, accepted or reached through a session are peers
 //! like any other.
+//!
+//! `engine/point_to_point.rs` adds and removes peers; the message layer sees the table as a
+//! [`messages::PeerAccess`].
 
 use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};

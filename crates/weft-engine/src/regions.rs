@@ -5,6 +5,9 @@
 //! its packets. Every access is checked: the region exists, its generation is the same, it belongs to this
 //! peer, the right is granted, and the access stays inside. An access that fails a check touches nothing. The
 //! engine counts it by what was wrong with it.
+//!
+//! The message layer opens and closes regions (`messages/rendezvous.rs`); `engine/network.rs` reads from
+//! them, and `engine/placement.rs` registers them with a carrier.
 
 use std::collections::VecDeque;
 

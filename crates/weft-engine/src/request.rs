@@ -1,4 +1,7 @@
 //! Requests: operations that have begun and may not be complete yet (MPI-5.0 §3.7).
+//!
+//! The table of requests is the message layer's ([`crate::messages::Messages::requests`]); all parts of the
+//! engine and `weft-mpi` start operations as requests.
 
 use std::sync::Arc;
 

@@ -7,6 +7,8 @@
 //! The cursor knows how far one run of the schedule has come ([`Frontier`]), and owns the requests of the
 //! transfers under way. Each pass of progress moves it on ([`Cursor::advance`]). Only reduction functions of
 //! the program are left to a thread that waits: they may call MPI, so they must run while the engine is free.
+//!
+//! `weft-mpi` starts cursors and moves them on (`collective.rs`).
 
 mod in_order;
 mod transfers;

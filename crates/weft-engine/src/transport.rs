@@ -1,7 +1,7 @@
-//! The traits that the engine asks its carriers, and the program that runs it, to implement.
+//! The traits through which the engine reaches its carriers, its node, the clock and the processors.
 //!
-//! Every call to the system, the clock and the processors is behind these traits. The engine itself is a
-//! function of their answers, so a simulator can run it in virtual time.
+//! Every call to the system is behind these traits. The engine itself is a function of their answers, so a
+//! simulator can run it in virtual time.
 //!
 //! | trait | what it stands for | implemented by |
 //! |---|---|---|

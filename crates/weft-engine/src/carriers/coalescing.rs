@@ -1,4 +1,7 @@
 //! Small messages to one peer that wait for others, so that they share a packet.
+//!
+//! `engine/network.rs` asks for messages to one peer, and `engine/multicast/sending.rs` for messages to a
+//! group.
 
 use weft_core::time::{Duration, Instant};
 

@@ -1,5 +1,8 @@
 //! Messages that need no request: small sends to the node that leave at once, and blocking receives whose
 //! message arrives at once and goes from the ring to the program's memory.
+//!
+//! Calls of `weft-mpi` try these functions first. So do the schedules of collectives and the batches of
+//! windows.
 
 use weft_core::matching::Envelope;
 use weft_core::message::{Frame, Head};

@@ -5,6 +5,9 @@
 //! each. At the receivers it goes through the same matching. A schedule receives a multicast like any
 //! message, and an unexpected multicast is kept like any unexpected message. Acknowledgements and repairs go
 //! to processes' own addresses, as packets of their own beside the flows.
+//!
+//! `weft-mpi` joins, tests and leaves groups (`communicator/multicast.rs`); a schedule's multicast steps send
+//! to them.
 
 mod groups;
 mod sending;

@@ -1,4 +1,7 @@
 //! The network: packets in and out of the flows.
+//!
+//! `Engine::progress` receives and sends here in each pass. The room `outgoing.rs` submits frames to the
+//! flows. What a look at a carrier brings is sorted in `network/intake.rs`.
 
 mod intake;
 mod remotes;

@@ -1,4 +1,7 @@
 //! The way out: from the program's operations to frames on the route to a peer, in order, as there is room.
+//!
+//! The queues of `outgoing/queues.rs` call it for each item that may leave. The table of `crate::protocols`
+//! chooses the protocol of a message.
 
 mod queues;
 

@@ -1,5 +1,8 @@
 //! Large messages that a carrier writes to the peer's memory by itself: the receiver's invitation, and the
 //! sender's pieces (`weft_core::placement`).
+//!
+//! `outgoing.rs` calls it for invitations and remote writes, and `network.rs` when a connection may have work
+//! for its carrier.
 
 use weft_core::message::Head;
 use weft_core::time::Instant;

@@ -1,4 +1,7 @@
 //! The sleep of a waiter: what the engine tells its node and its carriers before, and what it looks at after.
+//!
+//! `weft-mpi` calls it for calls that wait and for the progress thread (`process/waiting.rs`,
+//! `process/helped.rs`, `progress_thread.rs`).
 
 use super::Engine;
 use super::network::Looks;

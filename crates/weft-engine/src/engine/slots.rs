@@ -11,6 +11,9 @@
 //!
 //! This room lists the waits of all operations. A call that makes progress, or is about to sleep, looks
 //! whether they are over.
+//!
+//! The schedules of collectives publish and take through this room. `weft-mpi` opens the slots of
+//! communicators and persistent operations.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
 //! Copies of runs of memory.
+//!
+//! `copier.rs` is the only room that calls them.
 
 use weft_core::layout::Batch;
 

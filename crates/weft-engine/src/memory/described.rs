@@ -1,4 +1,6 @@
 //! The checks of a buffer, made once where a call of MPI describes it: whether there can be such memory.
+//!
+//! `weft-abi` and `weft-mpi` make these checks for the buffers of a call.
 
 use weft_core::layout::Layout;
 

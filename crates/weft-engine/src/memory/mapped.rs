@@ -1,4 +1,6 @@
 //! Memory of a window that other processes have mapped as well, for accesses without the engine.
+//!
+//! `weft-mpi` calls it from `window/direct.rs`.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 

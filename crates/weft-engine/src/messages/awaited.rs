@@ -1,4 +1,7 @@
 //! The processes for which this process waits, and what becomes of an operation when its peer is gone.
+//!
+//! `engine/awaited.rs` asks which peers to question, and `weft-mpi` what a process that ends has left
+//! unfinished.
 
 use weft_core::matching::Envelope;
 

@@ -1,4 +1,6 @@
 //! The end of contexts whose communicators are gone.
+//!
+//! `weft-mpi` calls it when a communicator is freed.
 
 use std::ops::Range;
 

@@ -1,4 +1,6 @@
 //! Frames that arrive: each is counted, and goes to the function for its kind.
+//!
+//! The engine hands frames over from the rings, from the flows and from multicast streams.
 
 use weft_core::matching::Envelope;
 use weft_core::message::Frame;

@@ -3,6 +3,8 @@
 //!
 //! The implementation decides how senders and receivers agree on the owner of a receive; `crate::engine` says
 //! what it relies on.
+//!
+//! `engine/single_copy.rs` uses the tables; shared memory in `weft-net` and the simulator implement them.
 
 use std::ops::Range;
 

@@ -1,4 +1,6 @@
 //! Slots in which each process of a node publishes what the others need for a collective.
+//!
+//! `engine/slots.rs` uses them; shared memory in `weft-net` and the simulator implement them.
 
 use super::absent::part;
 

@@ -1,4 +1,6 @@
 //! Items that wait for room: the queue of each peer, and the peers that have one.
+//!
+//! The message layer's outbox is emptied into these queues after each operation and in each pass of progress.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,7 @@
 //! The place of an access in records: it is told by its first byte, or by a datatype that its target has been
 //! told.
+//!
+//! `origin.rs` and `placed.rs` ask it for each access to a target.
 
 use std::ops::Range;
 

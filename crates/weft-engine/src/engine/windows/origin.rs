@@ -1,4 +1,6 @@
 //! One-sided operations at their origin: the way of each operation, and the requests to targets.
+//!
+//! `weft-mpi` calls it from `one_sided.rs`.
 
 use weft_core::layout::Element;
 use weft_core::matching::Envelope;

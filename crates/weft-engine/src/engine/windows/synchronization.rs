@@ -1,4 +1,6 @@
 //! The synchronization of windows (MPI-5.0 §12.5): flushes, locks, and epochs of groups.
+//!
+//! `weft-mpi` calls it for epochs, flushes and locks (`one_sided/`).
 
 use weft_core::one_sided::{Claim, Record};
 

@@ -1,4 +1,6 @@
 //! One-sided operations at their target: it does the records of other processes, in any pass of progress.
+//!
+//! `engine/windows.rs` calls it in each pass of progress in which something has completed.
 
 use weft_core::layout::Layout;
 use weft_core::matching::Envelope;
