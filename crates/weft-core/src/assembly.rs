@@ -1,24 +1,24 @@
-//! Packets that arrive in pieces because their path does not carry them whole: they are put together before
-//! they are taken.
+//! Assembly of packets that arrive in pieces because their path does not carry them whole: the receiver puts
+//! them together before it takes them.
 
 use crate::wire::Number;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Packets of which pieces wait for others at a receiver; of more than so many, the newest are forgotten:
-/// they are sent again.
+/// Most packets whose pieces wait for others at a receiver. If there are more, the newest are forgotten: they
+/// are sent again.
 pub(crate) const ASSEMBLIES_MAX: usize = 64;
 
-/// A packet of which something has arrived.
+/// A packet of which some bytes have arrived.
 #[derive(Debug)]
 struct Assembly {
     number: Number,
     payload: Vec<u8>,
-    /// What is there of it: ranges that do not touch, in order.
+    /// The bytes of it that have arrived: ranges that do not touch, in order.
     here: Vec<(u16, u16)>,
 }
 
-/// All such packets.
+/// All packets in assembly.
 #[derive(Debug, Default)]
 pub(crate) struct Assemblies(Vec<Assembly>);
 
@@ -27,10 +27,11 @@ impl Assemblies {
         self.0.is_empty()
     }
 
-    /// Takes what belongs at byte `at` of the `whole` bytes of a packet that has not arrived. Returns all of
-    /// them once they are here.
+    /// Takes bytes that belong at byte `at` of the `whole` bytes of a packet that has not arrived. Returns
+    /// the whole payload once all of it is here.
     ///
-    /// All transmissions of a packet have the same bytes, so it does not matter of which of them a piece is.
+    /// All transmissions of a packet have the same bytes, so it does not matter which transmission a piece is
+    /// of.
     pub(crate) fn take(&mut self, number: Number, whole: u16, at: u16, bytes: &[u8]) -> Option<Vec<u8>> {
         let known = self.0.iter().position(|one| one.number == number);
         let index = known.or_else(|| self.begin(number, whole))?;
@@ -47,8 +48,8 @@ impl Assemblies {
         is_whole.then(|| self.0.swap_remove(index).payload)
     }
 
-    /// Makes room for a packet. Where there are many, the newest of them is forgotten: it is sent again, and
-    /// the oldest is what others wait for.
+    /// Makes room for a packet. If there are too many, the newest packet is forgotten: it is sent again, and
+    /// others wait for the oldest one.
     fn begin(&mut self, number: Number, whole: u16) -> Option<usize> {
         if self.0.len() >= ASSEMBLIES_MAX {
             let newest = (0..self.0.len()).max_by_key(|index| self.0[*index].number.since(number))?;
@@ -61,12 +62,12 @@ impl Assemblies {
         Some(self.0.len() - 1)
     }
 
-    /// Packets before this one have arrived, in whatever way.
+    /// Forgets the packets before this one, which have arrived in some way.
     pub(crate) fn forget_before(&mut self, expected: Number) {
         self.0.retain(|one| !expected.is_after(one.number));
     }
 
-    /// This packet has arrived as a whole.
+    /// Forgets a packet that has arrived as a whole.
     pub(crate) fn forget(&mut self, number: Number) {
         self.0.retain(|one| one.number != number);
     }
@@ -137,7 +138,7 @@ mod tests {
         assert_eq!(assemblies.0.len(), ASSEMBLIES_MAX);
         assert_eq!(assemblies.take(Number(999), 100, 50, &[1; 50]), None);
         assert_eq!(assemblies.take(Number(0), 100, 50, &[1; 50]), Some(vec![1; 100]));
-        // One of another length is not what it says.
+        // A piece with another length contradicts the others.
         assert_eq!(assemblies.take(Number(1), 90, 50, &[1; 40]), None);
         assemblies.forget_before(Number(ASSEMBLIES_MAX as u32 - 1));
         assert_eq!(assemblies.0.len(), 1);

@@ -271,21 +271,21 @@ pub fn allreduce_between(arguments: &AllreduceBetween, choices: &Choices) -> Sch
     between::allreduce(arguments, choices)
 }
 
-/// Plans this process's part in `MPI_Neighbor_allgather`, `MPI_Neighbor_alltoall` and their forms with counts and
-/// datatypes (MPI-5.0 §8.6).
+/// Plans this process's part in `MPI_Neighbor_allgather`, `MPI_Neighbor_alltoall` and their forms with counts
+/// and datatypes (MPI-5.0 §8.6).
 pub fn neighbour_exchange(arguments: &NeighbourExchange<'_>) -> Schedule {
     neighbours::exchange(arguments)
 }
 
-/// Plans this process's part in `MPI_Allgather`, `MPI_Alltoall` and their forms with counts and datatypes on an
-/// intercommunicator (MPI-5.0 §6.7, §6.8): each process gets a block of each of the other group. Ranks are
+/// Plans this process's part in `MPI_Allgather`, `MPI_Alltoall` and their forms with counts and datatypes on
+/// an intercommunicator (MPI-5.0 §6.7, §6.8): each process gets a block of each of the other group. Ranks are
 /// those of both groups together, the first group's first.
 pub fn exchange_between(arguments: &ExchangeBetween<'_>) -> Schedule {
     neighbours::between(arguments)
 }
 
-/// Plans this process's part in `MPI_Reduce` on an intercommunicator (MPI-5.0 §6.9.1): the root gets the result of
-/// the other group. Ranks are those of the root, which comes first, and of that group.
+/// Plans this process's part in `MPI_Reduce` on an intercommunicator (MPI-5.0 §6.9.1): the root gets the
+/// result of the other group. Ranks are those of the root, which comes first, and of that group.
 pub fn reduce_between(arguments: &ReduceBetween, choices: &Choices) -> Schedule {
     between::reduce(arguments, choices)
 }

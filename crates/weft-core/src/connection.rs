@@ -1,26 +1,32 @@
-//! One connection to one remote process, over a carrier that delivers every packet once, and nearly in the
-//! order of sending, such as a reliable endpoint of libfabric. `FI_EP_RDM` with `FI_ORDER_SAS` keeps the
-//! order in which messages meet receives. A message that the receiver fetches may be reported after later
-//! ones. A connection does what [`crate::flow::Flow`] does over a carrier that loses packets. It needs no
-//! acknowledgement, no retransmission and no window.
+//! The connection to one remote process, over a carrier that delivers every packet once, and nearly in the
+//! order of sending. A reliable endpoint of libfabric is such a carrier: `FI_EP_RDM` with `FI_ORDER_SAS`
+//! keeps the order in which messages meet receives. A message that the receiver fetches may be reported after
+//! later ones. A connection does over such a carrier what [`crate::flow::Flow`] does over a carrier that
+//! loses packets. It needs no acknowledgement, no retransmission and no window.
 //!
-//! A connection does what no carrier does. Messages share packets. Bulk data is read where it lies. Every
-//! packet proves its sender. While this process waits for a peer, it asks now and then whether the peer
-//! lives. A packet stands ready until the carrier takes it ([`Connection::poll_packet`],
-//! [`Connection::taken`]); from then on it is the carrier's.
+//! A connection adds what no carrier does:
+//!
+//! - Messages share packets.
+//! - Bulk data is read where it lies.
+//! - Every packet proves its sender.
+//! - While this process waits for a peer, the connection asks now and then whether the peer lives.
+//!
+//! A packet stands ready until the carrier takes it ([`Connection::poll_packet`], [`Connection::taken`]);
+//! from then on it is the carrier's.
 //!
 //! All numbers are little-endian.
 //!
 //! ```text
 //!  0  tag       8   as of every packet (`wire/key.rs`)
 //!  8  sender    3   index by which the receiver knows the sender
-//! 11  kind      1   0xe0 messages, 0xe1 data, 0xe2 probe, 0xe3 its answer: no packet of a flow has these values there
+//! 11  kind      1   0xe0 messages, 0xe1 data, 0xe2 probe, 0xe3 its answer; packets of flows have other
+//!                   values there
 //! 12  number    4   of the packet; the tag covers the part beyond 32 bits
 //!     messages:     each as length 2 and bytes
 //!     data: remote key 4, offset 8; then the bytes
 //! ```
 //!
-//! A sealed packet with messages or data has its payload encrypted, and 16 bytes behind it.
+//! The payload of a sealed packet with messages or data is encrypted, and 16 bytes follow it.
 
 mod receive;
 
@@ -38,25 +44,25 @@ use crate::wire::{Ciphers, FRAME_PREFIX, Key, Number, Secret};
 
 /// Bytes in front of every packet's body.
 pub const HEADER_SIZE: usize = 16;
-/// Bytes in front of bulk data besides.
+/// Additional bytes in front of bulk data.
 const DATA_PREFIX: usize = 12;
 const SENDER_MAX: u32 = 0x00ff_ffff;
 const NUMBER_AT: usize = 12;
-/// A packet that the carrier did not take is offered again after this long.
+/// The time after which a packet that the carrier did not take is offered again.
 const RETRY: Duration = Duration::from_micros(100);
-/// Packets behind one that is missing, at most: a carrier that delivers more before it has lost it …
+/// Most packets behind a missing one: a carrier that delivers more has lost the missing packet.
 const EARLY_MAX: usize = 1024;
-/// … and bytes of those that are kept.
+/// Most bytes of such packets that are kept.
 const EARLY_BYTES_MAX: usize = 4 << 20;
 
 const MESSAGES: u8 = 0xe0;
 const DATA: u8 = 0xe1;
 const PROBE: u8 = 0xe2;
 const ALIVE: u8 = 0xe3;
-// Read as a packet of a flow it takes a path that there is not.
+// As a packet of a flow it would name a path that does not exist.
 const _: () = assert!((MESSAGES >> 5) as usize > RAILS_MAX);
 
-/// Whether these bytes claim to be a packet of a connection with messages: for captures.
+/// Returns whether these bytes claim to be a packet of a connection with messages: for captures.
 pub fn claims_messages(bytes: &[u8]) -> bool {
     bytes.get(11) == Some(&MESSAGES)
 }
@@ -72,28 +78,28 @@ struct Granted {
 /// The packet that the carrier is to take next.
 #[derive(Debug, Default)]
 struct Ready {
-    /// Its bytes; empty: there is none.
+    /// The bytes of the packet; empty: there is none.
     bytes: Vec<u8>,
-    /// What of which region is in it.
+    /// The region and the number of its bytes in the packet, if it has bulk data.
     data: Option<(u32, u64)>,
 }
 
-/// Packets that have arrived before one that was sent before them, by their numbers.
+/// Packets that have arrived before an earlier packet, by their numbers.
 #[derive(Debug, Default)]
 struct Early {
-    /// The bytes of those that wait; none of bulk data, whose place is known without an order.
+    /// The bytes of the waiting packets; none of bulk data, whose place is known without an order.
     packets: BTreeMap<u64, Option<Vec<u8>>>,
-    /// Of those that wait.
+    /// Bytes of the waiting packets.
     bytes: usize,
 }
 
-/// How long the peer has been silent while something was expected of it.
+/// The time for which the peer has been silent while it owed an answer.
 #[derive(Debug, Default)]
 struct Silence {
     length: Duration,
-    /// When that was last looked at.
+    /// The time of the last look.
     looked: Option<Instant>,
-    /// The length at which it was last asked.
+    /// The length of silence at the last question.
     asked: Duration,
 }
 
@@ -110,18 +116,18 @@ pub struct Connection {
     next: u64,
     expected: u64,
     ready: Ready,
-    /// Packets with messages, the last of which may take more; each begins with room for a header.
+    /// Packets with messages; the last one may take more. Each begins with room for a header.
     open: VecDeque<Vec<u8>>,
-    /// Bytes in them, and in the one that is ready.
+    /// Bytes in these packets, and in the ready one.
     queued: usize,
     granted: VecDeque<Granted>,
     /// Memory for the next packet.
     spare: Vec<u8>,
     /// The program waits for the peer.
     watched: bool,
-    /// The peer wants to know whether we live.
+    /// The peer wants to know whether this process lives.
     owes_answer: bool,
-    /// When the carrier did not take what is ready.
+    /// The time at which the carrier did not take the ready packet.
     refused: Option<Instant>,
     /// Packets that the carrier has taken and still has.
     held: usize,
@@ -132,8 +138,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection between two processes, whose jobs have `secret` in common. Both sides must use the same
-    /// `packet_size` and `sealed`; of the other settings only those of liveness count.
+    /// Begins a connection between two processes whose jobs have `secret` in common. Both sides must use the
+    /// same `packet_size` and `sealed`. Of the other settings only those of liveness count.
     pub fn new(settings: Arc<Settings>, secret: &Secret, parties: &Parties) -> Self {
         let Parties { own, peer, own_index } = *parties;
         assert!(own_index <= SENDER_MAX, "a process index has 24 bits");
@@ -173,7 +179,8 @@ impl Connection {
         self.body_max() - FRAME_PREFIX
     }
 
-    /// The largest that shares the packet with the messages submitted before it; 0 if none does.
+    /// The largest `head` plus `payload` that shares the packet with the messages submitted before it; 0 if
+    /// none does.
     pub fn frame_room(&self) -> usize {
         let begun = self.open.back().map_or(self.body_max(), |last| last.len() - HEADER_SIZE);
         (self.body_max() - begun).saturating_sub(FRAME_PREFIX)
@@ -203,7 +210,7 @@ impl Connection {
     }
 
     /// Sends bytes `range` of `region` to the same offsets of the peer's `remote_key`. An empty range does
-    /// nothing. The bytes must stay the same until `Event::Acknowledged` has told of all of them: then the
+    /// nothing. The bytes must stay the same until `Event::Acknowledged` has named all of them: then the
     /// carrier has a copy.
     pub fn submit_data(&mut self, remote_key: u32, region: u32, range: Range<u64>) {
         if !self.failed && !range.is_empty() {
@@ -218,12 +225,13 @@ impl Connection {
         self.queued
     }
 
-    /// Nothing waits for the carrier. What it has taken it may still have.
+    /// Returns whether nothing waits for the carrier. The carrier may still have packets that it has taken.
     pub fn is_idle(&self) -> bool {
         self.ready.bytes.is_empty() && self.open.is_empty() && self.granted.is_empty() && !self.owes_answer
     }
 
-    /// A packet is missing that was sent before others that are here: somebody must look at the time.
+    /// Returns whether an earlier packet than others that are here is missing: then the caller must look at
+    /// the time.
     #[inline]
     pub fn misses_packets(&self) -> bool {
         !self.early.packets.is_empty()
@@ -234,15 +242,15 @@ impl Connection {
         self.failed
     }
 
-    /// Tells whether the program waits for something from the peer. While it does, a peer of which nothing is
-    /// heard for `Settings::keepalive` is probed, and fails after `Settings::peer_timeout` of silence.
+    /// Notes whether the program waits for something from the peer. While it does, a peer that has been
+    /// silent for `Settings::keepalive` is probed, and fails after `Settings::peer_timeout` of silence.
     pub fn watch(&mut self, watched: bool) {
         self.watched = watched;
     }
 
-    /// Tells how many packets the carrier has taken that have not left it. A peer for which they stay there
-    /// fails after `Settings::peer_timeout`: a carrier may need far longer to find out that a host is gone,
-    /// and until then is never empty.
+    /// Notes the number of packets that the carrier has taken and that have not left it. A peer whose packets
+    /// stay there fails after `Settings::peer_timeout`. A carrier may need far longer to find out that a host
+    /// is gone, and until then it is never empty.
     #[inline]
     pub fn hold(&mut self, packets: usize, now: Instant) {
         if packets > 0 || self.held > 0 {
@@ -260,17 +268,17 @@ impl Connection {
         }
     }
 
-    /// The next thing the driver should know.
+    /// Returns the next news for the driver.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// What happened so far.
+    /// The counts of all that happened so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// When `poll_packet` should be called though nothing arrives; a time in the past means now.
+    /// The time to call `poll_packet` though nothing arrives; a time in the past means now.
     pub fn next_timeout(&self) -> Option<Instant> {
         if self.failed {
             return None;
@@ -283,12 +291,12 @@ impl Connection {
             .then(|| self.silence.looked.map_or(Instant(0), |looked| looked + keepalive))
     }
 
-    /// When to offer the carrier something besides packets: now, or a while after it has refused.
+    /// The time to offer the carrier something beside packets: now, or a while after it has refused.
     pub fn now_or_retry(&self) -> Instant {
         self.refused.map_or(Instant(0), |refused| refused + RETRY)
     }
 
-    /// Gives back memory that an idle connection keeps for what may come next.
+    /// Gives back memory that an idle connection keeps for later use.
     pub fn shrink(&mut self) {
         if !self.is_idle() {
             return;
@@ -300,13 +308,13 @@ impl Connection {
         }
     }
 
-    /// Bytes it occupies, allocations included.
+    /// Bytes that the connection occupies, allocations included.
     pub fn memory_bytes(&self) -> usize {
         let packets = self.open.iter().map(Vec::capacity).sum::<usize>() + self.early.bytes;
         size_of::<Self>() + packets + self.spare.capacity() + self.ready.bytes.capacity()
     }
 
-    /// Whether `poll_packet` depends on the time now.
+    /// Returns whether `poll_packet` depends on the time now.
     #[inline]
     pub fn needs_time(&self) -> bool {
         self.watched || self.refused.is_some() || self.misses_packets()
@@ -340,7 +348,7 @@ impl Connection {
         Some(&self.ready.bytes)
     }
 
-    /// The carrier has taken the packet: its memory is ours again.
+    /// Notes that the carrier has taken the packet: its memory is the connection's again.
     pub fn taken(&mut self) {
         self.counters.packets_sent += 1;
         #[cfg(weft_mutant = "connection_packet_twice")]
@@ -359,17 +367,17 @@ impl Connection {
         self.spare = core::mem::take(&mut self.ready.bytes);
         self.spare.clear();
         if !self.watched && !self.misses_packets() {
-            // A carrier that takes packets gets rid of them.
+            // A carrier that takes packets also sends them.
             self.silence = Silence::default();
         }
     }
 
-    /// The carrier has no room: the packet is offered again later.
+    /// Notes that the carrier has no room: the packet is offered again later.
     pub fn refused(&mut self, now: Instant) {
         self.refused = Some(now);
     }
 
-    /// Counts silence while something is expected of the peer; whether it is to be asked.
+    /// Counts silence while the peer owes an answer; returns whether to ask the peer.
     fn is_probe_due(&mut self, now: Instant) -> bool {
         self.count_silence(now);
         let (keepalive, silence) = (self.settings.keepalive, &mut self.silence);
@@ -381,12 +389,12 @@ impl Connection {
         is_due
     }
 
-    /// Counts silence while something is expected of the peer, which fails when it is too long.
+    /// Counts silence while the peer owes an answer. The peer fails when the silence is too long.
     fn count_silence(&mut self, now: Instant) {
         let Settings { keepalive, peer_timeout, .. } = *self.settings;
         let silence = &mut self.silence;
         if let Some(looked) = silence.looked.replace(now) {
-            // Who looks seldom has not been told that the peer was silent all the time.
+            // A caller that looks seldom does not know that the peer was silent all the time.
             let most = if keepalive.0 > 0 { 2 * keepalive.0 } else { u64::MAX };
             silence.length = Duration(silence.length.0 + now.since(looked).0.min(most));
         }
@@ -439,7 +447,7 @@ impl Connection {
         Some(())
     }
 
-    /// Writes the header of the packet that is ready but for it; its payload begins at `at`.
+    /// Completes the ready packet by its header; its payload begins at `at`.
     fn finish(&mut self, kind: u8, at: usize) {
         let number = self.next;
         self.next += 1;

@@ -182,8 +182,8 @@ impl Layout {
         self.0.bounds.lb
     }
 
-    /// Upper bound in bytes. The extent of a structure is rounded up by an ε to the alignment of its strictest
-    /// element; types made of the structure keep this ε (docs/decisions/0024-extent-padding.md).
+    /// Upper bound in bytes. The extent of a structure is rounded up by an ε to the alignment of its
+    /// strictest element; types made of the structure keep this ε (docs/decisions/0024-extent-padding.md).
     pub fn ub(&self) -> i64 {
         self.0.bounds.ub
     }

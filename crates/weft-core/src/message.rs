@@ -3,16 +3,16 @@
 //! | frame | when |
 //! |---|---|
 //! | `Eager` | a whole small message, sent at once within the receiver's credit |
-//! | `EagerFirst`, `EagerMore` | the same, cut into pieces that follow one another on the ordered channel |
+//! | `EagerFirst`, `EagerMore` | such a message in pieces that follow one another on the ordered channel |
 //! | `Rendezvous` | announces a large message; the data stays with the sender |
-//! | `ClearToSend` | clear to send (CTS): the receiver has a buffer, so send the data, up to a limit that later grants raise, to this remote key (its remote key) |
+//! | `ClearToSend` | CTS: the receiver has a buffer; send to its remote key, below a limit that later CTS raise |
 //! | `Data` | a piece of granted data, placed at its offset, in any order |
-//! | `ClearToPlace` | clear to send, to a peer whose carrier writes to our memory by itself: where to, by the carrier's key (`placement`) |
+//! | `ClearToPlace` | CTS to a sender whose carrier writes remote memory: the carrier's key (`placement`) |
 //! | `Placed` | the sender's carrier has written such a piece |
-//! | `Fin` | FIN: the receiver has matched (synchronous send) or has fetched (single copy) the message |
+//! | `Fin` | FIN: the receiver has matched (synchronous send) or fetched (single copy) the message |
 //! | `Credit` | eager bytes that the receiver has consumed since the last such frame |
-//! | `Retract`, `Retracted` | the sender cancels an announced message; the receiver answers whether it still could |
-//! | `GivenUp` | the sender's part in a collective operation has failed: nothing more comes of it |
+//! | `Retract`, `Retracted` | the sender cancels an announced message; the receiver answers if it was in time |
+//! | `GivenUp` | the sender's part in a collective operation has failed: no more of its messages will come |
 //!
 //! The envelope is that of MPI-5.0 §3.2.3. All integers are little-endian; a frame is a head of at most
 //! [`HEAD_MAX`] bytes and, for the first three and `Data`, the payload after it.
@@ -23,7 +23,7 @@ use crate::placement::RemoteMemory;
 /// The largest head, in bytes.
 pub const HEAD_MAX: usize = 40;
 
-/// What the parser found wrong with a frame: it is counted and dropped, never followed.
+/// The fault that the parser found in a frame: such a frame is counted and dropped, never followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
     /// The frame ends before its head does.
@@ -61,9 +61,10 @@ pub enum Frame<'a> {
     Credit { bytes: u64 },
     /// The sender wants `request` back.
     Retract { context: u32, request: u32 },
-    /// Whether the receiver had not matched it yet, and has forgotten it.
+    /// The receiver's answer to `Retract`: `forgotten` if it had not matched the message yet, and has
+    /// forgotten it.
     Retracted { request: u32, forgotten: bool },
-    /// The sender has given the collective operation up whose messages are these, for an error of `class`.
+    /// The sender has given up the collective operation that has these messages, for an error of `class`.
     GivenUp { context: u32, tag: i32, class: u32, finalized: Option<u32> },
 }
 
@@ -151,23 +152,23 @@ impl Head {
         Self::new(EAGER_MORE, false)
     }
 
-    /// Announcement of a large message.
+    /// Head that announces a large message.
     pub fn rendezvous(envelope: Envelope, request: u32, total: u64, address: Option<u64>) -> Self {
         Self::new(RENDEZVOUS, address.is_some()).envelope(envelope).u32(request).u64(total).u64(address.unwrap_or(0))
     }
 
-    /// Permission to send the bytes before `limit` of the `total` that are wanted.
+    /// Head that permits the bytes before `limit`, of the `total` that are wanted, to be sent.
     pub fn clear_to_send(request: u32, remote_key: u32, limit: u64, total: u64) -> Self {
         Self::new(CLEAR_TO_SEND, false).u32(request).u32(remote_key).u64(limit).u64(total)
     }
 
-    /// Permission to write `total` bytes to `target`.
+    /// Head that permits `total` bytes to be written to `target`.
     pub fn clear_to_place(request: u32, remote_key: u32, total: u64, target: RemoteMemory) -> Self {
         let head = Self::new(CLEAR_TO_PLACE, false).u32(request).u32(remote_key).u64(total);
         head.u64(target.key).u64(target.address)
     }
 
-    /// A piece has been written.
+    /// Head that tells that a piece has been written.
     pub fn placed(remote_key: u32, offset: u64, length: u64) -> Self {
         Self::new(PLACED, false).u32(remote_key).u64(offset).u64(length)
     }
@@ -177,33 +178,33 @@ impl Head {
         Self::new(DATA, false).u32(remote_key).u64(offset)
     }
 
-    /// The sender's request is complete.
+    /// Head that tells that the sender's request is complete.
     pub fn fin(request: u32) -> Self {
         Self::new(FIN, false).u32(request)
     }
 
-    /// Eager bytes consumed.
+    /// Head that returns credit for consumed eager bytes.
     pub fn credit(bytes: u64) -> Self {
         Self::new(CREDIT, false).u64(bytes)
     }
 
-    /// Asks to forget an announced message.
+    /// Head that asks to forget an announced message.
     pub fn retract(context: u32, request: u32) -> Self {
         Self::new(RETRACT, false).u32(context).u32(request)
     }
 
-    /// Whether it answers that.
+    /// Returns whether the head answers such a wish.
     pub fn is_retracted(&self) -> bool {
         self.bytes[0] == RETRACTED
     }
 
-    /// Answers it.
+    /// Head that answers such a wish.
     pub fn retracted(request: u32, forgotten: bool) -> Self {
         Self::new(RETRACTED, forgotten).u32(request)
     }
 
-    /// A collective operation has failed here with an error of `class`; if that is because a process has
-    /// called MPI_Finalize, with its number.
+    /// Head that tells that a collective operation has failed here with an error of `class`. If the cause is
+    /// that a process has called MPI_Finalize, it has the number of that process.
     pub fn given_up(context: u32, tag: i32, class: u32, finalized: Option<u32>) -> Self {
         let finalized = finalized.map_or(0, |number| number.saturating_add(1));
         Self::new(GIVEN_UP, false).u32(context).u32(tag as u32).u32(class).u32(finalized)
@@ -235,7 +236,7 @@ impl<'a> Reader<'a> {
 
 impl<'a> Frame<'a> {
     /// The envelope and the payload of a frame that is a whole message and asks for no acknowledgement, as
-    /// most are.
+    /// most frames are.
     #[inline]
     pub fn whole(bytes: &'a [u8]) -> Option<(Envelope, &'a [u8])> {
         let (start, rest) = bytes.split_first_chunk::<4>()?;
@@ -248,7 +249,7 @@ impl<'a> Frame<'a> {
         Some((envelope, reader.0))
     }
 
-    /// Reads a frame; the payload is what follows the head.
+    /// Reads a frame; the payload is the bytes behind the head.
     ///
     /// # Errors
     /// A [`FrameError`] when the bytes are no frame of this protocol.

@@ -1,5 +1,5 @@
-//! The receiving half of a connection: what is taken at once, what waits for packets before it, and what is
-//! handed on.
+//! The receiving half of a connection: packets that are taken at once, packets that wait for earlier ones,
+//! and messages and data that are handed on.
 
 use super::{
     ALIVE, Connection, DATA, DATA_PREFIX, EARLY_BYTES_MAX, EARLY_MAX, HEADER_SIZE, MESSAGES, NUMBER_AT, PROBE, Silence,
@@ -9,8 +9,8 @@ use crate::wire::{Ciphers, FRAME_PREFIX, Number};
 use alloc::boxed::Box;
 
 impl Connection {
-    /// Takes a packet that claims to be from this peer (`wire::peek_sender`). Nothing but its number is
-    /// looked at before its tag is verified.
+    /// Takes a packet that claims to be from this peer (`wire::peek_sender`). Only its number is looked at
+    /// before its tag is verified.
     pub fn handle_packet(&mut self, bytes: &[u8], deliver: &mut dyn Deliver) {
         if self.failed {
             return;
@@ -40,7 +40,7 @@ impl Connection {
         self.open(number, bytes, deliver);
     }
 
-    /// Hands on what is in an authentic packet.
+    /// Hands on the content of an authentic packet.
     fn open(&mut self, number: u64, bytes: &[u8], deliver: &mut dyn Deliver) {
         self.counters.packets_received += 1;
         let kind = bytes[11];
@@ -57,7 +57,7 @@ impl Connection {
         self.ciphers = Some(ciphers);
     }
 
-    /// A packet before which another one is missing. Bulk data is put in its place; messages wait.
+    /// Keeps a packet before which another one is missing. Bulk data is put in its place; messages wait.
     #[cold]
     fn keep_early(&mut self, number: u64, bytes: &[u8], deliver: &mut dyn Deliver) {
         if self.early.packets.contains_key(&number) {
@@ -76,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// What has waited for the packet that has just been taken.
+    /// Takes the packets that have waited for the one that has just been taken.
     #[cold]
     fn take_early(&mut self, deliver: &mut dyn Deliver) {
         while let Some(packet) = self.early.packets.remove(&self.expected) {
@@ -93,7 +93,7 @@ impl Connection {
     /// The whole number of an authentic packet.
     fn verified(&self, bytes: &[u8]) -> Option<u64> {
         let low = u32::from_le_bytes(*bytes.get(NUMBER_AT..HEADER_SIZE)?.first_chunk()?);
-        // The one with these low bits that is nearest to what is expected.
+        // The number with these low bits that is nearest to the expected one.
         let away = Number(low).since(Number(self.expected as u32));
         let number = self.expected.checked_add_signed(away.into())?;
         self.peer_tag_key.verify((number >> 32) as u32, bytes).then_some(number)

@@ -4,7 +4,7 @@ use alloc::vec;
 
 const TIMEOUT: Duration = Duration::from_secs(8);
 
-/// What the other end of a connection has been given.
+/// The messages and data that the other end of a connection has been given.
 #[derive(Default)]
 struct Delivered {
     messages: Vec<Vec<u8>>,
@@ -53,7 +53,7 @@ fn take(from: &mut Connection, now: Instant) -> Option<Vec<u8>> {
     Some(packet)
 }
 
-/// Everything there is goes across.
+/// Carries all packets across.
 fn carry(from: &mut Connection, to: &mut Connection, now: Instant, delivered: &mut Delivered) {
     while let Some(packet) = take(from, now) {
         to.handle_packet(&packet, delivered);
@@ -111,8 +111,8 @@ fn bulk_data_is_read_as_it_leaves_and_overtaken_by_messages() {
             offset += bytes.len() as u64;
         }
         assert_eq!(offset, 5100);
-        // What has left is the carrier's.   Expect: the program may have its memory back, all 5000 bytes of
-        // it.
+        // The carrier has a copy of the data that has left.   Expect: the program may have its memory back,
+        // all 5000 bytes of it.
         assert_eq!(near.poll_event(), Some(Event::Acknowledged { region: 5, bytes: 5000 }));
         assert_eq!(near.poll_event(), None);
     }
@@ -161,8 +161,8 @@ fn a_packet_that_is_missing_for_too_long_breaks_the_connection_and_repeated_ones
     assert!(far.next_timeout().is_none() && !far.misses_packets());
 }
 
-/// As of libfabric's `ofi_rxm`: a packet that the receiver fetches comes after shorter ones that were sent
-/// later.
+/// A packet that the receiver fetches comes after shorter ones that were sent later, as with libfabric's
+/// `ofi_rxm`.
 #[test]
 fn packets_that_overtake_each_other_are_handed_on_in_order() {
     for sealed in [false, true] {
@@ -224,14 +224,14 @@ fn what_others_make_is_counted_and_does_nothing() {
         far.handle_packet(&other, &mut delivered);
         forged += 1;
     }
-    // Our own packets are not the peer's.
+    // The own packets of an end are not its peer's.
     far.submit_message(b"back", &[]);
     let own = take(&mut far, Instant(0)).unwrap();
     far.handle_packet(&own, &mut delivered);
     assert_eq!((far.counters().forged, far.has_failed()), (forged + 1, false));
     far.handle_packet(&packet, &mut delivered);
     assert_eq!(delivered.messages, [b"from the peer"]);
-    // A peer may send what makes no sense.
+    // A peer may send packets that make no sense.
     for (kind, body) in [(MESSAGES, vec![9, 0, 1]), (DATA, vec![1; DATA_PREFIX - 1]), (PROBE, vec![1]), (0xe4, vec![])]
     {
         near.begin();
@@ -259,7 +259,7 @@ fn a_peer_that_is_waited_for_is_asked_and_one_that_does_not_answer_fails() {
         assert!(!near.has_failed());
     }
     assert!(asked > 20 && far.counters().probes_received == asked, "{asked} questions");
-    // From now on nothing comes back.
+    // From now on no packet comes back.
     let silent = now;
     while !near.has_failed() {
         now = now + second;
@@ -304,7 +304,7 @@ fn a_carrier_that_never_gets_rid_of_a_packet_is_a_peer_that_does_not_answer() {
         now = now + second;
     }
     assert!(near.has_failed() && now.since(stuck) >= TIMEOUT);
-    // The last one leaves, and long after that another one is taken: no silence in between counts.
+    // The last packet leaves, and long after that another one is taken: no silence in between counts.
     let [mut near, _] = pair(false);
     for (packets, at) in [(1, 0), (1, 1), (0, 2), (1, 100), (1, 101)] {
         near.hold(packets, Instant(0) + Duration::from_secs(at));

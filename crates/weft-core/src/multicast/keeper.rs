@@ -1,5 +1,5 @@
-//! Packets that are kept until all who acknowledge to this member have them, and what is sent again of them.
-//! The root keeps all that it sends; a co-root all that it receives.
+//! The packets that a member keeps until all members that acknowledge to it have them, and the packets that
+//! it sends again. The root keeps all packets that it sends; a co-root keeps all that it receives.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -11,78 +11,79 @@ use super::{
 };
 use crate::time::{Duration, Instant};
 
-/// Requests for packets that a co-root lacks as well, at most: who goes on lacking one asks again.
+/// Most requests for packets that a co-root lacks as well; a member that still lacks such a packet asks
+/// again.
 const WANTED_MAX: usize = 256;
 
-/// One packet, as it was sent.
+/// A packet, as it was sent.
 struct Kept {
     bytes: Vec<u8>,
-    /// Who has said since it was last sent again that it lacks it.
+    /// The members that have reported, since the packet was last sent again, that they lack it.
     askers: Vec<u32>,
     repaired: Option<Instant>,
-    /// How often all that had asked for it were sent it again.
+    /// The number of times that the packet was sent again to all that had asked for it.
     repairs: u8,
-    /// It has been sent to the group again. Who lacks it even so may be out of reach of multicast.
+    /// The packet has been sent to the group again. A member that still lacks it may be out of reach of
+    /// multicast.
     multicast_again: bool,
 }
 
-/// Somebody who acknowledges to this member.
+/// A member that acknowledges to this one.
 struct Child {
     member: u32,
-    /// The first packet that it, or one whose acknowledgements it gathers, may lack.
+    /// The first packet that the child, or a member whose acknowledgements the child gathers, may lack.
     acknowledged: u64,
     losses: ChildLosses,
-    /// The same when each of [`Review`] last looked at them.
+    /// The losses at the last look of each [`Review`].
     reviewed: [ChildLosses; 2],
 }
 
-/// What a child has asked for.
+/// The packets that a child has asked for.
 #[derive(Clone, Copy, Default)]
 struct ChildLosses {
     packets: u64,
-    /// In how many of its acknowledgements.
+    /// The number of acknowledgements in which the child asked.
     times: u64,
 }
 
-/// Who looks at how many packets the children had to ask for.
+/// The reviewer of the packets that the children had to ask for.
 #[derive(Clone, Copy)]
 pub(super) enum Review {
     /// All members of the group at a time.
     Together,
-    /// This one by itself.
+    /// This member by itself.
     Alone,
 }
 
-/// Packets, and who may still lack them.
+/// The kept packets, and the members that may still lack them.
 pub(super) struct Keeper {
     /// Number of the oldest packet.
     first: u64,
     kept: VecDeque<Kept>,
     children: Vec<Child>,
-    /// The least of what the children have acknowledged.
+    /// The least acknowledgement of all children.
     acknowledged: u64,
-    /// Packets that somebody asks for.
+    /// Packets that some member asks for.
     asked: VecDeque<u64>,
-    /// Packets that this member, a co-root, lacks as well, and who asks for each.
+    /// Packets that this member, a co-root, lacks as well, and the member that asks for each.
     wanted: Vec<(u64, u32)>,
-    /// When the children are asked what has arrived, …
+    /// The time at which the children are asked next which packets have arrived.
     probe_at: Option<Instant>,
-    /// … how often they have been asked in vain, …
+    /// The number of unanswered questions to the children.
     probes: u32,
-    /// … and since when.
+    /// The time of the first unanswered question.
     silent_since: Option<Instant>,
     probing: Vec<u32>,
-    /// A packet that leaves in pieces: its number, for whom, and where the next piece begins.
+    /// A packet that leaves in pieces: its number, its receiver, and the beginning of the next piece.
     cutting: Option<(u64, u32, usize)>,
-    /// Packets that there had been when each of [`Review`] last looked at how many the children had asked
-    /// for.
+    /// The number of packets at the last look of each [`Review`].
     reviewed: [u64; 2],
 }
 
-/// What an acknowledgement has shown.
+/// The news of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Learnt {
-    /// More has arrived at all children.
+    /// More packets have arrived at all children.
     pub(super) progress: bool,
     /// Packets that the child lacks and that it has not been sent again lately.
     pub(super) lost: u32,
@@ -145,17 +146,17 @@ impl Keeper {
         is_beyond_use
     }
 
-    /// One past the newest packet.
+    /// The number after that of the newest packet.
     pub(super) fn end(&self) -> u64 {
         self.first + self.kept.len() as u64
     }
 
-    /// The first packet that somebody may lack.
+    /// The first packet that some member may lack.
     pub(super) fn acknowledged(&self) -> u64 {
         if self.children.is_empty() { self.end() } else { self.acknowledged }
     }
 
-    /// Packets that are kept.
+    /// The number of kept packets.
     pub(super) fn len(&self) -> usize {
         self.kept.len()
     }
@@ -164,7 +165,7 @@ impl Keeper {
         self.kept.is_empty()
     }
 
-    /// Keeps the packet with number [`Self::end`], unless nobody acknowledges to this member.
+    /// Keeps the packet with number [`Self::end`], unless no member acknowledges to this one.
     pub(super) fn keep(&mut self, bytes: impl FnOnce() -> Vec<u8>) {
         if self.children.is_empty() {
             self.first += 1;
@@ -185,14 +186,14 @@ impl Keeper {
         self.kept.get(at).map(|kept| kept.bytes.as_slice())
     }
 
-    /// The same, to change it before it is sent.
+    /// A kept packet, to change it before it is sent.
     pub(super) fn packet_mut(&mut self, number: u64) -> Option<&mut Vec<u8>> {
         let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.kept.get_mut(at).map(|kept| &mut kept.bytes)
     }
 
-    /// Child `member` tells what has arrived at it (`acknowledgement`) and at all behind it (`all`). `sent`:
-    /// packets that have left.
+    /// Takes the report of child `member`: the packets that have arrived at the child (`acknowledgement`),
+    /// and at all members behind it (`all`). `sent`: packets that have left.
     pub(super) fn handle(
         &mut self,
         now: Instant,
@@ -211,8 +212,8 @@ impl Keeper {
         }
         let was_least = child.acknowledged == self.acknowledged;
         child.acknowledged = all;
-        // Whoever acknowledges lives, and so the next question is no earlier than if it were the first. The
-        // first one does not wait for longer because of others' answers.
+        // A member that acknowledges lives, so the next question is no earlier than if it were the first. The
+        // answers of other members do not put off the first question.
         let was_asked = self.probes > 0;
         (self.probes, self.silent_since) = (0, None);
         if was_least {
@@ -229,7 +230,7 @@ impl Keeper {
         learnt
     }
 
-    /// What a member, child or not, lacks is to be sent again.
+    /// Notes the packets that a member, child or not, lacks: they are to be sent again.
     fn ask(
         &mut self,
         now: Instant,
@@ -242,7 +243,7 @@ impl Keeper {
         for number in acknowledgement.missing() {
             let Some(at) = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok()) else { continue };
             if number >= self.end() {
-                // It goes there as soon as it is here.
+                // The packet goes to the member as soon as it is here.
                 if self.wanted.len() < WANTED_MAX && !self.wanted.contains(&(number, member)) {
                     self.wanted.push((number, member));
                     learnt.lost += 1;
@@ -250,7 +251,7 @@ impl Keeper {
                 continue;
             }
             let Some(kept) = self.kept.get_mut(at).filter(|_| number < sent) else { break };
-            // What was asked for again may be on its way.
+            // A packet that was asked for again may be on its way.
             let is_under_way = kept.repaired.is_some_and(|at| now.since(at) < timing.round_trip());
             if is_under_way || kept.askers.contains(&member) {
                 continue;
@@ -271,15 +272,15 @@ impl Keeper {
         self.acknowledged = least;
     }
 
-    /// Something has left at `now` that the children will acknowledge.
+    /// Notes that a packet has left at `now` that the children will acknowledge.
     pub(super) fn sent(&mut self, now: Instant, timing: &Timing) {
         if !self.children.is_empty() {
             self.probe_at = Some(now + timing.probe_delay(self.probes));
         }
     }
 
-    /// The next packet that is to be sent again, and to whom. One that did not get through again and again
-    /// leaves in pieces: it may be too long for a path.
+    /// Returns the next packet that is to be sent again, and its destination. A packet that did not get
+    /// through again and again leaves in pieces: it may be too long for a path.
     pub(super) fn poll_repair(&mut self, now: Instant, cutter: &Cutter<'_>, out: &mut Vec<u8>) -> Option<Destination> {
         if let Some(to) = self.poll_piece(cutter, out) {
             return Some(to);
@@ -321,15 +322,16 @@ impl Keeper {
 
     fn poll_piece(&mut self, cutter: &Cutter<'_>, out: &mut Vec<u8>) -> Option<Destination> {
         let (number, member, at) = self.cutting.take()?;
-        // All may have it by now.
+        // All members may have it by now.
         let packet = self.packet(number)?;
         let next = cutter.cut(number, packet, at, PIECE_BYTES, out);
         self.cutting = (next < packet.len()).then_some((number, member, next));
         Some(Destination::Member(member))
     }
 
-    /// Whom to ask now what has arrived: the group the first time, then those that lag behind; and the group
-    /// again now and then, for those whose co-root is gone. `sent`: packets that have left.
+    /// Returns the destination of the next question for arrived packets: the group the first time, then the
+    /// members that lag behind, and the group again now and then, for members whose co-root is gone. `sent`:
+    /// packets that have left.
     pub(super) fn poll_probe(&mut self, now: Instant, sent: u64, timing: &Timing) -> Option<Destination> {
         if let Some(member) = self.probing.pop() {
             return Some(Destination::Member(member));
@@ -348,12 +350,12 @@ impl Keeper {
         self.probing.pop().map(Destination::Member)
     }
 
-    /// The first question, which [`Self::poll_probe`] has just given out, is asked later.
+    /// Puts off the first question, which [`Self::poll_probe`] has just given out.
     pub(super) fn put_off_probe(&mut self, until: Instant) {
         (self.probes, self.silent_since, self.probe_at) = (0, None, Some(until));
     }
 
-    /// When to look again although nothing arrives.
+    /// The time to look again although nothing arrives.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         if !self.asked.is_empty() || !self.probing.is_empty() || self.cutting.is_some() {
             return Some(Instant(0));
@@ -361,7 +363,7 @@ impl Keeper {
         self.probe_at.filter(|_| !self.kept.is_empty())
     }
 
-    /// A child of which nothing has been heard for `timeout`, although it was asked.
+    /// Returns a child that has been silent for `timeout`, although it was asked.
     pub(super) fn silent(&self, now: Instant, timeout: Duration) -> Option<u32> {
         let since = self.silent_since?;
         if timeout.0 == 0 || now.since(since) < timeout {
@@ -370,7 +372,7 @@ impl Keeper {
         self.children.iter().find(|child| child.acknowledged == self.acknowledged).map(|child| child.member)
     }
 
-    /// A child has left: nobody waits for its acknowledgements any more.
+    /// Forgets a child that has left: no packet waits for its acknowledgements any more.
     pub(super) fn forget(&mut self, member: u32) {
         self.children.retain(|child| child.member != member);
         let least = self.children.iter().map(|child| child.acknowledged).min().unwrap_or(self.end());

@@ -1,46 +1,52 @@
-//! What a broadcast takes, in formulas: those of Liu, Mamidala and Panda ("Fast and Scalable MPI-Level
+//! The time of a broadcast, in formulas: those of Liu, Mamidala and Panda ("Fast and Scalable MPI-Level
 //! Broadcast using InfiniBand's Hardware Multicast Support", IPDPS 2004), for a network that is described by
 //! a few costs. `simulation` runs the state machines on the same network.
 //!
 //! With N ranks, p packets and M broadcasts for each acknowledgement:
 //!
 //! ```text
-//! step(b)       = send + b copy + way + b wire + receive + b copy          one message from one rank to another
-//! tree(N, b)    = ceil(log2 N) step(b)                                     binomial tree: the last rank is so many steps away
-//! multicast(b)  = step(b / p) + (p - 1) slowest(b / p)                     one packet after the other; nothing grows with N
-//! gathers       = N - 1 (at the root), or N / K of K co-roots, of which the root hears K
-//! known(N, b)   = multicast(b) + answer + way + gathers x acknowledgement  what `basic` waits for; with co-roots twice, one after the other
-//! period(N, b)  = max(p slowest(b / p), gathers x acknowledgement / M)     back to back: whoever is busiest
+//! step(b)      = send + b copy + way + b wire + receive + b copy     one message between two ranks
+//! tree(N, b)   = ceil(log2 N) step(b)                    binomial tree: steps to the last rank
+//! multicast(b) = step(b / p) + (p - 1) slowest(b / p)    packet after packet; nothing grows with N
+//! gathers      = N - 1 (at the root), or N / K at each of K co-roots and K at the root
+//! known(N, b)  = multicast(b) + answer + way + gathers x acknowledgement
+//!                the wait of `basic`; with co-roots two such waits, one after the other
+//! period(N, b) = max(p slowest(b / p), gathers x acknowledgement / M)
+//!                back to back: the time of the busiest part
 //! ```
 //!
 //! # The parameters of the paper's testbed
 //!
-//! The source at hand gives the results of the paper's model for 1024 ranks (4 B under 20 µs, 1836 B under 40
-//! µs, up to 4.86 times better than the tree) and what the testbed was (2.4 GHz Xeon, 4X InfiniBand, packets
-//! of 2 KB), not the model's parameters. So [`Testbed::PAPER`] is concluded: the tree takes 4.86 x 20 = 97 µs
-//! in 10 steps, so a step of few bytes takes 9.7 µs; and 4.86 x 40 = 194 µs for 1836 B, so a byte takes 5.3
-//! ns: 1 ns on the link of 8 Gbit/s and the rest for a copy at either end. A multicast packet is taken to
-//! cost what any other does. How the result moves: every figure of `multicast` and `tree` is proportional to
-//! the step, and their ratio is ceil(log2 N) whatever the step is; only the last two lines depend on the
-//! price of an acknowledgement.
+//! The source at hand gives the results of the paper's model for 1024 ranks: 4 B under 20 µs, 1836 B under 40
+//! µs, up to 4.86 times better than the tree. It also describes the testbed: 2.4 GHz Xeon, 4X InfiniBand,
+//! packets of 2 KB. It does not give the model's parameters. So [`Testbed::PAPER`] is concluded:
+//!
+//! - The tree takes 4.86 x 20 = 97 µs in 10 steps, so a step of few bytes takes 9.7 µs.
+//! - The tree takes 4.86 x 40 = 194 µs for 1836 B, so a byte takes 5.3 ns: 1 ns on the link of 8 Gbit/s and
+//!   the rest for a copy at either end.
+//! - A multicast packet is taken to cost what any other packet costs.
+//!
+//! Other parameters would change the result as follows. Every figure of `multicast` and `tree` is
+//! proportional to the step, and their ratio is ceil(log2 N) whatever the step is. Only the last two lines
+//! depend on the price of an acknowledgement.
 
 use super::Scheme;
 use super::wire::HEADER_SIZE;
 
-/// Hosts and their network, by what things cost: times in nanoseconds, and picoseconds for each byte.
+/// Hosts and their network, described by costs: times in nanoseconds, and picoseconds for each byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Testbed {
-    /// Processor time that a packet or message costs its sender, …
+    /// Processor time that a packet or message costs its sender.
     pub send_ns: u64,
-    /// … and its receiver.
+    /// Processor time that a packet or message costs its receiver.
     pub receive_ns: u64,
-    /// A byte of it, at either end.
+    /// Processor time of a byte of it, at either end.
     pub copy_ps: u64,
-    /// From one host to another.
+    /// Time from one host to another.
     pub way_ns: u64,
-    /// A byte on a link.
+    /// Time of a byte on a link.
     pub wire_ps: u64,
-    /// Processor time that an acknowledgement costs who sends it, and who gets it.
+    /// Processor time that an acknowledgement costs its sender, and its receiver.
     pub acknowledgement_ns: u64,
     /// Bytes of the longest packet.
     pub packet_bytes: usize,
@@ -76,7 +82,7 @@ impl Testbed {
         [self.send_ns + copy, bytes * self.wire_ps / 1000, self.receive_ns + copy]
     }
 
-    /// A message of `bytes` from one rank to another.
+    /// The time of a message of `bytes` from one rank to another.
     pub fn step_ns(&self, bytes: u64) -> u64 {
         self.costs(bytes).iter().sum::<u64>() + self.way_ns
     }
@@ -87,18 +93,18 @@ impl Testbed {
         (bytes.min(room), bytes.div_ceil(room).max(1))
     }
 
-    /// By a binomial tree of messages.
+    /// The time by a binomial tree of messages.
     pub fn tree_ns(&self, ranks: u32, bytes: u64) -> u64 {
         u64::from(ranks.max(1).next_power_of_two().ilog2()) * self.step_ns(bytes)
     }
 
-    /// From one broadcast by a tree to the next: the root sends one message a level.
+    /// The time from one broadcast by a tree to the next: the root sends one message a level.
     pub fn tree_period_ns(&self, ranks: u32, bytes: u64) -> u64 {
         let [send, wire, _] = self.costs(bytes);
         u64::from(ranks.max(1).next_power_of_two().ilog2()) * send.max(wire)
     }
 
-    /// By multicast, until all have the message.
+    /// The time by multicast, until all have the message.
     pub fn multicast_ns(&self, bytes: u64) -> u64 {
         let (each, packets) = self.packets(bytes);
         self.step_ns(each) + (packets - 1) * self.slowest_ns(each)
@@ -108,7 +114,7 @@ impl Testbed {
         self.costs(bytes).into_iter().max().unwrap_or(0)
     }
 
-    /// Members that the root hears of, and that the busiest co-root hears of.
+    /// Members that acknowledge to the root, and members that acknowledge to the busiest co-root.
     fn gathers(ranks: u32, scheme: Scheme) -> (u64, u64) {
         let others = u64::from(ranks.saturating_sub(1));
         match u64::from(scheme.co_roots).min(others) {
@@ -117,7 +123,7 @@ impl Testbed {
         }
     }
 
-    /// Until the root knows that all have the message.
+    /// The time until the root knows that all have the message.
     pub fn known_ns(&self, ranks: u32, bytes: u64, scheme: Scheme) -> u64 {
         let (root, co_root) = Self::gathers(ranks, scheme);
         let level = |gathered: u64| match gathered {
@@ -127,7 +133,7 @@ impl Testbed {
         self.multicast_ns(bytes) + level(co_root) + level(root)
     }
 
-    /// From one broadcast to the next, back to back.
+    /// The time from one broadcast to the next, back to back.
     pub fn period_ns(&self, ranks: u32, bytes: u64, scheme: Scheme) -> u64 {
         if scheme.blocking {
             return self.known_ns(ranks, bytes, scheme);
@@ -135,7 +141,7 @@ impl Testbed {
         let (root, co_root) = Self::gathers(ranks, scheme);
         let (each, packets) = self.packets(bytes);
         let [send, wire, receive] = self.costs(each);
-        // Who gathers acknowledgements does so beside its other work.
+        // A member gathers acknowledgements beside its other work.
         let gathered = |count: u64| count * self.acknowledgement_ns / u64::from(scheme.aggregate);
         let busiest = [packets * send + gathered(root), packets * wire, packets * receive + gathered(co_root)];
         busiest.into_iter().max().unwrap_or(0)
@@ -151,7 +157,7 @@ mod tests {
         let paper = Testbed::PAPER;
         for (bytes, bar) in [(4, 20_000), (1836, 40_000)] {
             assert!(paper.multicast_ns(bytes) < bar, "{bytes} B: {} ns", paper.multicast_ns(bytes));
-            // What the parameters were concluded from.
+            // The figures from which the parameters were concluded.
             let tree = paper.tree_ns(1024, bytes);
             assert!(tree.abs_diff(bar * 486 / 100) < tree / 50, "{bytes} B by tree: {tree} ns");
             assert!(tree * 100 >= 486 * paper.multicast_ns(bytes));

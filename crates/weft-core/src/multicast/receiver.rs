@@ -1,4 +1,4 @@
-//! The side of everybody else.
+//! The side of every member but the root.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -12,25 +12,25 @@ use crate::placement::RemoteMemory;
 use crate::time::{Duration, Instant};
 use crate::wire::{Key, Number, Secret};
 
-/// Requests for what is missing that its keeper does not answer before the root is asked instead, every other
-/// time.
+/// Requests for a missing packet that its keeper does not answer before the root is asked instead, every
+/// other time.
 const ASK_ROOT_AFTER: u32 = 3;
 
-/// A question to one member comes by another socket than what it asks about, which may lie unread in the
-/// group's: what a question alone shows to be missing is asked for after so much time.
+/// The wait before a packet is asked for that only a question shows to be missing. A question to one member
+/// comes by another socket than the packets in question, which may lie unread in the socket of the group.
 const ASK_AFTER_QUESTION: Duration = Duration::from_micros(50);
 
-/// What has been asked for and not been answered, at most: each quarter of a window is, and each broadcast
-/// where none is aggregated. Of more, the oldest are answered with the next.
+/// Most unanswered wishes for an acknowledgement. There is one for each quarter of a window, and one for each
+/// broadcast where none is aggregated. If there are more, the oldest are answered with the next.
 const ASKED_MAX: usize = 16;
 
 /// An acknowledgement is wanted.
 #[derive(Clone, Copy)]
 struct Asked {
-    /// The newest packet that it is to cover.
+    /// The newest packet that the acknowledgement is to cover.
     number: u64,
     since: Instant,
-    /// The number of what has asked: the packet, or a question behind it.
+    /// The number of the asking packet, or of a question behind it.
     by: u64,
 }
 
@@ -39,46 +39,45 @@ pub struct Receiver {
     settings: Settings,
     stream: StreamId,
     key: Key,
-    /// The member whose stream it is, and the one that this is.
+    /// The member that sends the stream, and this member.
     root: u32,
     member: u32,
-    /// To whom it acknowledges.
+    /// The member that this one acknowledges to.
     parent: u32,
     /// The first packet that has not arrived.
     expected: u64,
-    /// Packets that have arrived beyond it; the first place is that of `expected`, and is empty.
+    /// Packets that have arrived beyond `expected`; the first place is that of `expected`, and is empty.
     held: VecDeque<Option<Vec<u8>>>,
     /// Packets of which only pieces have arrived.
     assemblies: Assemblies,
-    /// One past the newest packet that there is, as far as is known, …
+    /// The number after that of the newest packet that is known to exist.
     end: u64,
-    /// … and as far as what is missing before it counts as lost: a question alone proves that only after a
-    /// while.
+    /// The number before which missing packets count as lost. A question alone moves it only after a while.
     proved: u64,
-    /// As a co-root: what others may still lack.
+    /// The packets that others may still lack; for a co-root.
     keeper: Keeper,
-    /// What is to be acknowledged, oldest first. A co-root answers each when those behind it have come so
-    /// far: if it waited for the newest alone, a root that goes on asking would hear of nothing before its
-    /// window is used up.
+    /// The acknowledgements that are wanted, oldest first. A co-root gives each when the members behind it
+    /// have come so far. If it waited for the newest alone, a root that keeps asking would hear of nothing
+    /// before its window is used up.
     asked: VecDeque<Asked>,
-    /// An acknowledgement is due, for these: the parent, or who has asked out of turn.
+    /// The members to which an acknowledgement is due: the parent, or a member that has asked out of turn.
     due: Vec<u32>,
-    /// When to ask for what is missing, …
+    /// The time to ask for missing packets.
     ask_at: Option<Instant>,
-    /// … and how often that was done since something came.
+    /// The number of such requests since a packet came.
     questions: u32,
     timing: Timing,
-    /// Where acknowledgements may be written, and whether one is to be.
+    /// The slot into which acknowledgements may be written, and whether one is to be written.
     slot: Option<RemoteMemory>,
     writes: bool,
     counters: Counters,
 }
 
 impl Receiver {
-    /// For what a process of member `root` sends to `member`, which is another.
+    /// Begins to receive, at `member`, the stream of a process of another member, `root`.
     ///
     /// # Panics
-    /// `member` is the root, or no member.
+    /// When `member` is the root, or no member.
     pub fn new(settings: Settings, stream: StreamId, root: u32, member: u32, secret: &Secret) -> Self {
         let tree = AckTree::new(settings.members, root, settings.scheme);
         let parent = tree.parent(member).filter(|_| member < settings.members);
@@ -106,7 +105,7 @@ impl Receiver {
         }
     }
 
-    /// A packet of this stream has arrived: the frames that are next in order go to `deliver`.
+    /// Takes a packet of this stream: the frames that are next in order go to `deliver`.
     pub fn handle(&mut self, now: Instant, bytes: &[u8], deliver: &mut impl FnMut(&[u8])) {
         let Ok(packet) = Packet::open(&self.key, self.expected, bytes) else {
             self.counters.rejected += 1;
@@ -119,7 +118,7 @@ impl Receiver {
                     self.handle_request(now, packet.number);
                 }
             }
-            // Of whoever repairs.
+            // A piece from any member that repairs.
             Body::Piece(whole, at) if packet.from != self.member => {
                 let number = packet.number;
                 let window = self.expected..self.expected + u64::from(self.settings.window);
@@ -136,14 +135,14 @@ impl Receiver {
                     self.handle(now, &packet, deliver);
                 }
             }
-            // Of the root, or of the co-root.
+            // A question of the root, or of the co-root.
             Body::Probe if packet.from != self.member => self.handle_probe(now, &packet),
             Body::Acknowledgement(acknowledgement) if packet.from < self.settings.members => {
                 let (number, sent) = (packet.number, self.expected);
                 self.keeper.handle(now, packet.from, number, &acknowledgement, sent, &self.timing);
                 self.pass_on();
             }
-            // What it leads to is checked there.
+            // The check of the slot's memory happens where it is written.
             Body::Slot(slot) if packet.from == self.root && self.settings.scheme.written => self.slot = Some(slot),
             Body::Data | Body::Probe | Body::Acknowledgement(_) | Body::Test | Body::Slot(_) | Body::Piece(..) => {
                 self.counters.rejected += 1;
@@ -157,7 +156,7 @@ impl Receiver {
             return;
         };
         if ahead >= u64::from(self.settings.window) {
-            // No sender that keeps to its window is so far ahead of who has not acknowledged.
+            // No sender that keeps to its window is so far ahead of a member that has not acknowledged.
             self.counters.rejected += 1;
             return;
         }
@@ -184,14 +183,14 @@ impl Receiver {
         if self.expected >= self.end {
             self.ask_at = None;
         } else if self.ask_at.is_some() {
-            // What is missing now has been asked for with the rest.
+            // The packets that are missing now have been asked for with the rest.
             self.ask_at = Some(now + self.timing.probe_delay(0));
         }
-        // Who was asked before this packet came answers now.
+        // A question that came before this packet is answered now.
         self.pass_on();
     }
 
-    /// The packet that was expected is here.
+    /// Takes the packet that was expected.
     fn take(&mut self, bytes: &[u8], deliver: &mut impl FnMut(&[u8])) {
         self.expected += 1;
         self.assemblies.forget_before(Number(self.expected as u32));
@@ -204,7 +203,8 @@ impl Receiver {
         }
     }
 
-    /// There is packet `number`, and a gap before it: new ones are asked for at once.
+    /// Notes that packet `number` exists, and whether there is a gap before it: new gaps are asked for at
+    /// once.
     fn learn_of(&mut self, now: Instant, number: u64, has_gap: bool) {
         if has_gap && (number > self.end || self.ask_at.is_none()) {
             self.questions = 0;
@@ -222,7 +222,7 @@ impl Receiver {
         }
     }
 
-    /// Somebody asks what has arrived of the packets that there are.
+    /// Takes a question for the packets that have arrived.
     fn handle_probe(&mut self, now: Instant, packet: &Packet) {
         let number = packet.number;
         if number > self.expected.saturating_add(u64::from(self.settings.window)) {
@@ -235,9 +235,9 @@ impl Receiver {
         }
         self.note_asked(Asked { number: number.wrapping_sub(1), since: now, by: number });
         let to = if packet.from == self.root { self.parent } else { packet.from };
-        // A packet says more.
+        // A packet tells more than a slot.
         self.writes = false;
-        // The root's question to everybody is for the co-roots to answer; whom it asks alone answers it as
+        // The co-roots answer the root's question to everybody. A member that the root asks alone answers as
         // well, for its co-root may be gone.
         self.owe(to);
         if self.keeper.acknowledged() < self.expected {
@@ -260,7 +260,8 @@ impl Receiver {
         self.asked.push_back(asked);
     }
 
-    /// What has been asked for goes to the parent as soon as all behind this member have it.
+    /// Makes a wanted acknowledgement due to the parent, as soon as this member and all behind it have the
+    /// packet.
     fn pass_on(&mut self) {
         let subtree = self.subtree();
         if self.asked.front().is_none_or(|asked| subtree <= asked.number) {
@@ -273,19 +274,19 @@ impl Receiver {
         self.writes = true;
     }
 
-    /// The word that is to be written to the root's memory, and where. It stays the same or is newer until
-    /// [`Self::begun`].
+    /// The word that is to be written to the root's memory, and its place. The word stays the same or becomes
+    /// newer until [`Self::begun`].
     pub fn to_write(&self) -> Option<(RemoteMemory, u64)> {
         self.slot.filter(|_| self.writes).map(|slot| (slot, slots::word(self.subtree())))
     }
 
-    /// The carrier has what [`Self::to_write`] said last.
+    /// Notes that the carrier has taken the word of the last [`Self::to_write`].
     pub fn begun(&mut self) {
         self.writes = false;
         self.counters.written += 1;
     }
 
-    /// The carrier does not write: acknowledgements are packets from now on.
+    /// Notes that the carrier does not write: acknowledgements are packets from now on.
     pub fn cannot_write(&mut self) {
         self.slot = None;
         if core::mem::take(&mut self.writes) {
@@ -293,12 +294,12 @@ impl Receiver {
         }
     }
 
-    /// The first packet that this member, or one whose acknowledgements it gathers, may lack.
+    /// The first packet that this member, or a member whose acknowledgements it gathers, may lack.
     fn subtree(&self) -> u64 {
         self.keeper.acknowledged().min(self.expected)
     }
 
-    /// The next packet that leaves: for whom.
+    /// Writes the next packet that leaves; returns its destination.
     pub fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Destination> {
         let cutter = wire::Cutter { stream: &self.stream, key: &self.key, from: self.member };
         if let Some(to) = self.keeper.poll_repair(now, &cutter, out) {
@@ -319,7 +320,7 @@ impl Receiver {
             return Some(self.acknowledge(now, to, out));
         }
         let to = self.keeper.poll_probe(now, self.expected, &self.timing)?;
-        // A co-root asks those behind it one by one: the others have nothing to tell it.
+        // A co-root asks the members behind it one by one: the others have nothing to tell it.
         let Destination::Member(_) = to else { return self.poll(now, out) };
         let number = self.expected;
         Packet { from: self.member, request: true, number, body: Body::Probe }.emit(&self.stream, out);
@@ -347,7 +348,7 @@ impl Receiver {
         Destination::Member(to)
     }
 
-    /// As [`super::Sender::review`], of those whose losses this member repairs.
+    /// Reviews as [`super::Sender::review`], for the members whose losses this member repairs.
     pub fn review(&mut self) -> bool {
         self.keeper.review(self.expected, Review::Together)
     }
@@ -357,25 +358,26 @@ impl Receiver {
         self.expected
     }
 
-    /// Whether nothing is known to be missing, here or at those whose acknowledgements this member gathers.
+    /// Returns whether no packet is known to be missing, here or at the members whose acknowledgements this
+    /// one gathers.
     pub fn is_idle(&self) -> bool {
         self.end <= self.expected && self.due.is_empty() && !self.writes && self.keeper.is_empty()
     }
 
-    /// When to call [`Self::poll`] although nothing arrives.
+    /// The time to call [`Self::poll`] although nothing arrives.
     pub fn next_timeout(&self) -> Option<Instant> {
         let due = (!self.due.is_empty()).then_some(Instant(0));
         let ask = self.ask_at.filter(|_| self.end > self.expected);
         earlier(earlier(due, ask), self.keeper.next_timeout())
     }
 
-    /// A member whose acknowledgements this one gathers and that has not answered for longer than the
-    /// settings allow.
+    /// Returns a member whose acknowledgements this one gathers, and that has not answered for longer than
+    /// the settings allow.
     pub fn silent(&self, now: Instant) -> Option<u32> {
         self.keeper.silent(now, self.settings.peer_timeout)
     }
 
-    /// A member has left or failed: nobody waits for it any more.
+    /// Forgets a member that has left or failed: nothing waits for it any more.
     pub fn forget(&mut self, member: u32) {
         self.keeper.forget(member);
         if member == self.parent {
@@ -383,7 +385,7 @@ impl Receiver {
         }
     }
 
-    /// What has happened.
+    /// The counts of what happened.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

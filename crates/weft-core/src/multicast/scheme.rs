@@ -10,28 +10,29 @@ pub const AGGREGATE_MAX: u32 = 1000;
 /// A way to make multicast reliable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scheme {
-    /// The root's call ends when all have acknowledged; otherwise when its buffer is free again.
+    /// The root's call ends when all have acknowledged; otherwise it ends when the root's buffer is free
+    /// again.
     pub blocking: bool,
-    /// Members that gather the acknowledgements of others and repair what they have lost; 0: the root does so
-    /// for all.
+    /// Members that gather the acknowledgements of others and repair their losses; 0: the root does so for
+    /// all.
     pub co_roots: u32,
-    /// One acknowledgement for so many broadcasts; at least 1.
+    /// Broadcasts for which there is one acknowledgement; at least 1.
     pub aggregate: u32,
-    /// Where the carrier writes to memory of peers by itself, acknowledgements are written into slots that
-    /// the root looks at, and no packets.
+    /// Acknowledgements are written into slots that the root looks at, where the carrier writes to memory of
+    /// peers by itself; they are no packets.
     pub written: bool,
 }
 
 impl Scheme {
-    /// All acknowledge each broadcast to the root, which waits for that.
+    /// All members acknowledge each broadcast to the root, and the root waits for them.
     pub const BASIC: Self = Self { blocking: true, co_roots: 0, aggregate: 1, written: false };
     /// The root goes on while it has room in its window.
     pub const WINDOW: Self = Self { blocking: false, co_roots: 0, aggregate: 1, written: false };
-    /// The same, and acknowledgements are written.
+    /// The root goes on while it has room in its window, and acknowledgements are written.
     pub const WRITTEN: Self = Self { written: true, ..Self::WINDOW };
 
-    /// The one for a group of so many members that no setting asks for another: from so many on that the
-    /// acknowledgements of all would keep the root busy, as many co-roots as each of them has members.
+    /// The scheme of a group of `members` without a setting. The acknowledgements of a large group would keep
+    /// the root busy, so it has co-roots: as many as each co-root has members.
     pub fn for_members(members: u32) -> Self {
         let co_roots = if members > DIRECT_MEMBERS_MAX { members.isqrt() } else { 0 };
         Self { co_roots, aggregate: 10, ..Self::WINDOW }
@@ -54,7 +55,7 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// It names no scheme.
+/// The error that a text names no scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownScheme;
 
@@ -83,25 +84,25 @@ impl FromStr for Scheme {
     }
 }
 
-/// Who acknowledges to whom in the stream of one root: members `0..members`, at most two levels below the
+/// The tree of acknowledgements in the stream of one root: members `0..members`, at most two levels below the
 /// root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AckTree {
     /// Members of the group.
     pub members: u32,
-    /// The one that sends.
+    /// The member that sends.
     pub root: u32,
-    /// How many gather acknowledgements.
+    /// The number of members that gather acknowledgements.
     pub co_roots: u32,
 }
 
 impl AckTree {
-    /// Of a scheme.
+    /// The tree of a scheme.
     pub fn new(members: u32, root: u32, scheme: Scheme) -> Self {
         Self { members, root, co_roots: scheme.co_roots.min(members.saturating_sub(1)) }
     }
 
-    /// The relative rank of a member: how far behind the root it comes, from 1; and the member of a relative
+    /// The relative rank of a member: its distance behind the root, from 1; and the member of a relative
     /// rank.
     fn relative_rank(&self, member: u32) -> u32 {
         (member + self.members - self.root) % self.members
@@ -111,18 +112,18 @@ impl AckTree {
         ((u64::from(relative) + u64::from(self.root)) % u64::from(self.members)) as u32
     }
 
-    /// First relative rank of the part that co-root `which` looks after: its own.
+    /// First relative rank of the part of co-root `which`: its own.
     fn start(&self, which: u32) -> u32 {
         1 + (u64::from(which) * u64::from(self.members - 1) / u64::from(self.co_roots)) as u32
     }
 
-    /// Which part a relative rank belongs to.
+    /// The part that a relative rank belongs to.
     fn part(&self, relative: u32) -> u32 {
         let guess = (u64::from(relative - 1) * u64::from(self.co_roots) / u64::from(self.members - 1)) as u32;
         (guess..self.co_roots).take_while(|which| self.start(*which) <= relative).last().unwrap_or(guess)
     }
 
-    /// To whom `member` acknowledges; the root has nobody.
+    /// The member to which `member` acknowledges; none for the root.
     pub fn parent(&self, member: u32) -> Option<u32> {
         let relative = self.relative_rank(member);
         if relative == 0 {
@@ -135,7 +136,7 @@ impl AckTree {
         Some(if relative == start { self.root } else { self.member(start) })
     }
 
-    /// Who acknowledges to `member`.
+    /// The members that acknowledge to `member`.
     pub fn children(&self, member: u32) -> impl Iterator<Item = u32> + '_ {
         let relative = self.relative_rank(member);
         let ends = |which: u32| if which + 1 == self.co_roots { self.members } else { self.start(which + 1) };

@@ -12,51 +12,51 @@ use crate::placement::RemoteMemory;
 use crate::time::{Duration, Instant};
 use crate::wire::{Key, Secret};
 
-/// Broadcasts that come closer behind each other ask for acknowledgements together, if the scheme says so:
-/// those of all cost more than what one broadcast takes.
+/// Longest pause between broadcasts that ask for acknowledgements together, if the scheme aggregates: the
+/// acknowledgements of all members cost more than one broadcast takes.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
 /// Sends frames to all other members of a group.
 pub struct Sender {
     settings: Settings,
     stream: StreamId,
-    /// The member that this is.
+    /// The number of this member.
     member: u32,
     key: Key,
     keeper: Keeper,
     /// The first packet that has not left.
     unsent: u64,
-    /// The newest packet has room for another frame: it has not left.
+    /// The newest packet has room for another frame, because it has not left.
     is_open: bool,
-    /// Broadcasts since the last one that asked for acknowledgements,
+    /// Broadcasts since the last one that asked for acknowledgements.
     broadcasts: u32,
-    /// and the packet that did.
+    /// The packet that asked last.
     asked: u64,
     timing: Timing,
-    /// When the newest packet left, and whether a packet has left after a pause and none since has asked for
-    /// acknowledgements.
+    /// The time at which the newest packet left; and whether a packet has left after a pause, with no wish
+    /// for acknowledgements since.
     left: Option<Instant>,
     paused: bool,
-    /// A packet that has asked for acknowledgements, and when it left; whether it may have been sent again
-    /// since.
+    /// A packet that has asked for acknowledgements, and the time at which it left; and whether it may have
+    /// been sent again since.
     timed: Option<(u64, Instant)>,
     is_repaired: bool,
-    /// The number of the newest question, and when it left.
+    /// The number of the newest question, and the time at which it left.
     probed: Option<(u64, Instant)>,
     /// A question to all is to leave: the newest packet has left again before it.
     asks_all: bool,
-    /// The last packet that did so.
+    /// The last packet that left again before a question.
     repeated: u64,
     /// Packets that may be under way.
     congestion_window: u32,
     /// The window has shrunk because of losses among packets before this one.
     recovering: u64,
-    /// Packets that each receiver has lost since the window was last looked at: only of the one that has lost
-    /// most.
+    /// Packets that receivers have lost since the window was last looked at. Only the receiver that has lost
+    /// most counts.
     losses: Losses,
-    /// Where receivers may write their acknowledgements, and what they have written.
+    /// The memory into which receivers may write acknowledgements, and the words that they have written.
     slots: Option<(RemoteMemory, Slots)>,
-    /// Members that are to be told.
+    /// Members that are to be told of their slots.
     offers: Vec<u32>,
     counters: Counters,
 }
@@ -69,10 +69,10 @@ struct Losses {
 }
 
 impl Sender {
-    /// For the stream of a process of this member.
+    /// Begins the stream of a process of this member.
     ///
     /// # Panics
-    /// The window is empty or larger than [`WINDOW_MAX`], or a packet has no room for a frame.
+    /// When the window is empty or larger than [`WINDOW_MAX`], or a packet has no room for a frame.
     pub fn new(settings: Settings, stream: StreamId, member: u32, secret: &Secret) -> Self {
         assert!((1..=WINDOW_MAX).contains(&settings.window), "a window has 1 to {WINDOW_MAX} packets");
         assert!(settings.packet_size > HEADER_SIZE + FRAME_PREFIX, "a packet has room for a frame");
@@ -104,14 +104,14 @@ impl Sender {
         }
     }
 
-    /// Receivers may write their acknowledgements at `target`, each into a slot of [`SLOT_BYTES`] bytes in
-    /// the order of the members. They are told when they acknowledge by packets.
+    /// Lets receivers write their acknowledgements at `target`, each into a slot of [`SLOT_BYTES`] bytes in
+    /// the order of the members. A receiver is told when it acknowledges by a packet.
     pub fn open_slots(&mut self, target: RemoteMemory) {
         self.slots = Some((target, Slots::new(self.settings.members)));
     }
 
-    /// The slot of `member` has this word in it. What is written is a peer's: it counts if it goes forward,
-    /// and not beyond what has been sent.
+    /// Takes the word in the slot of `member`. A peer has written it, so it counts only if it goes forward,
+    /// and not beyond the packets that have been sent.
     pub fn handle_written(&mut self, now: Instant, member: u32, word: u64) {
         let Some((_, slots)) = self.slots.as_mut().filter(|_| member != self.member) else { return };
         match slots.look(member, word, self.unsent) {
@@ -148,9 +148,9 @@ impl Sender {
         newest.map_or(0, |packet| self.settings.packet_size.saturating_sub(packet.len()))
     }
 
-    /// Takes a frame of `length` bytes, which `write` writes. It shares a packet with others if they have not
-    /// left. Returns the number that [`Self::acknowledged`] exceeds when all have it; `None`, and nothing is
-    /// done, if there is no room for it.
+    /// Takes a frame of `length` bytes, which `write` writes. The frame shares a packet with other frames
+    /// that have not left. Returns the number that [`Self::acknowledged`] exceeds when all have the frame.
+    /// Without room for the frame it returns `None` and does nothing.
     pub fn submit(&mut self, length: usize, write: impl FnOnce(&mut [u8])) -> Option<u64> {
         if length > self.frame_max() {
             return None;
@@ -175,7 +175,7 @@ impl Sender {
         Some(number)
     }
 
-    /// What was submitted last ends a broadcast.
+    /// Ends a broadcast with the frame that was submitted last.
     pub fn end_broadcast(&mut self) {
         self.broadcasts += 1;
         if self.broadcasts >= self.settings.scheme.aggregate {
@@ -183,7 +183,7 @@ impl Sender {
         }
     }
 
-    /// Packet `number`, which has not left, asks for acknowledgements.
+    /// Makes packet `number`, which has not left, ask for acknowledgements.
     fn request(&mut self, number: u64) {
         if let Some(packet) = self.keeper.packet_mut(number).filter(|_| number >= self.unsent) {
             wire::request(packet);
@@ -192,40 +192,41 @@ impl Sender {
         }
     }
 
-    /// Whether nothing waits but one packet, which has room for another message like its last.
+    /// Returns whether only one packet waits, which has room for another message like its last.
     pub fn may_coalesce(&self) -> bool {
         let newest = self.keeper.end().wrapping_sub(1);
         self.is_open && newest == self.unsent && 2 * self.open_room() > self.settings.packet_size
     }
 
-    /// Whether some receiver had to ask for most of the packets since this was asked last: the network
+    /// Returns whether some receiver had to ask for most of the packets since the last call: the network
     /// carries no multicast to it any more, or loses too much.
     pub fn review(&mut self) -> bool {
         self.keeper.review(self.unsent, Review::Together)
     }
 
-    /// The same of so many packets that the root need not ask the others before it sends to each by itself.
+    /// Reviews as [`Self::review`], over so many packets that the root may send to each member by itself
+    /// without asking the others.
     pub fn is_beyond_use(&mut self) -> bool {
         let acknowledged = self.keeper.acknowledged();
         self.keeper.review(acknowledged, Review::Alone)
     }
 
-    /// All have the packets before this one.
+    /// The number before which all members have all packets.
     pub fn acknowledged(&self) -> u64 {
         self.keeper.acknowledged()
     }
 
-    /// The packets before this one have left.
+    /// The number before which all packets have left.
     pub fn sent(&self) -> u64 {
         self.unsent
     }
 
-    /// Whether nothing is to be sent, and nobody is waited for.
+    /// Returns whether nothing is to be sent, and no acknowledgement is awaited.
     pub fn is_idle(&self) -> bool {
         self.keeper.is_empty()
     }
 
-    /// The next packet that leaves: for whom.
+    /// Writes the next packet that leaves; returns its destination.
     pub fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Destination> {
         let cutter = wire::Cutter { stream: &self.stream, key: &self.key, from: self.member };
         if let Some(to) = self.keeper.poll_repair(now, &cutter, out) {
@@ -261,12 +262,13 @@ impl Sender {
         Some(to)
     }
 
-    /// What has not been answered in time is most often the loss of the newest packet, which no later one
-    /// proves: it leaves before the question. Whom this does not help asks for what it lacks (as the tail
-    /// loss probes of TCP have it, RFC 8985 §7). If that packet has not asked for an answer, the question is
-    /// put off: more broadcasts may come, which ask for all of them together. Questions to single members
-    /// come without the packet: what these ask for shows whether the network carries multicast to them at
-    /// all.
+    /// Sends the newest packet again before a question. A missing answer most often means that the newest
+    /// packet was lost, which no later packet proves. Members that still lack other packets ask for them (as
+    /// with the tail loss probes of TCP, RFC 8985 §7).
+    ///
+    /// If the newest packet has not asked for an answer, the question is put off: more broadcasts may come,
+    /// and ask for all answers together. Questions to single members come without the packet. What these
+    /// members ask for shows whether the network carries multicast to them at all.
     fn send_newest_again(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         let newest = self.unsent.wrapping_sub(1);
         let was_asked = self.asked == newest;
@@ -293,9 +295,10 @@ impl Sender {
             return false;
         }
         let is_newest = number + 1 == self.keeper.end();
-        // A window that is about to be full must hear from the receivers, however many broadcasts that is.
+        // A window that is about to be full must hear from the receivers, however many broadcasts it holds.
         let quarter = u64::from(self.congestion_window.min(self.settings.window) / 4).max(1);
-        // Broadcasts that come so far apart that a question would follow each ask for themselves.
+        // Broadcasts whose distance would leave room for a question after each ask for acknowledgements
+        // themselves.
         let pause = self.timing.probe_delay(0).max(PAUSE_MIN);
         self.paused |= self.left.is_none_or(|left| now.since(left) >= pause);
         if number >= self.asked + quarter || (is_newest && core::mem::take(&mut self.paused)) {
@@ -316,11 +319,11 @@ impl Sender {
         true
     }
 
-    /// A packet of this stream has arrived.
+    /// Takes a packet of this stream.
     pub fn handle(&mut self, now: Instant, bytes: &[u8]) {
         match Packet::open(&self.key, self.unsent, bytes) {
             Ok(Packet { from, number, body: Body::Acknowledgement(acknowledgement), .. })
-                // Nobody knows of a packet that has not left.
+                // No member knows of a packet that has not left.
                 if from < self.settings.members && from != self.member && acknowledgement.end <= self.unsent =>
             {
                 self.acknowledge(now, from, number, &acknowledgement);
@@ -328,7 +331,7 @@ impl Sender {
                     self.offers.push(from);
                 }
             }
-            // What a bridge has brought back to where it came from.
+            // A packet that a bridge has brought back to its sender.
             Ok(Packet { from, .. }) if from == self.member => {}
             _ => self.counters.rejected += 1,
         }
@@ -350,9 +353,10 @@ impl Sender {
         }
     }
 
-    /// Somebody has answered the packet with number `echo`, `hold` after it came. What has been sent again
-    /// says nothing of a round trip (Karn and Partridge, 1987): it would grow by the time after which
-    /// something was sent again, and that with it. Questions have numbers of their own.
+    /// Takes the answer to the packet with number `echo`, given `hold` after the packet came. A packet that
+    /// has been sent again does not measure a round trip (Karn and Partridge, 1987): the sample would grow by
+    /// the wait before the packet was sent again, and the wait would grow by the sample. Questions have
+    /// numbers of their own.
     fn time(&mut self, now: Instant, echo: u64, hold: Duration) {
         let since = |left: Instant| now.since(left).0.checked_sub(hold.0).map(Duration);
         let answers_question = self.probed.filter(|(probed, _)| *probed == echo);
@@ -366,7 +370,8 @@ impl Sender {
         self.timed = self.timed.filter(|(timed, _)| *timed > echo);
     }
 
-    /// A receiver that has lost more than its share shrinks the window, once for what was under way then.
+    /// Counts losses: a receiver that has lost more than its share shrinks the window, once for the packets
+    /// that were under way then.
     fn count_losses(&mut self, from: u32, lost: u32) {
         if self.keeper.acknowledged() >= self.losses.until {
             self.losses = Losses { until: self.unsent, of: Vec::new() };
@@ -384,7 +389,7 @@ impl Sender {
         }
     }
 
-    /// When to call [`Self::poll`] although nothing arrives.
+    /// The time to call [`Self::poll`] although nothing arrives.
     pub fn next_timeout(&self) -> Option<Instant> {
         let may_send = self.unsent < self.keeper.end()
             && self.unsent - self.keeper.acknowledged().min(self.unsent) < u64::from(self.congestion_window);
@@ -394,17 +399,17 @@ impl Sender {
         )
     }
 
-    /// A member that has not answered for longer than the settings allow.
+    /// Returns a member that has not answered for longer than the settings allow.
     pub fn silent(&self, now: Instant) -> Option<u32> {
         self.keeper.silent(now, self.settings.peer_timeout)
     }
 
-    /// A member has left or failed: nobody waits for it any more.
+    /// Forgets a member that has left or failed: nothing waits for it any more.
     pub fn forget(&mut self, member: u32) {
         self.keeper.forget(member);
     }
 
-    /// What has happened.
+    /// The counts of what happened.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

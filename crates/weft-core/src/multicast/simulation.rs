@@ -1,9 +1,9 @@
-//! The state machines of one group of any size on a simulated network: broadcasts one by one and back to
-//! back, under loss and with receivers that come late.
+//! The state machines of a group of any size on a simulated network: broadcasts one by one and back to back,
+//! under loss and with receivers that come late.
 //!
 //! Each host does one thing at a time, at the costs of a [`Testbed`]. A packet to the group takes the
-//! sender's processor and link once. What `model` leaves out is here: acknowledgements that delay data,
-//! windows that fill, repairs.
+//! sender's processor and link once. The simulation has what `model` leaves out: acknowledgements that delay
+//! data, windows that fill, repairs.
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::rc::Rc;
@@ -20,31 +20,31 @@ use crate::wire::Secret;
 const STREAM: StreamId = StreamId { context: 1, first: 0, generation: 0, root: 0 };
 const WINDOW: u32 = 256;
 
-/// What is simulated.
+/// The case that is simulated.
 #[derive(Clone, Copy, Debug)]
 pub struct Simulation {
     /// Hosts and network.
     pub testbed: Testbed,
-    /// Who acknowledges to whom.
+    /// The acknowledgement scheme.
     pub scheme: Scheme,
-    /// One rank on each host.
+    /// Number of ranks, one on each host.
     pub ranks: u32,
-    /// Of a message.
+    /// Bytes of a message.
     pub bytes: u64,
     /// Packets that each receiver loses on its own, of a million.
     pub loss: u32,
-    /// Receivers come late by 0 to twice so many nanoseconds; before that they do nothing at all.
+    /// Receivers come late by 0 to twice this many nanoseconds; before that they do nothing at all.
     pub skew_ns: u64,
-    /// Where the random numbers begin.
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
-/// What came of it: means over the broadcasts.
+/// The results: means over the broadcasts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
-    /// From when the root begins until the last receiver has the message, nanoseconds.
+    /// Time from the root's beginning until the last receiver has the message, nanoseconds.
     pub latency_ns: u64,
-    /// Until the root's call ends.
+    /// Time until the root's call ends, nanoseconds.
     pub root_ns: u64,
     /// Data packets that the root has multicast, in all.
     pub packets: u64,
@@ -52,26 +52,26 @@ pub struct Outcome {
     pub repairs: u64,
 }
 
-/// When, in which order of those at one time, at which host, and what.
+/// Time, order among events at one time, host, and event.
 type Event = (u64, u64, u32, What);
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
     Arrives(Rc<[u8]>),
-    /// Something is due.
+    /// A timeout is due.
     Alarm,
-    /// The processor is free for what has arrived meanwhile.
+    /// The processor is free for the packets that have arrived meanwhile.
     Free,
 }
 
 struct Host {
-    /// When its processor is free.
+    /// The time at which its processor is free.
     free: u64,
-    /// When it next looks although nothing arrives.
+    /// The time at which it next looks although nothing arrives.
     alarm: u64,
-    /// It does nothing before.
+    /// The time before which it does nothing.
     away: u64,
-    /// What has arrived and waits for the processor.
+    /// The packets that have arrived and wait for the processor.
     inbox: VecDeque<Rc<[u8]>>,
     /// Bytes that have arrived in order.
     delivered: u64,
@@ -86,17 +86,17 @@ struct World<'a> {
     events: BinaryHeap<Reverse<Event>>,
     serial: u64,
     random: u64,
-    /// Receivers that have less than `goal` bytes, and when the last of them had it.
+    /// Receivers that have less than `goal` bytes, and the time at which the last of the others had them.
     behind: u32,
     goal: u64,
     reached: u64,
 }
 
 impl Simulation {
-    /// `count` broadcasts, each when nothing is left of the one before.
+    /// Runs `count` broadcasts, each when nothing is left of the one before.
     ///
     /// # Panics
-    /// Somebody waits for ever.
+    /// When a host waits for ever.
     pub fn one_by_one(&self, count: u32) -> Outcome {
         let mut world = World::new(self);
         let mut sum = Outcome::default();
@@ -121,11 +121,11 @@ impl Simulation {
         Outcome { latency_ns: sum.latency_ns / u64::from(count), root_ns: sum.root_ns / u64::from(count), ..sum }
     }
 
-    /// `count` broadcasts, each as soon as the one before lets the root go: the time from one to the next,
-    /// `latency_ns` and `root_ns` alike.
+    /// Runs `count` broadcasts, each as soon as the one before lets the root go. `latency_ns` and `root_ns`
+    /// are both the time from one broadcast to the next.
     ///
     /// # Panics
-    /// Somebody waits for ever.
+    /// When a host waits for ever.
     pub fn back_to_back(&self, count: u32) -> Outcome {
         let mut world = World::new(self);
         let begun = world.now;
@@ -134,7 +134,7 @@ impl Simulation {
             while self.scheme.blocking && world.root.acknowledged() <= number {
                 world.step();
             }
-            // Whatever has come by then comes first, as in a pass of the engine.
+            // Packets that have come by then come first, as in a pass of the engine.
             world.until(world.hosts[0].free);
         }
         world.arrive();
@@ -144,12 +144,13 @@ impl Simulation {
         Outcome { latency_ns: each, root_ns: each, ..outcome }
     }
 
-    /// The same message by a binomial tree of messages on the same network, until the last rank has it.
+    /// The time of the same message by a binomial tree of messages on the same network, until the last rank
+    /// has it.
     pub fn tree_ns(&self) -> u64 {
         let [send, wire, receive] = self.testbed.costs(self.bytes);
         let mut has = vec![0; self.ranks as usize];
         let mut last = 0;
-        // Each rank comes after the one that it gets the message from.
+        // Each rank comes after the rank that it gets the message from.
         for rank in 0..self.ranks {
             let lowest = if rank == 0 { self.ranks.next_power_of_two() } else { 1 << rank.trailing_zeros() };
             let mut free = has[rank as usize];
@@ -213,7 +214,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The root hands over a message, and what its window lets go leaves. The number of the last packet.
+    /// Hands over a message at the root, and lets the packets leave for which the window has room. Returns
+    /// the number of the last packet.
     fn submit(&mut self) -> u64 {
         let (bytes, mut left) = (self.of.bytes, self.of.bytes);
         (self.behind, self.goal) = (self.of.ranks - 1, self.goal + bytes.max(1));
@@ -237,7 +239,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Until everybody has everything that was submitted.
+    /// Runs until all hosts have all messages that were submitted.
     fn arrive(&mut self) {
         while self.behind > 0 {
             self.step();
@@ -263,7 +265,7 @@ impl<'a> World<'a> {
         self.events.push(Reverse((at, self.serial, host, what)));
     }
 
-    /// The next event.
+    /// Runs the next event.
     fn step(&mut self) {
         let Some(Reverse((at, _, member, what))) = self.events.pop() else { panic!("somebody waits for ever") };
         self.now = self.now.max(at);
@@ -312,7 +314,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whatever a host has to send leaves, one packet after the other.
+    /// Sends all packets of a host that are due, one after the other.
     fn transmit(&mut self, member: u32) {
         let mut out = Vec::new();
         loop {
@@ -378,7 +380,7 @@ mod tests {
                 let tree = run.tree_ns();
                 assert!(tree * 100 >= 486 * latency_ns, "{ranks} ranks, {bytes} B: {latency_ns} beside {tree} ns");
                 assert_eq!(packets, 3, "the root sends one packet to however many");
-                // What asks for no answer leaves a second time when no other one follows.
+                // A packet that asks for no answer leaves a second time when no other packet follows.
                 assert!(repairs <= 3, "{repairs}");
             }
         }
@@ -401,7 +403,7 @@ mod tests {
             let (model, found) = (run.testbed.tree_ns(64, bytes), run.tree_ns());
             assert!(found.abs_diff(model) < model / 4, "{bytes} B by tree: {model} and {found} ns");
         }
-        // What the root waits for in the simplest scheme.
+        // The time for which the root waits in the simplest scheme.
         let run = simulation(64, 4, Scheme::BASIC);
         let (model, found) = (run.testbed.known_ns(64, 4, run.scheme), run.one_by_one(5).root_ns);
         assert!(found.abs_diff(model) < model / 4, "{model} and {found} ns");

@@ -1,22 +1,22 @@
-//! Acknowledgements that receivers write into the root's memory by themselves, by RDMA, as numbers in a slot
-//! of each: no packet, and nothing that wakes the root.
+//! Acknowledgements that receivers write into the root's memory by themselves, by RDMA: a number in a slot of
+//! each receiver. No packet is sent, and nothing wakes the root.
 //!
-//! A slot says as much as an acknowledgement without gaps. Who lacks a packet asks for it by a packet, and
-//! questions are answered by packets: so whatever becomes of a write, the stream goes on.
+//! A slot tells as much as an acknowledgement without gaps. A member that lacks a packet asks for it by a
+//! packet, and questions are answered by packets. So the stream goes on even if a write is lost.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// Bytes of a slot.
 pub const SLOT_BYTES: u64 = 8;
-/// How often a member that acknowledges by packets is told where its slot is, at most: it may be unable to
+/// Most times that a member which acknowledges by packets is told of its slot: the member may be unable to
 /// write.
 const OFFERS_MAX: u8 = 8;
-/// Bits of the number in a slot; the others are a check of it, since a word that is half written is no
+/// Bits of the number in a slot. The other bits are a check of the number, since a half-written word is no
 /// number.
 const NUMBER_BITS: u32 = 48;
 
-/// What is written for a number.
+/// The word that stands for a number.
 pub(super) fn word(number: u64) -> u64 {
     let number = number & ((1 << NUMBER_BITS) - 1);
     number | check(number) << NUMBER_BITS
@@ -27,16 +27,16 @@ fn check(number: u64) -> u64 {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> NUMBER_BITS) | 1
 }
 
-/// The number that a word stands for; `None`: for none.
+/// The number that a word stands for; `None`: the word stands for none.
 fn number(word: u64) -> Option<u64> {
     let number = word & ((1 << NUMBER_BITS) - 1);
     (word >> NUMBER_BITS == check(number)).then_some(number)
 }
 
-/// What one member has written.
+/// The state of the slot of one member.
 #[derive(Clone, Copy, Default)]
 struct Slot {
-    /// The word that was looked at last.
+    /// The last word that was looked at.
     seen: u64,
     number: u64,
     offers: u8,
@@ -45,14 +45,14 @@ struct Slot {
 /// The slots of the members, as the root knows them.
 pub(super) struct Slots(Vec<Slot>);
 
-/// What a look at a slot has shown.
+/// The result of a look at a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// Nothing new, or a word that is still being written.
+    /// No new word, or a word that is still being written.
     Nothing,
     /// The packets before this one have arrived.
     Progress(u64),
-    /// What no member writes: it goes back, or it is ahead of what has been sent.
+    /// A word that no member writes: its number goes back, or is ahead of the packets that have been sent.
     Wrong,
 }
 
@@ -73,7 +73,7 @@ impl Slots {
         Look::Progress(number)
     }
 
-    /// `member` has acknowledged by a packet: whether to tell it where its slot is.
+    /// Returns whether to tell `member`, which has acknowledged by a packet, of its slot.
     pub(super) fn offers(&mut self, member: u32) -> bool {
         let Some(slot) = self.0.get_mut(member as usize) else { return false };
         let offers = slot.number == 0 && slot.offers < OFFERS_MAX;
@@ -93,7 +93,7 @@ mod tests {
             prop_assert_eq!(number(word(written)), Some(written));
             prop_assert!(word(written) != 0);
             let damaged = word(written) ^ 1 << bit;
-            // One bit of the number changes more than one of the check.
+            // A flipped bit of the number changes more than one bit of the check.
             prop_assert!(number(damaged).is_none() || damaged >> NUMBER_BITS == check(damaged & ((1 << NUMBER_BITS) - 1)));
         }
     }

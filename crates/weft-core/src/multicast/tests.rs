@@ -1,5 +1,5 @@
-//! Groups on a network that does to each receiver what a test says. Larger groups and combinations of faults
-//! are left to weft-sim.
+//! Groups on a network whose faults each test chooses for each receiver. Larger groups and combinations of
+//! faults are left to weft-sim.
 
 use super::wire::{Body, Packet};
 use super::*;
@@ -22,19 +22,19 @@ fn settings(members: u32, scheme: Scheme) -> Settings {
     Settings { members, packet_size: 304, window: 64, scheme, peer_timeout: Duration::from_secs(2) }
 }
 
-/// What a network does to packets; chances are in 1000.
+/// The faults of a network; chances are in 1000.
 #[derive(Clone, Copy, Debug, Default)]
 struct Faults {
     loss: u64,
     duplication: u64,
     reordering: u64,
-    /// Packets to the group reach nobody.
+    /// Packets to the group reach no member.
     filtered: bool,
-    /// The paths of these members carry no packets of more bytes: odd members', or all.
+    /// The paths of these members carry no packets of more bytes: odd members' paths, or all.
     mtu: Option<(bool, usize)>,
-    /// This member does not run before that time.
+    /// A member that does not run before a time.
     paused: Option<(u32, Duration)>,
-    /// This one runs no more from that time on.
+    /// A member that runs no more from a time on.
     dead: Option<(u32, Duration)>,
 }
 
@@ -48,20 +48,20 @@ struct Group {
     arrivals: BinaryHeap<Reverse<Arrival>>,
     sent: u64,
     to_group: u64,
-    /// What is never delivered: to which member, and the how many-th packet to the group.
+    /// The packets that are never delivered: the member, and the ordinal of the packet to the group.
     lose: Vec<(usize, u64)>,
-    /// How long a packet takes.
+    /// The time that a packet takes.
     path: Duration,
-    /// The slots in the root's memory, and what is on its way there: when, whose, and what.
+    /// The slots in the root's memory, and the writes on their way there: time, member, word.
     slots: Vec<u64>,
     writes: Vec<(Instant, usize, u64)>,
-    /// Something has come of them.
+    /// A write has arrived.
     moved: bool,
-    /// The root does not sleep while it waits: it looks so often.
+    /// The interval at which the root looks while it waits without sleep.
     looks: Option<Duration>,
 }
 
-/// When, in which order of those at one time, at which member, and what.
+/// Time, order among arrivals at one time, member, and packet.
 type Arrival = (u64, u64, usize, Vec<u8>);
 
 const SLOTS: RemoteMemory = RemoteMemory { key: 77, address: 4096 };
@@ -98,7 +98,7 @@ impl Group {
         self
     }
 
-    /// What members write comes without a word to the root, which finds it when it looks.
+    /// Carries the members' writes to the root, which finds a written word only when it looks.
     fn move_slots(&mut self) {
         for (at, other) in self.others.iter_mut().enumerate() {
             let is_dead = self.faults.dead.is_some_and(|(who, from)| who as usize == at + 1 && self.now.0 >= from.0);
@@ -167,12 +167,12 @@ impl Group {
         }
     }
 
-    /// The next event; false when nothing will happen any more.
+    /// Runs the next event; false when nothing will happen any more.
     fn step(&mut self) -> bool {
         self.step_before(Instant(u64::MAX))
     }
 
-    /// The same; false as well when nothing happens before `limit`, which it is then.
+    /// Runs the next event before `limit`; false when there is none, and then the time is `limit`.
     fn step_before(&mut self, limit: Instant) -> bool {
         self.poll();
         let moved = core::mem::take(&mut self.moved);
@@ -192,7 +192,7 @@ impl Group {
         self.now = Instant(next.max(self.now.0));
         while self.arrivals.peek().is_some_and(|Reverse((at, ..))| *at <= self.now.0) {
             let Some(Reverse((_, _, to, bytes))) = self.arrivals.pop() else { break };
-            // A host that does not run keeps what comes as long as its socket has room: here it loses it.
+            // A host that does not run would keep packets as long as its socket has room: here it loses them.
             if !self.runs(to) {
                 continue;
             }
@@ -211,7 +211,7 @@ impl Group {
         self.root.is_idle() && self.others.iter().all(Receiver::is_idle)
     }
 
-    /// Until nothing is owed any more.
+    /// Runs until nothing is owed any more.
     fn settle(&mut self) {
         let limit = self.now + Duration::from_secs(60);
         while !self.is_settled() {
@@ -294,13 +294,13 @@ fn the_root_sends_as_many_packets_to_two_receivers_as_to_twenty() {
     assert_eq!(count(3), count(21));
 }
 
-/// How long 12 packets take until all have them, and until the root's call ends; and how many of them were
-/// repaired.
+/// The time until all members have 12 packets, the time until the root's call ends, and the number of
+/// repaired packets.
 fn twelve_packets(scheme: Scheme, lose: &[(usize, u64)]) -> (Duration, Duration, u64) {
     let mut group = Group::new(settings(8, scheme), Faults::default(), 1);
     group.path = Duration::from_micros(100);
     group.looks = scheme.written.then_some(Duration::from_micros(5));
-    // So that the round trip is known.
+    // Earlier broadcasts make the round trip known.
     for frame in &frames(40, 100, 9) {
         group.broadcast(core::slice::from_ref(frame));
         group.settle();
@@ -329,9 +329,9 @@ fn twelve_packets(scheme: Scheme, lose: &[(usize, u64)]) -> (Duration, Duration,
     (arrived.unwrap_or_default(), returned.unwrap_or_default(), repairs)
 }
 
-/// By every scheme, one receiver or co-root or most of them lose the first, a middle or the last packet of a
-/// broadcast. Expect: the last of them has all less than two round trips later than without the loss, and a
-/// root that waits for that hears of it less than two round trips later.
+/// Under every scheme, one receiver or co-root, or most of them, lose the first, a middle or the last packet
+/// of a broadcast. Expect: the last member has all packets less than two round trips later than without the
+/// loss. A root that waits for this hears of it less than two round trips later, too.
 #[test]
 fn one_lost_packet_costs_less_than_two_round_trips() {
     let round_trip = Duration::from_micros(200);
@@ -382,9 +382,9 @@ fn broadcasts_that_are_apart_share_acknowledgements_and_are_repaired_at_once() {
     }
 }
 
-/// What goes to the group takes longer than what goes to one member, as where it lies in another socket of a
-/// process that does not run. Expect: a question that comes before what it asks about makes nobody ask for
-/// that.
+/// Packets to the group take longer than packets to one member, as when they lie in another socket of a
+/// process that does not run. Expect: a question that comes before the packets in question makes no member
+/// ask for them.
 #[test]
 fn a_question_that_overtakes_costs_no_repairs() {
     let mut group = Group::new(settings(4, Scheme::WINDOW), Faults::default(), 1);
@@ -400,9 +400,9 @@ fn a_question_that_overtakes_costs_no_repairs() {
     assert_eq!((negative, group.root.counters().repairs_by_unicast), (0, 0));
 }
 
-/// Each broadcast ends before the next begins, and so each packet that is lost is the last one: what proves
-/// the loss is a question. Expect: it costs some round trips, however often packets are lost; the answers to
-/// questions do not make the next question later.
+/// Each broadcast ends before the next begins, so each lost packet is the last one: a question proves its
+/// loss. Expect: a loss costs some round trips, however often packets are lost; the answers to questions do
+/// not make the next question later.
 #[test]
 fn losses_of_broadcasts_that_wait_for_each_other_cost_a_few_round_trips_each() {
     const COUNT: u32 = 400;
@@ -427,8 +427,8 @@ fn losses_of_broadcasts_that_wait_for_each_other_cost_a_few_round_trips_each() {
     );
 }
 
-/// The root waits for the acknowledgements of seven, each of which loses 5 % on both ways: every other
-/// broadcast loses something. Expect: a broadcast takes two round trips in the mean at most.
+/// The root waits for the acknowledgements of seven members, each of which loses 5 % on both ways: every
+/// other broadcast loses a packet. Expect: a broadcast takes two round trips in the mean at most.
 #[test]
 fn broadcasts_that_wait_for_all_of_seven_do_not_collapse_under_loss() {
     const COUNT: u32 = 1000;
@@ -473,7 +473,7 @@ fn packets_that_a_path_does_not_carry_arrive_in_pieces() {
     }
 }
 
-/// Expect: the root finds it out by itself after some hundred packets, and never where a tenth is lost.
+/// Expect: the root finds out by itself after some hundred packets, and never where a tenth is lost.
 #[test]
 fn a_root_that_asks_nobody_knows_what_the_network_filters() {
     for (faults, expected) in [
@@ -492,8 +492,8 @@ fn a_root_that_asks_nobody_knows_what_the_network_filters() {
     }
 }
 
-/// One receiver lacks a hundred packets behind each other, as when a socket overflows, and hears all the
-/// others. Expect: that says nothing of whether the network carries multicast.
+/// A receiver lacks a hundred consecutive packets, as when a socket overflows, and hears all the others.
+/// Expect: this gap says nothing of whether the network carries multicast.
 #[test]
 fn one_gap_however_long_is_no_reason_to_give_multicast_up() {
     let mut group = Group::new(settings(5, Scheme::WINDOW), Faults::default(), 1);
@@ -515,7 +515,7 @@ fn is_beyond_use(group: &mut Group) -> bool {
     group.root.review() || others
 }
 
-/// Expect: once the receivers know where, next to nothing is acknowledged by packets, and nobody but the
+/// Expect: once the receivers know their slots, next to nothing is acknowledged by packets, and only the
 /// root's own clock makes it look.
 #[test]
 fn acknowledgements_that_are_written_are_no_packets() {
@@ -613,15 +613,15 @@ fn a_receiver_that_dies_is_named_and_a_co_root_that_dies_keeps_nobody_from_the_d
         assert!(group.step() && group.now < limit, "nobody is named");
     }
     assert_eq!(group.root.silent(group.now), Some(1));
-    // The root does not run ahead of the dead one for ever; what it has sent is there.
+    // The root does not run ahead of the dead member for ever; all that it has sent is there.
     let sent = FIRST + group.root.counters().packets;
     for member in [2, 3, 4, 5] {
         assert_eq!(group.others[member - 1].expected(), sent, "member {member}");
     }
 }
 
-/// The root asks again before those behind a co-root have answered what it asked before.
-/// Expect: the co-root passes their answers on all the same, and the window never fills.
+/// The root asks again before the members behind a co-root have answered its last question. Expect: the
+/// co-root passes their answers on all the same, and the window never fills.
 #[test]
 fn a_root_that_goes_on_asking_hears_from_its_co_roots_meanwhile() {
     let mut group = Group::new(settings(8, Scheme { co_roots: 2, ..Scheme::WINDOW }), Faults::default(), 1);

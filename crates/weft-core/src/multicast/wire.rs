@@ -1,34 +1,42 @@
-//! What travels about a multicast stream: its packets, probes for what has arrived of them, and
+//! The format of a multicast stream: its packets, probes for the packets that have arrived, and
 //! acknowledgements.
 //!
 //! All numbers are little-endian.
 //!
 //! ```text
-//!  0  tag          8   keyed hash of all that follows, and of its length (`wire/key.rs`); the key is that of the stream
-//!  8  mark         3   0xffffff: where packets of flows have the number of a process, which none has
-//! 11  kind         1   1 data, 2 probe, 3 acknowledgement, 4 test, 5 slot, 6 piece; bit 7: an acknowledgement is wanted at once
+//!  0  tag          8   keyed hash of all that follows, and of its length (`wire/key.rs`); the key is
+//!                      that of the stream
+//!  8  mark         3   0xffffff: packets of flows have the number of a process there, and no process
+//!                      has this number
+//! 11  kind         1   1 data, 2 probe, 3 acknowledgement, 4 test, 5 slot, 6 piece;
+//!                      bit 7: an acknowledgement is wanted at once
 //! 12  context      4   the communicator's
-//! 16  generation   4   which of the groups that have had this context
-//! 20  root         4   rank of the process whose stream it is
+//! 16  generation   4   tells the groups apart that have had this context
+//! 20  root         4   rank of the process that sends the stream
 //! 24  from         4   member that has made the packet
-//! 28  first        4   number in the job of the communicator's first process: disjoint communicators may have one context
-//! 32  number       4   data: its own; probe: one past the last that has been sent; acknowledgement: the first that does not count as
-//!                      arrived at its sender and at all whose acknowledgements its sender gathers; test: which attempt; piece: of which data packet
+//! 28  first        4   number in the job of the communicator's first process: disjoint communicators
+//!                      may have one context
+//! 32  number       4   data: its own; probe: one past the last packet that has been sent;
+//!                      acknowledgement: the first packet that may be missing at its sender, or at a
+//!                      member whose acknowledgements its sender gathers;
+//!                      test: ordinal of the attempt; piece: that of the data packet
 //!     data: frames, each as length 2 and bytes
-//!     slot: key 8, address 8: where the receiver's acknowledgements are to be written
-//!     piece: whole 2, at 2: where in the so many bytes of the data packet the bytes behind this belong
+//!     slot: key 8, address 8: the place to which the receiver's acknowledgements are to be written
+//!     piece: whole 2, at 2: length of the data packet, and the place in it of the bytes behind this
 //!     test: zeros, so that it is as long as the longest packet
 //!     acknowledgement:
 //!       expected   4   the first packet that has not arrived at the sender itself
-//!       end        4   one past the newest packet of which the sender knows: what is before it and has not arrived is asked for
-//!       echo       4   the number of what asked last for an acknowledgement: a data packet, or a question
-//!       hold       4   how long it waited for this answer, 64 ns units; 0xffffffff: it answers none, or it waited longer
+//!       end        4   one past the newest packet that the sender knows of: it asks for the packets
+//!                      before that have not arrived
+//!       echo       4   the number of the data packet or question that asked last for an acknowledgement
+//!       hold       4   the time that it waited for this answer, 64 ns units; 0xffffffff: the answer
+//!                      is to none, or it waited longer
 //!       map        8 each, at most 16: bit i of word k: packet `expected + 1 + 64 k + i` has arrived
 //! ```
 //!
-//! A packet that is sent again is the same in every byte, whoever sends it: who repairs needs to keep nothing
-//! but it. One that does not get through, as where a path carries less than before, is sent again in pieces,
-//! of which the receiver makes the same bytes.
+//! A packet that is sent again is the same in every byte, from whatever member: a member that repairs keeps
+//! only the packet. A packet that does not get through, as where a path carries less than before, is sent
+//! again in pieces. The receiver puts the same bytes together again.
 //!
 //! Numbers continue beyond 32 bits: the tag covers the part that does not travel.
 
@@ -42,7 +50,7 @@ use crate::wire::{Key, Secret};
 pub const HEADER_SIZE: usize = 36;
 /// Bytes in front of each frame.
 pub const FRAME_PREFIX: usize = 2;
-/// Packets that an acknowledgement can speak of beyond the first missing one.
+/// Packets beyond the first missing one that an acknowledgement can cover.
 pub const MAP_PACKETS: u64 = 64 * MAP_WORDS_MAX as u64;
 const MAP_WORDS_MAX: usize = 16;
 /// Bytes in front of those of a piece.
@@ -62,30 +70,30 @@ mod kind {
     pub(super) const PIECE: u8 = 6;
 }
 
-/// What tells the streams of a process apart.
+/// The name that tells the streams of a process apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId {
     /// The communicator's context.
     pub context: u32,
-    /// Communicators that have no process in common may have one context: the number in the job of this one's
-    /// first process.
+    /// The number in the job of the communicator's first process: communicators that have no process in
+    /// common may have one context.
     pub first: u32,
-    /// Contexts are given again: a number that no other group of this context with this first process has
-    /// had.
+    /// A number that no other group of this context with this first process has had: contexts are given
+    /// again.
     pub generation: u32,
-    /// Rank in the communicator of the process whose stream it is.
+    /// The rank in the communicator of the process that sends the stream.
     pub root: u32,
 }
 
 impl StreamId {
-    /// What makes and verifies the tags of its packets.
+    /// The key that makes and verifies the tags of the stream's packets.
     pub fn key(&self, secret: &Secret) -> Key {
         Key::for_group(secret, [self.context, self.first, self.generation, self.root])
     }
 }
 
-/// The stream that a packet claims to be of; `None` if it claims to be none of a multicast stream. Nothing is
-/// proved until it is opened.
+/// The stream that a packet claims to be of; `None` if it claims to be of no multicast stream. Nothing is
+/// proved until the packet is opened.
 #[inline]
 pub fn peek(bytes: &[u8]) -> Option<StreamId> {
     let is_stream = bytes.len() >= HEADER_SIZE && u32_at(bytes, 8) & MARK == MARK;
@@ -97,42 +105,44 @@ pub fn peek(bytes: &[u8]) -> Option<StreamId> {
     })
 }
 
-/// Whether a packet claims to be a test.
+/// Returns whether a packet claims to be a test.
 #[inline]
 pub fn is_test(bytes: &[u8]) -> bool {
     bytes.get(11).is_some_and(|flags| flags & !REQUEST == kind::TEST)
 }
 
-/// Whether a packet claims to have frames.
+/// Returns whether a packet claims to have frames.
 pub(super) fn is_data(bytes: &[u8]) -> bool {
     bytes.get(11).is_some_and(|flags| flags & !REQUEST == kind::DATA)
 }
 
-/// What a packet says beside its header.
+/// The content of a packet beside its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Frames of the stream, behind [`HEADER_SIZE`] bytes.
     Data,
     /// The packets before its number have been sent.
     Probe,
-    /// What has arrived.
+    /// A report of the packets that have arrived.
     Acknowledgement(Acknowledgement),
-    /// Does the network carry packets to this group?
+    /// A test whether the network carries packets to this group.
     Test,
-    /// Where the receiver's acknowledgements may be written.
+    /// The memory into which the receiver's acknowledgements may be written.
     Slot(RemoteMemory),
-    /// Bytes of a data packet, behind [`PIECE_AT`] bytes: how many it has, and where in it they belong.
+    /// Bytes of a data packet, behind [`PIECE_AT`] bytes: the length of the data packet, and their place in
+    /// it.
     Piece(u16, u16),
 }
 
-/// What has arrived at one member.
+/// The report of the packets that have arrived at one member.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Acknowledgement {
     /// The first packet that has not arrived at the member itself.
     pub expected: u64,
-    /// One past the newest packet of which it knows.
+    /// The number after that of the newest packet which the member knows of.
     pub end: u64,
-    /// The number of what asked last for it, and how long that waited for this answer.
+    /// The number of the last packet or question that asked for the acknowledgement, and the time that it
+    /// waited for this answer.
     pub echo: Option<(u64, Duration)>,
     /// Bit i of word k: packet `expected + 1 + 64 k + i` has arrived.
     pub map: Vec<u64>,
@@ -149,7 +159,7 @@ impl Acknowledgement {
         (self.expected..last).filter(move |number| !has_arrived(number))
     }
 
-    /// Notes that packet `number` has arrived; one that the map has no room for is not told.
+    /// Notes that packet `number` has arrived; a packet beyond the map is not reported.
     pub(super) fn note(&mut self, number: u64) {
         let Some(bit) = number.checked_sub(self.expected + 1).filter(|bit| *bit < MAP_PACKETS) else { return };
         let word = (bit / 64) as usize;
@@ -163,18 +173,18 @@ impl Acknowledgement {
 /// An authentic packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// The member that has made it.
+    /// The member that has made the packet.
     pub from: u32,
     /// An acknowledgement is wanted at once.
     pub request: bool,
-    /// Its number; for a data packet and a probe of the stream, for an acknowledgement the first that does
-    /// not count as arrived.
+    /// The packet's number; for a data packet and a probe a number of the stream, for an acknowledgement the
+    /// first packet that does not count as arrived.
     pub number: u64,
-    /// The rest.
+    /// The content.
     pub body: Body,
 }
 
-/// Why bytes that claim to be of a stream are not.
+/// The reason why bytes that claim to be of a stream are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reject {
     /// The tag is not that of the stream: no member of the job made it, or it was damaged, or recorded long
@@ -185,11 +195,11 @@ pub enum Reject {
 }
 
 impl Packet {
-    /// Verifies and parses a packet of the stream whose `key` that is. `near` is a number that is less than
-    /// 2³¹ from the packet's.
+    /// Verifies and parses a packet of the stream with this `key`. `near` is a number that is less than 2³¹
+    /// from the packet's.
     ///
     /// # Errors
-    /// It is none.
+    /// When the bytes are no such packet.
     pub fn open(key: &Key, near: u64, bytes: &[u8]) -> Result<Self, Reject> {
         if bytes.len() < HEADER_SIZE {
             return Err(Reject::Forged);
@@ -224,8 +234,8 @@ impl Packet {
         Ok(Self { from: u32_at(bytes, 24), request: bytes[11] & REQUEST != 0, number, body })
     }
 
-    /// Writes the packet but for the frames of a data packet, which are to be appended, as the bytes of a
-    /// piece and the zeros of a test are; then [`seal`] it.
+    /// Writes the packet without the frames of a data packet, the bytes of a piece, or the zeros of a test.
+    /// The caller appends these; then [`seal`] completes the packet.
     pub fn emit(&self, stream: &StreamId, out: &mut Vec<u8>) {
         let kind = match &self.body {
             Body::Data => kind::DATA,
@@ -258,7 +268,7 @@ impl Packet {
     }
 }
 
-/// Who makes pieces of the packets of a stream.
+/// The maker of pieces of a stream's packets.
 pub(super) struct Cutter<'a> {
     pub(super) stream: &'a StreamId,
     pub(super) key: &'a Key,
@@ -266,8 +276,8 @@ pub(super) struct Cutter<'a> {
 }
 
 impl Cutter<'_> {
-    /// Writes the piece of data packet `number` that begins at byte `at` of it, with at most `size` bytes in
-    /// all. Returns where the next one begins.
+    /// Writes the piece of data packet `number` that begins at byte `at`, with at most `size` bytes in all.
+    /// Returns the beginning of the next piece.
     pub(super) fn cut(&self, number: u64, packet: &[u8], at: usize, size: usize, out: &mut Vec<u8>) -> usize {
         let end = packet.len().min(at + size - PIECE_AT);
         let body = Body::Piece(packet.len() as u16, at as u16);
@@ -288,7 +298,7 @@ pub fn seal(key: &Key, number: u64, packet: &mut [u8]) {
     key.write_tag((number >> 32) as u32, packet);
 }
 
-/// The frames of a data packet; `None` in the place of what is no frame, and then nothing follows.
+/// The frames of a data packet; `None` in the place of bytes that are no frame, and then nothing follows.
 pub fn frames(packet: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = packet.get(HEADER_SIZE..).unwrap_or(&[]);
     core::iter::from_fn(move || {
@@ -381,7 +391,7 @@ mod tests {
             seal(&key(), packet.number, &mut bytes);
             prop_assert_eq!(peek(&bytes), Some(STREAM));
             prop_assert_eq!(Packet::open(&key(), 1 << 40, &bytes), Ok(packet.clone()));
-            // The same number four thousand million packets ago, and any damage.
+            // The number four thousand million packets ago, and any damage.
             prop_assert_eq!(Packet::open(&key(), (1 << 40) - (1 << 32), &bytes), Err(Reject::Forged));
             bytes[at.index(HEADER_SIZE)] ^= 4;
             prop_assert_eq!(Packet::open(&key(), 1 << 40, &bytes), Err(Reject::Forged));
@@ -425,7 +435,7 @@ mod tests {
         let missing: Vec<_> = acknowledgement.missing().collect();
         let expected: Vec<_> = [100, 101].into_iter().chain(104..170).chain([171]).collect();
         assert_eq!(missing, expected);
-        // What the map has no room for is not told.
+        // A packet beyond the map is not reported.
         acknowledgement.note(100 + MAP_PACKETS + 1);
         acknowledgement.end = u64::MAX;
         assert_eq!(acknowledgement.missing().last(), Some(100 + MAP_PACKETS));
