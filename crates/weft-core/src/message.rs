@@ -5,13 +5,13 @@
 //! | `Eager` | a whole small message, sent at once within the receiver's credit |
 //! | `EagerFirst`, `EagerMore` | such a message in pieces that follow one another on the ordered channel |
 //! | `Rendezvous` | announces a large message; the data stays with the sender |
-//! | `ClearToSend` | CTS: the receiver has a buffer; send to its remote key, below a limit that later CTS raise |
+//! | `ClearToSend` | CTS: a buffer is ready; send to this remote key, up to a limit that later CTS raise |
 //! | `Data` | a piece of granted data, placed at its offset, in any order |
 //! | `ClearToPlace` | CTS to a sender whose carrier writes remote memory: the carrier's key (`placement`) |
 //! | `Placed` | the sender's carrier has written such a piece |
 //! | `Fin` | FIN: the receiver has matched (synchronous send) or fetched (single copy) the message |
 //! | `Credit` | eager bytes that the receiver has consumed since the last such frame |
-//! | `Retract`, `Retracted` | the sender cancels an announced message; the receiver answers if it was in time |
+//! | `Retract`, `Retracted` | the sender cancels an announcement; the receiver answers if it was in time |
 //! | `GivenUp` | the sender's part in a collective operation has failed: no more of its messages will come |
 //!
 //! The envelope is that of MPI-5.0 §3.2.3. All integers are little-endian; a frame is a head of at most
