@@ -17,7 +17,7 @@ const UDP: usize = 8;
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const PACKET: u32 = 6;
-/// What a reader learns the byte order by.
+/// The number by which a reader learns the byte order.
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 const LINKTYPE_ETHERNET: u16 = 1;
 
@@ -28,16 +28,16 @@ mod option {
     pub(super) const TIME_RESOLUTION: u16 = 9;
 }
 
-/// Which way a packet went, as a capture tells it.
+/// The direction of a packet, as a capture tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// It arrived.
+    /// The packet arrived.
     In,
-    /// It was sent.
+    /// The packet was sent.
     Out,
 }
 
-/// A block of `kind` around the bytes that `body` appends.
+/// Appends a block of `kind` around the bytes that `body` appends.
 fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend(kind.to_le_bytes());
@@ -48,7 +48,7 @@ fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     out.extend(length.to_le_bytes());
 }
 
-/// Bytes, then zeros up to a multiple of four.
+/// Appends bytes, then zeros up to a multiple of four.
 fn padded(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes);
     out.resize(out.len() + bytes.len().next_multiple_of(4) - bytes.len(), 0);
@@ -64,13 +64,13 @@ fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
 pub fn section(out: &mut Vec<u8>) {
     block(out, SECTION, |out| {
         out.extend(BYTE_ORDER.to_le_bytes());
-        // Version 1.0; how long the section is, is not known.
+        // Version 1.0; the length of the section is not known.
         out.extend([1, 0, 0, 0]);
         out.extend([0xff; 8]);
     });
 }
 
-/// The next interface; the first is number 0.
+/// Appends the next interface; the first is number 0.
 pub fn interface(out: &mut Vec<u8>, name: &str) {
     block(out, INTERFACE, |out| {
         out.extend(LINKTYPE_ETHERNET.to_le_bytes());
@@ -82,8 +82,8 @@ pub fn interface(out: &mut Vec<u8>, name: &str) {
     });
 }
 
-/// A packet, seen on an interface `at_ns` nanoseconds after 1970 (or another origin). `frame`: as much as is
-/// kept of its `length` bytes.
+/// Appends a packet, seen on an interface `at_ns` nanoseconds after 1970 (or another origin). `frame` has the
+/// kept part of its `length` bytes.
 pub fn packet(out: &mut Vec<u8>, interface: u32, at_ns: u64, direction: Direction, frame: &[u8], length: usize) {
     block(out, PACKET, |out| {
         out.extend(interface.to_le_bytes());
@@ -98,15 +98,15 @@ pub fn packet(out: &mut Vec<u8>, interface: u32, at_ns: u64, direction: Directio
     });
 }
 
-/// The Ethernet header of a frame.
+/// Appends the Ethernet header of a frame.
 pub fn ethernet_header(out: &mut Vec<u8>, from: [u8; 6], to: [u8; 6], ether_type: u16) {
     out.extend(to);
     out.extend(from);
     out.extend(ether_type.to_be_bytes());
 }
 
-/// Ethernet, IP and UDP headers of a datagram of `length` bytes. `ecn`: the two bits of RFC 3168 §5. The
-/// Ethernet addresses are made up from the others, and there is no UDP checksum.
+/// Appends the Ethernet, IP and UDP headers of a datagram of `length` bytes. `ecn`: the two bits of RFC 3168
+/// §5. The Ethernet addresses are made up from the others, and there is no UDP checksum.
 pub fn udp_headers(out: &mut Vec<u8>, from: SocketAddr, to: SocketAddr, ecn: u8, length: usize) {
     let udp_length = (length + UDP) as u16;
     match (from.ip(), to.ip()) {

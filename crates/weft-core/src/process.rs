@@ -1,6 +1,6 @@
 //! Names of processes, wherever they were started.
 
-/// A job: processes that were started together. All who know the job know it by this number.
+/// A job: processes that were started together. All processes that know the job know it by this number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct JobId(pub u64);
 
@@ -14,7 +14,7 @@ impl JobId {
 pub struct ProcessName {
     /// The job.
     pub job: JobId,
-    /// From 0 on.
+    /// The process's number in the job, from 0 on.
     pub number: u32,
 }
 
@@ -24,7 +24,7 @@ impl ProcessName {
         Self { job: JobId::ONLY, number }
     }
 
-    /// What keys are derived from: no two processes give the same bytes.
+    /// The bytes from which keys are derived: no two processes give the same bytes.
     pub(crate) fn bytes(self) -> [u8; 12] {
         let mut bytes = [0; 12];
         bytes[..8].copy_from_slice(&self.job.0.to_le_bytes());
@@ -36,12 +36,12 @@ impl ProcessName {
 /// The two processes between which packets travel, as one of them sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parties {
-    /// This process.
+    /// The name of this process.
     pub own: ProcessName,
-    /// The other one.
+    /// The name of the other process.
     pub peer: ProcessName,
-    /// The index by which the other one knows this process, below 2²⁴. Packets to it carry it. Within a job
-    /// it is the number; a process of another job gives an index that is free in its table.
+    /// The index by which the other process knows this one, below 2²⁴. Packets to the other process carry it.
+    /// Within a job it is the number; a process of another job gives an index that is free in its table.
     pub own_index: u32,
 }
 

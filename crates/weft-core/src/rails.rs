@@ -1,13 +1,16 @@
-//! The carriers to one peer: which of them lead there, and which carries what.
+//! The carriers to one peer: which of them lead to the peer, and which carries what.
 //!
-//! A rail is a pair of interfaces, one at each end. On each there may be two carriers: raw frames, and UDP
-//! with its offloads. Messages take the first carrier that is proved (`validation`), raw frames before UDP;
-//! bulk data takes UDP, on all rails at the same time, each being one path of the flow. A carrier that does
-//! not answer leaves its work to the others: the other carrier of its rail, or the other rails.
+//! A rail is a pair of interfaces, one at each end. Each rail may have two carriers: raw frames, and UDP with
+//! its offloads.
 //!
-//! A path whose probes go unanswered is doubted, and its carrier asked; the carriers that are proved are
-//! asked with it. Only when it stays silent although another carrier answers again and again, what is in
-//! flight there is sent again: a peer that does not look answers on none of them.
+//! - Messages take the first carrier that is proved (`validation`), raw frames before UDP.
+//! - Bulk data takes UDP, on all rails at the same time; each rail is one path of the flow.
+//! - A carrier that does not answer leaves its work to the others: the other carrier of its rail, or the
+//!   other rails.
+//!
+//! A path whose probes go unanswered is doubted, and its carrier is asked; the proved carriers are asked with
+//! it. The packets in flight on the path are sent again only if its carrier stays silent although another
+//! carrier answers again and again. A peer that does not look answers on no carrier.
 
 use crate::flow::Flow;
 use crate::path_validation::{Answered, Ends, Keys, PathFrameKind, PathReply, SIZE, Validation};
@@ -15,27 +18,28 @@ use crate::time::Instant;
 use crate::wire::PATHS_MAX;
 use alloc::boxed::Box;
 
-/// Rails to one peer.
+/// Most rails to one peer.
 pub const RAILS_MAX: usize = 4;
 
 const _: () = assert!(RAILS_MAX < PATHS_MAX);
 
-/// What a carrier is for where several lead to one peer. It follows from what the carrier says of itself
+/// The role of a carrier where several lead to one peer. It follows from the carrier's attributes
 /// (`weft_engine::transport`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// A look for packets costs next to nothing: frames on the interface.
+    /// Small messages: a look for packets costs next to nothing, as with frames on the interface.
     SmallMessages,
-    /// It takes many packets at once, and passes routers: UDP, a provider of libfabric, an RDMA device.
+    /// Bulk data: the carrier takes many packets at once, and passes routers. Such are UDP, a provider of
+    /// libfabric, an RDMA device.
     BulkData,
 }
 
-/// One carrier on one rail.
+/// A carrier on one rail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailCarrier {
-    /// What it is for.
+    /// The role of the carrier.
     pub role: Role,
-    /// Which rail: 0 is the best; below [`RAILS_MAX`].
+    /// The number of the rail: 0 is the best; below [`RAILS_MAX`].
     pub rail: u8,
     /// The interfaces at both ends.
     pub ends: Ends,
@@ -50,35 +54,36 @@ struct Known {
     validation: Validation,
 }
 
-/// What is known of the carriers to one peer. Carriers are named by their index in the list given to
+/// The state of the carriers to one peer. Carriers are named by their index in the list given to
 /// [`Rails::new`].
 #[derive(Debug)]
 pub struct Rails {
     known: Box<[Known]>,
     keys: Option<Box<Keys>>,
-    /// Where messages go while nothing is proved: the carrier that was proved last, at first UDP, which
+    /// The carrier of messages while none is proved: the carrier that was proved last, at first UDP, which
     /// passes routers.
     last_resort: u8,
-    /// The carriers that carry messages, and the bulk data of each rail. They change only in
-    /// `change_carriers`, of which the flow is told.
+    /// The carriers of messages, and of the bulk data of each rail. They change only in `change_carriers`, of
+    /// which the flow is told.
     messages: u8,
     bulk: [u8; RAILS_MAX],
-    /// Challenges and answers that the peer did not make.
+    /// Challenges and responses that the peer did not make.
     forged: u32,
-    /// Rails that are silent while others answer, one bit each, and how often that has begun.
+    /// Rails that are silent while others answer, one bit each; and the number of times that each became
+    /// silent.
     failed: u8,
     failures: [u16; RAILS_MAX],
-    /// How often bulk data has left UDP because that was silent.
+    /// The number of times that bulk data has left UDP because UDP was silent.
     failovers: u16,
     /// A carrier has been proved of which the flow has not been told.
     news: bool,
-    /// What is known of some carrier has changed since the flow was told.
+    /// The state of some carrier has changed since the flow was told.
     is_stale: bool,
 }
 
 impl Rails {
-    /// Knows these carriers, at least one, the better ones first. UDP on the first rail that has it is
-    /// believed in before it has answered; a carrier without an alternative always is.
+    /// Begins with these carriers, at least one, the better ones first. UDP on the first rail that has it
+    /// counts as proved before it has answered; a carrier without an alternative always does.
     pub fn new(carriers: &[RailCarrier]) -> Self {
         assert!((1..=2 * RAILS_MAX).contains(&carriers.len()), "one to eight carriers lead to a peer");
         let last_resort = carriers.iter().position(|carrier| carrier.role == Role::BulkData).unwrap_or(0);
@@ -106,45 +111,45 @@ impl Rails {
         }
     }
 
-    /// Gives back what can be had again.
+    /// Gives back memory whose content can be made again.
     pub fn shrink(&mut self) {
         self.keys = None;
     }
 
-    /// Challenges and answers that came and that the peer did not make.
+    /// Challenges and responses that came and that the peer did not make.
     pub fn forged(&self) -> u32 {
         self.forged
     }
 
-    /// Whether there is a choice. Without one nothing is asked and nothing doubted.
+    /// Returns whether there is more than one carrier. With a single carrier nothing is asked or doubted.
     #[inline]
     pub fn is_choice(&self) -> bool {
         self.known.len() > 1
     }
 
-    /// How many rails there are.
+    /// The number of rails.
     pub fn rails(&self) -> usize {
         self.known.iter().map(|known| usize::from(known.carrier.rail) + 1).max().unwrap_or(0)
     }
 
-    /// How many carriers.
+    /// The number of carriers.
     pub fn carriers(&self) -> usize {
         self.known.len()
     }
 
-    /// What a carrier is.
+    /// The role, the rail and the interfaces of a carrier.
     pub fn named(&self, carrier: usize) -> RailCarrier {
         self.known[carrier].carrier
     }
 
-    /// Paths of its own that bulk data has, for the flow to this peer: one for each rail, none if all packets
-    /// go the same path.
+    /// The number of own paths of bulk data, for the flow to this peer: one for each rail, or none if all
+    /// packets take the same path.
     pub fn bulk_paths(&self) -> usize {
         if self.is_choice() { self.rails() } else { 0 }
     }
 
-    /// The carrier of a path of the flow: messages take the best of all, bulk data of path k that of rail k −
-    /// 1.
+    /// The carrier of a path of the flow: messages take the best carrier of all, and bulk data of path k that
+    /// of rail k − 1.
     pub fn carrier(&self, path: usize) -> usize {
         if let Some(rail) = path.checked_sub(1) {
             return usize::from(self.bulk.get(rail).copied().unwrap_or(self.last_resort));
@@ -152,11 +157,12 @@ impl Rails {
         usize::from(self.messages)
     }
 
-    /// Messages take the best carrier that is proved, raw frames before UDP.
+    /// Chooses carriers anew; returns the paths whose carrier is another one now, one bit each. Messages take
+    /// the best carrier that is proved, raw frames before UDP.
     ///
-    /// Bulk data of a rail takes UDP where that is proved, and leaves it for raw frames once it is silent:
-    /// before, they would overtake what is under way. Then it stays with them until UDP has answered; that it
-    /// may answer again is not enough. Returns the paths whose carrier is another one now, one bit each.
+    /// Bulk data of a rail takes UDP where UDP is proved, and leaves it for raw frames once UDP is silent. An
+    /// earlier change would let frames overtake the packets under way. Then bulk data stays with raw frames
+    /// until UDP has answered; the chance of an answer is not enough.
     fn change_carriers(&mut self) -> u8 {
         let raw = self.first(|known| known.carrier.role == Role::SmallMessages);
         let messages = raw.or_else(|| self.first(|_| true)).unwrap_or(usize::from(self.last_resort)) as u8;
@@ -179,15 +185,15 @@ impl Rails {
         changed
     }
 
-    /// Tells the flow to this peer which paths lead there, and learns from it which to doubt. To be called
-    /// after it has sent.
+    /// Tells the flow to this peer which paths lead to the peer, and learns from the flow which paths to
+    /// doubt. To be called after the flow has sent.
     #[inline]
     pub fn steer(&mut self, flow: &mut Flow) {
         if !self.is_choice() {
             return;
         }
-        // A challenge may be stuck in the queue of what it asks for. Messages change carriers at any time, so
-        // theirs prove nothing.
+        // A challenge may be stuck in the queue of the carrier that it asks. Messages change carriers at any
+        // time, so their acknowledgements prove nothing.
         let (doubts, alive) = (flow.take_doubts(), flow.take_alive() & !1);
         if self.is_stale || doubts | alive != 0 {
             self.steer_after_news(flow, doubts, alive);
@@ -240,12 +246,13 @@ impl Rails {
         self.known.iter().find(|known| usize::from(known.carrier.rail) == rail).map(|known| known.carrier.ends)
     }
 
-    /// How often a rail was silent while others answered, and whether it is so now.
+    /// The number of times that a rail became silent while others answered, and whether it is silent now.
     pub fn failures(&self, rail: usize) -> (u16, bool) {
         (self.failures[rail], self.failed & 1 << rail != 0)
     }
 
-    /// How often bulk data has left UDP on some rail because that was silent while raw frames were answered.
+    /// The number of times that bulk data has left UDP on some rail because UDP was silent while raw frames
+    /// were answered.
     pub fn failovers(&self) -> u16 {
         self.failovers
     }
@@ -255,13 +262,13 @@ impl Rails {
         self.known.iter().position(|known| known.validation.is_proved() && wanted(known))
     }
 
-    /// Whether a carrier may be used.
+    /// Returns whether a carrier may be used.
     pub fn is_proved(&self, carrier: usize) -> bool {
         self.known[carrier].validation.is_proved()
     }
 
-    /// Takes bytes that are `path_validation::is_path_frame` and came over this carrier: the carrier over
-    /// which to answer, and what.
+    /// Takes bytes for which `path_validation::is_path_frame` is true, and which came over a carrier of this
+    /// role. Returns the carrier over which to answer, and the answer.
     pub fn handle(&mut self, role: Role, bytes: &[u8], keys: impl FnOnce() -> Keys) -> Option<(usize, PathFrame)> {
         self.is_stale = true;
         let keys = self.keys.get_or_insert_with(|| Box::new(keys()));
@@ -318,8 +325,8 @@ impl Rails {
         Some(self.keys.get_or_insert_with(|| Box::new(keys())).challenge(&challenge, ends))
     }
 
-    /// The machine has refused a packet for this carrier. Its interface may be down, so the rail's other
-    /// carrier must answer, too.
+    /// Notes that the machine has refused a packet for this carrier. Its interface may be down, so the rail's
+    /// other carrier must answer, too.
     pub fn refused(&mut self, carrier: usize) {
         let rail = self.known[carrier].carrier.rail;
         for carrier in 0..self.carriers() {
@@ -329,7 +336,7 @@ impl Rails {
         }
     }
 
-    /// Something was sent over the carrier, and there is no sign that it arrived.
+    /// Puts a carrier in doubt, because there is no sign that packets sent over it arrived.
     pub fn doubt(&mut self, carrier: usize) {
         if self.is_choice() {
             self.known[carrier].validation.doubt();
@@ -337,7 +344,7 @@ impl Rails {
         }
     }
 
-    /// When a challenge is due, as long as the outcome is open.
+    /// The time at which a challenge is due, as long as the outcome is open.
     pub fn next_timeout(&self) -> Option<Instant> {
         if !self.is_choice() {
             return None;
@@ -360,7 +367,7 @@ mod tests {
         RailCarrier { role, rail, ends: Ends { own: rail, peer: rail } }
     }
 
-    /// Raw frames and UDP on so many rails.
+    /// Raw frames and UDP on `count` rails.
     fn rails(count: u8) -> Rails {
         let pair = |rail| [carrier(Role::SmallMessages, rail), carrier(Role::BulkData, rail)];
         Rails::new(&(0..count).flat_map(pair).collect::<Vec<_>>())
@@ -384,7 +391,7 @@ mod tests {
         }
     }
 
-    /// All that one has for the other arrives.
+    /// Delivers all packets that one flow has for the other.
     fn deliver(now: Instant, from: &mut Flow, to: &mut Flow) {
         let mut out = [0; 600];
         while let Some(length) = from.poll_transmit(now, &mut Nothing, &mut out) {
@@ -403,7 +410,7 @@ mod tests {
         assert!(rails.handle(kind(carrier), &response, || keys(0, 1)).is_none());
     }
 
-    /// The carrier is asked and does not answer, though the peer answers on all that are proved.
+    /// Asks a carrier, which does not answer, though the peer answers on all proved carriers.
     fn be_silent(rails: &mut Rails, carrier: usize) {
         for ms in [0, 1, 3, 7] {
             let now = Instant(0) + Duration::from_millis(ms);
@@ -416,7 +423,7 @@ mod tests {
         }
     }
 
-    /// The carrier is asked, and nothing answers.
+    /// Asks a carrier, and nothing answers.
     fn be_alone(rails: &mut Rails, carrier: usize) {
         for ms in [0, 1, 3, 7, 15, 31, 63, 127] {
             rails.poll_challenge(carrier, Instant(0) + Duration::from_millis(ms), || keys(0, 1));
@@ -432,7 +439,7 @@ mod tests {
             ask(&mut rails, carrier, Instant(0));
         }
         rails.steer(&mut flow);
-        // Something is in flight on one path only, and goes unanswered for long.   Expect: nobody is to
+        // Packets are in flight on one path only, and go unanswered for long.   Expect: no carrier is to
         // blame.
         rails.doubt(1);
         be_alone(&mut rails, 1);
@@ -459,7 +466,7 @@ mod tests {
         rails.doubt(0);
         assert_eq!((rails.change_carriers(), rails.carrier(0), rails.carrier(1)), (1, 1, 1));
         ask(&mut rails, 0, Instant(1));
-        // UDP may still answer.   Expect: nothing overtakes what is under way there.
+        // UDP may still answer.   Expect: no frame overtakes the packets under way there.
         rails.doubt(1);
         assert_eq!((rails.change_carriers(), rails.carrier(0), rails.carrier(1)), (1, 0, 1));
         be_silent(&mut rails, 1);
@@ -499,7 +506,7 @@ mod tests {
             assert!(!rails.is_proved(1) && rails.carrier(1) == 0);
         }
         assert!(flow.is_idle());
-        // UDP answers while something is under way as frames, and is doubted before that is acknowledged.
+        // UDP answers while data is under way as frames, and is doubted before that data is acknowledged.
         flow.submit_data(3, 4, 0..5_000);
         deliver(now, &mut flow, &mut peer);
         ask(&mut rails, 1, now + crate::path_validation::AGAIN);
@@ -563,13 +570,13 @@ mod tests {
         ask(&mut rails, 3, Instant(0) + crate::path_validation::AGAIN);
         rails.steer(&mut flow);
         assert_eq!(rails.failures(1), (1, false));
-        // The interface of the first goes down: what is sent there is refused.
+        // The interface of the first goes down: packets for it are refused.
         rails.refused(0);
         assert_eq!([0, 1, 2, 3].map(|carrier| rails.is_proved(carrier)), [false, false, false, true]);
         ask(&mut rails, 0, Instant(0));
         ask(&mut rails, 1, Instant(0));
         rails.steer(&mut flow);
-        // None of them answers: the peer does not look, and no rail is to blame.
+        // No carrier answers: the peer does not look, and no rail is to blame.
         for carrier in 0..4 {
             rails.doubt(carrier);
             be_silent(&mut rails, carrier);

@@ -1,5 +1,5 @@
-//! Reduction operations on predefined datatypes (MPI-5.0 §6.9.2, §6.9.4): which are allowed. The arithmetic
-//! is `weft-reduce`'s.
+//! Reduction operations on predefined datatypes (MPI-5.0 §6.9.2, §6.9.4): the table of allowed ones. The
+//! arithmetic is `weft-reduce`'s.
 
 #[cfg(test)]
 mod tests;
@@ -15,8 +15,8 @@ pub use weft_reduce::Op;
 enum Group {
     /// C integer, Fortran integer and multi-language types. An [`Element`] does not tell them apart, so the
     /// logical operations, which the standard defines for C integers only, are allowed for all of them.
-    /// `MPI_CHAR` is one too: the standard leaves it out, and every other library takes it, so that there are
-    /// programs and benchmarks that reduce it.
+    /// `MPI_CHAR` is in this group, too. The standard leaves it out, but every other library takes it, and
+    /// some programs and benchmarks reduce it.
     Integer,
     Floating,
     Complex,
@@ -39,8 +39,8 @@ const fn group(element: Element) -> Group {
     }
 }
 
-/// Whether `op` is defined for `element` (the tables of MPI-5.0 §6.9.2 and §6.9.4). REPLACE and NO_OP are for
-/// all; that they are for one-sided operations only is the caller's matter.
+/// Returns whether `op` is defined for `element` (the tables of MPI-5.0 §6.9.2 and §6.9.4). REPLACE and NO_OP
+/// are defined for all elements; the caller must see that only one-sided operations use them.
 pub const fn supports(op: Op, element: Element) -> bool {
     let group = group(element);
     match op {
@@ -53,8 +53,7 @@ pub const fn supports(op: Op, element: Element) -> bool {
     }
 }
 
-/// What the arrays of an element hold for the arithmetic: as in memory, or `packed`, which is another thing
-/// for pairs only.
+/// The kind of an element for the arithmetic: as in memory, or `packed`. The two differ for pairs only.
 const fn kind(element: Element, packed: bool) -> Kind {
     use Element::*;
     let pair = match element {
@@ -88,7 +87,7 @@ const fn kind(element: Element, packed: bool) -> Kind {
     if packed { Kind::PackedPair(pair) } else { Kind::Pair(pair) }
 }
 
-/// `inout[i] = input[i] op inout[i]` for arrays of elements one extent apart, as in memory.
+/// Computes `inout[i] = input[i] op inout[i]` for arrays of elements one extent apart, as in memory.
 ///
 /// # Panics
 /// When the lengths differ, are no multiple of the element's extent, or `supports(op, element)` is false.
@@ -97,19 +96,19 @@ pub fn apply(op: Op, element: Element, input: &[u8], inout: &mut [u8]) {
     weft_reduce::apply(op, kind(element, false), input, inout);
 }
 
-/// `out[i] = left[i] op right[i]`, in one pass over memory where a copy and [`apply`] would be two.
+/// Computes `out[i] = left[i] op right[i]`, in one pass over memory where a copy and [`apply`] would be two.
 ///
 /// # Panics
-/// As [`apply`].
+/// When [`apply`] would panic.
 pub fn combine(op: Op, element: Element, left: &[u8], right: &[u8], out: &mut [u8]) {
     check(op, element);
     weft_reduce::combine(op, kind(element, false), left, right, out);
 }
 
-/// As [`apply`] for packed elements, one size apart; it differs for pairs with padding only.
+/// Reduces as [`apply`], for packed elements, one size apart. It differs for pairs with padding only.
 ///
 /// # Panics
-/// As [`apply`], with the size for the extent.
+/// When [`apply`] would panic, with the size in place of the extent.
 pub fn apply_packed(op: Op, element: Element, input: &[u8], inout: &mut [u8]) {
     check(op, element);
     weft_reduce::apply(op, kind(element, true), input, inout);
@@ -119,7 +118,7 @@ fn check(op: Op, element: Element) {
     assert!(supports(op, element), "{op:?} is not defined for {element:?}");
 }
 
-/// The arithmetic steps as the layouts do, and has a meaning for whatever is allowed.
+/// The arithmetic takes the same steps as the layouts, and has a meaning for every allowed pair.
 const _: () = {
     let mut at = 0;
     while at < Element::ALL.len() {

@@ -1,4 +1,4 @@
-//! PMULL.
+//! The hash by PMULL.
 
 use core::arch::aarch64::vmull_p64;
 
@@ -6,14 +6,14 @@ use super::{ROW, Rows};
 
 cpufeatures::new!(is_there, "aes");
 
-/// None if the processor has no instruction for it.
+/// Hashes by PMULL; None if the processor does not have this instruction.
 #[inline]
 pub(super) fn hash(rows: Rows<'_>) -> Option<u128> {
     // SAFETY: the processor has the feature, of which PMULL is a part, and NEON is always there.
     is_there::get().then(|| unsafe { multiply(rows) })
 }
 
-/// The processor must have `aes`.
+/// Hashes by PMULL. The processor must have `aes`.
 #[target_feature(enable = "neon,aes")]
 pub(super) fn multiply(rows: Rows<'_>) -> u128 {
     let products = |sum: u128, (row, key): (&[u8; ROW], &[u64; ROW / 8])| {

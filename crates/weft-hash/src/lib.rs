@@ -1,11 +1,16 @@
-//! The universal hash under the tag of a packet, by whatever instructions the processor has. All of them
-//! compute the same.
+//! The universal hash under the tag of a packet, by the best instructions that the processor has. All
+//! implementations compute the same hash.
 //!
-//! It is CLNH (Lemire and Kaser, "Faster 64-bit universal hashing using carry-less multiplications", 2016,
-//! §4; NH of RFC 4418 §5.2 with polynomials over GF(2) in place of integers): words of 64 bits are taken in
-//! pairs, a word of the key is added to each by exclusive or, the two are multiplied without carries, and the
-//! products are added by exclusive or. For any two blocks of one length that differ, and any difference, the
-//! results differ by that in one of 2⁶⁴ keys. It hides nothing by itself: its result must go into a keyed
+//! The hash is CLNH (Lemire and Kaser, "Faster 64-bit universal hashing using carry-less multiplications",
+//! 2016, §4; NH of RFC 4418 §5.2 with polynomials over GF(2) in place of integers):
+//!
+//! - Words of 64 bits are taken in pairs.
+//! - A word of the key is added to each by exclusive or.
+//! - The two are multiplied without carries.
+//! - The products are added by exclusive or.
+//!
+//! Take two blocks of one length that differ, and any difference of hashes. The hashes of the blocks have
+//! this difference in one of 2⁶⁴ keys. The hash hides nothing by itself: its result must go into a keyed
 //! hash.
 //!
 //! | processor | how | bytes with one multiplication |
@@ -22,27 +27,27 @@ mod portable;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod x86;
 
-/// Words of a key …
+/// Words of a key.
 pub const KEY_WORDS: usize = 256;
-/// … and most bytes of a block, which is one packet on most networks.
+/// Most bytes of a block, which is one packet on most networks.
 pub const BLOCK: usize = 8 * KEY_WORDS;
-/// Bytes of a row: what the widest registers hold. A block is filled up to whole rows with zeros.
+/// Bytes of a row, as many as the widest registers hold. A block is filled up to whole rows with zeros.
 const ROW: usize = 64;
 
-/// The key of a hash: for each word of a block one of its own. It lies where no row of it needs two cache
-/// lines.
+/// The key of a hash, with a word of its own for each word of a block. It is aligned so that no row of it
+/// needs two cache lines.
 #[derive(Clone)]
 #[repr(align(64))]
 pub struct Key(pub [u64; KEY_WORDS]);
 
-/// It is a secret.
+/// Debug output without the key, which is a secret.
 impl core::fmt::Debug for Key {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Key(..)")
     }
 }
 
-/// A block as the implementations take it: whole rows, and what is left after them. Each row has a row of the
+/// A block as the implementations take it: whole rows, and the bytes after them. Each row has a row of the
 /// key.
 #[derive(Clone, Copy)]
 struct Rows<'a> {
@@ -57,7 +62,7 @@ impl<'a> Rows<'a> {
         self.whole.iter().zip(self.key)
     }
 
-    /// What is left, if anything, filled up to a row.
+    /// The bytes after the whole rows, if any, filled up to a row.
     #[inline(always)]
     fn rest(self) -> Option<([u8; ROW], &'a [u64; ROW / 8])> {
         let key = self.key.get(self.whole.len()).filter(|_| !self.rest.is_empty())?;
@@ -67,11 +72,11 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The hash of at most [`BLOCK`] bytes; what is behind them counts as zeros, so their number must be hashed
-/// besides.
+/// The hash of at most [`BLOCK`] bytes. The bytes behind them count as zeros, so the caller must hash the
+/// number of bytes as well.
 ///
 /// # Panics
-/// If there are more.
+/// When there are more bytes.
 #[inline]
 pub fn universal(key: &Key, block: &[u8]) -> u128 {
     assert!(block.len() <= BLOCK, "a block has at most {BLOCK} bytes");

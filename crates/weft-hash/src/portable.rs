@@ -1,4 +1,4 @@
-//! Without an instruction for it: what the others are compared with, and for processors that have none.
+//! The hash without a special instruction: for processors that have none, and for comparison with the others.
 
 use super::{ROW, Rows};
 
@@ -15,13 +15,13 @@ fn products(row: &[u8; ROW], key: &[u64; ROW / 8]) -> u128 {
 
 /// The product without carries, in a time that does not depend on the factors.
 pub(super) fn multiply(one: u64, other: u64) -> u128 {
-    // Reversed factors make a reversed product, so its upper half is had as a lower one.
+    // Reversed factors make a reversed product, so a lower half gives the upper half.
     let upper = lower_half(one.reverse_bits(), other.reverse_bits()).reverse_bits() >> 1;
     u128::from(upper) << 64 | u128::from(lower_half(one, other))
 }
 
-/// Integers of which every fourth bit may be set have products whose carries stay between these bits: up to
-/// 15 of them meet anywhere below the last (the method of BearSSL's `ghash_ctmul64`).
+/// The lower half of a product. In integers whose only set bits are every fourth one, carries stay between
+/// these bits: at most 15 products meet at any bit below the last (the method of BearSSL's `ghash_ctmul64`).
 fn lower_half(one: u64, other: u64) -> u64 {
     let mask = |place: usize| 0x1111_1111_1111_1111_u64 << place;
     (0..4).fold(0, |sum, place| {

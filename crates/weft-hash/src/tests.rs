@@ -8,7 +8,7 @@ fn key(seed: u64) -> Key {
     Key(core::array::from_fn(|index| (index as u64 + 1 + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
-/// As the paper writes it.
+/// Hashes as the paper defines it.
 fn by_definition(key: &Key, block: &[u8]) -> u128 {
     let mut filled = block.to_vec();
     filled.resize(block.len().next_multiple_of(ROW), 0);
@@ -23,7 +23,7 @@ fn by_definition(key: &Key, block: &[u8]) -> u128 {
     sum
 }
 
-/// What every implementation that this processor can run makes of it.
+/// The hashes by all implementations that this processor can run.
 fn all(key: &Key, block: &[u8]) -> Vec<(&'static str, u128)> {
     let (whole, rest) = block.as_chunks();
     let rows = Rows { whole, rest, key: key.0.as_chunks().0 };
@@ -61,8 +61,8 @@ fn blocks_of_every_length_are_hashed_as_defined_by_every_implementation() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 500 }, ..ProptestConfig::default() })]
 
-    /// Any bytes and any key; and a single bit that differs changes the hash, unless the word it is
-    /// multiplied with is 0.
+    /// Any bytes and any key. Expect: the hashes agree, and a single bit that differs changes the hash,
+    /// unless the word it is multiplied with is 0.
     #[test]
     fn all_implementations_agree_and_every_bit_counts(
         block in prop::collection::vec(any::<u8>(), 1..=BLOCK),

@@ -1,4 +1,4 @@
-//! PCLMULQDQ, and VPCLMULQDQ on registers of 512 bits.
+//! The hash by PCLMULQDQ, and by VPCLMULQDQ on registers of 512 bits.
 
 use core::arch::x86_64::{
     __m128i, __m512i, _mm_clmulepi64_si128, _mm_loadu_si128, _mm_setzero_si128, _mm_storeu_si128, _mm_xor_si128,
@@ -15,7 +15,7 @@ cpufeatures::new!(wide_is_there, "avx2", "avx512f", "avx512bw", "vpclmulqdq");
 /// Multiplies the upper half of each 128 bits with the lower.
 const HALVES: i32 = 0x01;
 
-/// None if the processor has no instruction for it.
+/// Hashes by the widest instruction; None if the processor has neither.
 #[inline]
 pub(super) fn hash(rows: Rows<'_>) -> Option<u128> {
     by_wide(rows).or_else(|| by_narrow(rows))
@@ -33,7 +33,7 @@ pub(super) fn by_narrow(rows: Rows<'_>) -> Option<u128> {
     narrow_is_there::get().then(|| unsafe { narrow(rows) })
 }
 
-/// The processor must have these features.
+/// Hashes 64 bytes at a time. The processor must have these features.
 #[target_feature(enable = "avx2,avx512f,avx512bw,vpclmulqdq")]
 fn wide(rows: Rows<'_>) -> u128 {
     let products = |sum: __m512i, row: __m512i, key: &[u64; ROW / 8]| {
@@ -58,7 +58,7 @@ fn wide(rows: Rows<'_>) -> u128 {
     to_integer(_mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256::<1>(half)))
 }
 
-/// The processor must have `pclmulqdq`.
+/// Hashes 16 bytes at a time. The processor must have `pclmulqdq`.
 #[target_feature(enable = "sse2,pclmulqdq")]
 fn narrow(rows: Rows<'_>) -> u128 {
     let products = |sum: __m128i, (row, key): (&[u8; ROW], &[u64; ROW / 8])| {

@@ -1,5 +1,5 @@
-//! Random numbers from a seed, the same on every machine: for simulations, for faults that are asked for, and
-//! for tests. Whoever must not guess them needs others.
+//! Random numbers from a seed, the same on every machine: for simulations, for requested faults, and for
+//! tests. They can be guessed, so they are no numbers for secrets.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -8,18 +8,18 @@
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that repeats itself for the same seed.
+    /// Begins a generator; the same seed gives the same numbers.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Any number.
+    /// Returns any number.
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
-    /// A number below `limit`; 0 if that is 0.
+    /// Returns a number below `limit`; 0 if `limit` is 0.
     pub const fn below(&mut self, limit: u64) -> u64 {
         if limit == 0 {
             return 0;
@@ -27,28 +27,28 @@ impl Random {
         ((self.next() as u128 * limit as u128) >> 64) as u64
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub const fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// True `per_million` times in a million.
+    /// Returns true `per_million` times in a million.
     pub const fn chance(&mut self, per_million: u32) -> bool {
         per_million > 0 && self.below(1_000_000) < per_million as u64
     }
 
-    /// A number from 0, included, to 1, excluded.
+    /// Returns a number from 0, included, to 1, excluded.
     pub const fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// One of them.
+    /// Returns one of the choices.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }
 }
 
-/// A number that looks like noise, the same for the same input.
+/// Returns a number that looks like noise, the same for the same input.
 pub const fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -59,7 +59,7 @@ pub const fn mix(mut z: u64) -> u64 {
 pub fn fill(key: u64, offset: u64, out: &mut [u8]) {
     let word = |index: u64| mix(key ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes();
     let mut index = offset / 8;
-    // Up to the first whole word, then whole words, which is where the time goes, then the rest.
+    // Up to the first whole word, then whole words, which take most of the time, then the rest.
     let skip = (offset % 8) as usize;
     let head = out.len().min((8 - skip) % 8);
     let (front, rest) = out.split_at_mut(head);

@@ -137,7 +137,7 @@ impl Pair {
                 let found = matcher.unexpected_mut(context, |found, token| found.context == context && token % by == 0);
                 assert_eq!(found.as_deref().copied(), at.map(|at| lists.unexpected[at].1));
                 if let (Some(found), Some(at)) = (found, at) {
-                    // The message has grown: another token, seen by whoever takes it.
+                    // The message has grown: it has another token, which the receive that takes it sees.
                     *found += 1_000_000_000;
                     lists.unexpected[at].1 = *found;
                 }
@@ -169,7 +169,7 @@ proptest! {
     }
 }
 
-/// Expect: contexts come and go, and what is kept for them is no more than those need that are there at a
+/// Expect: contexts come and go, and the kept memory is no more than the contexts need that exist at one
 /// time.
 #[test]
 fn contexts_that_are_gone_leave_nothing_behind() {
@@ -208,7 +208,7 @@ fn messages_do_not_overtake() {
     assert_eq!(matcher.post(7, None, None, 'd'), Some((from(2, 5), "other")));
 }
 
-/// One context never sees another's traffic.
+/// Contexts never see each other's traffic.
 #[test]
 fn contexts_are_apart() {
     let mut matcher = Matcher::new();
@@ -224,7 +224,7 @@ fn contexts_are_apart() {
 #[test]
 fn long_queues_are_indexed() {
     let mut matcher = Matcher::new();
-    // Twice: the second time on what the first one gave back.
+    // Twice: the second time on the memory that the first one gave back.
     long_queues(&mut matcher);
     long_queues(&mut matcher);
 }

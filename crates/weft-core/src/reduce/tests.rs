@@ -52,7 +52,7 @@ fn legal_operations_are_those_of_the_tables() {
     }
 }
 
-/// Whatever the table allows has a kernel, also for no elements and for unaligned buffers.
+/// Every pair that the table allows has a kernel, also for no elements and for unaligned buffers.
 #[test]
 fn every_legal_operation_runs() {
     for element in Element::ALL {
@@ -169,7 +169,7 @@ fn long_double(number: f64) -> [u8; 16] {
     bytes
 }
 
-/// One pair as in memory, its padding filled with `padding`.
+/// A pair as in memory, its padding filled with `padding`.
 fn pair_in_memory(element: Element, value: &[u8], index: &[u8], padding: u8) -> Vec<u8> {
     let pair = element.pair().unwrap();
     let mut bytes = alloc::vec![padding; element.extent()];

@@ -3,13 +3,12 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Factors beyond so many are 1: a number of 31 bits has 30 prime factors at most.
+/// Most factors that are not 1: a number of 31 bits has 30 prime factors at most.
 const FACTORS_MAX: usize = 31;
 
-/// `nodes` as a product of `count` factors that are as close to each other as possible, in non-increasing
-/// order: the difference between the largest and the smallest is the least there can be, and among those that
-/// have it, the sum. Where that leaves a choice, the smallest is as large as possible, which is what MPICH
-/// gives.
+/// Writes `nodes` as a product of `count` factors that are as close to each other as possible, in
+/// non-increasing order. The difference between the largest and the smallest factor is the least possible,
+/// and then the sum is. Where a choice is left, the smallest factor is as large as possible, as in MPICH.
 ///
 /// # Panics
 /// `nodes` is 0 or has more than 31 bits.
@@ -34,7 +33,7 @@ pub fn balanced(nodes: u32, count: usize) -> Vec<u32> {
 /// Looks for factors in non-decreasing order.
 struct Search<'a> {
     divisors: &'a [u32],
-    /// Those that have been chosen, the smallest first.
+    /// The chosen factors, the smallest first.
     chosen: [u32; FACTORS_MAX],
     best: Option<Best>,
 }
@@ -47,12 +46,12 @@ struct Best {
 }
 
 impl Search<'_> {
-    /// All ways that could be better than what is known: the largest smallest factor first, since what comes
-    /// next is less even.
+    /// Searches all factorizations that could be better than the best one known. The largest smallest factor
+    /// comes first, since smaller ones are less even.
     fn all(&mut self, nodes: u32, count: usize, largest_prime: u32) {
         for index in (0..self.root(nodes, count)).rev() {
             let least = self.divisors[index];
-            // The others are together what is left, so one of them is so large at least, and some factor has
+            // The other factors have this product, so one of them is at least its root, and some factor has
             // the largest prime.
             let needed = |most: u32| most >= largest_prime && reaches(most, count - 1, nodes / least);
             if !needed(self.limit(least)) {
@@ -63,18 +62,19 @@ impl Search<'_> {
         }
     }
 
-    /// How many of the divisors could be the smallest of `count` factors of `number`.
+    /// The number of divisors that could be the smallest of `count` factors of `number`.
     fn root(&self, number: u32, count: usize) -> usize {
         self.divisors.partition_point(|divisor| *divisor == 1 || !reaches(*divisor - 1, count, number))
     }
 
-    /// The most that a factor may be beside the smallest one: no further away than in what is known.
+    /// The largest factor allowed beside the smallest one: no further away than in the best known
+    /// factorization.
     fn limit(&self, least: u32) -> u32 {
         self.best.as_ref().map_or(u32::MAX, |best| least.saturating_add(best.spread))
     }
 
-    /// Chooses all factors of `rest` from the one with number `at` on, none smaller than the one before,
-    /// which is the divisor number `from`.
+    /// Chooses the factors of `rest`, from the factor with number `at` on. Each is at least as large as the
+    /// one before. The first begins at divisor number `from`.
     fn choose(&mut self, rest: u32, count: usize, at: usize, from: usize) {
         let (least, before, left) = (self.chosen[0], self.chosen[at - 1], count - at);
         if left == 1 {
@@ -100,7 +100,7 @@ impl Search<'_> {
         }
     }
 
-    /// Keeps what has been chosen if it is better than what is known.
+    /// Keeps the chosen factors if they are better than the best known.
     fn keep(&mut self, spread: u32, count: usize) {
         let sum = self.chosen[..count].iter().map(|factor| u64::from(*factor)).sum();
         if self.best.as_ref().is_none_or(|best| (spread, sum) < (best.spread, best.sum)) {
@@ -109,13 +109,13 @@ impl Search<'_> {
     }
 }
 
-/// Whether `base` to the power of `exponent` is `number` at least.
+/// Returns whether `base` to the power of `exponent` is at least `number`.
 fn reaches(base: u32, exponent: usize, number: u32) -> bool {
     if base < 2 {
         return base >= number;
     }
     let mut power = 1_u64;
-    // At most 31 times: it doubles each time.
+    // At most 31 times: the power doubles each time.
     for _ in 0..exponent {
         power *= u64::from(base);
         if power >= u64::from(number) {
@@ -252,8 +252,8 @@ mod tests {
         }
     }
 
-    /// What is found is the most even, by its definition, of numbers of all kinds and sizes. Slow numbers are
-    /// left out of brute force: those of many divisors have very many factorizations.
+    /// The result is the most even one by its definition, for numbers of all kinds and sizes. Slow numbers
+    /// are left out of brute force: numbers with many divisors have very many factorizations.
     #[test]
     fn nothing_is_more_even_among_numbers_by_chance() {
         let mut random = weft_random::Random::new(1);

@@ -4,16 +4,16 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// One dimension of a grid.
+/// A dimension of a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dimension {
     /// Processes along it, at least 1.
     pub size: u32,
-    /// Whether the last is a neighbour of the first.
+    /// The last process is a neighbour of the first.
     pub periodic: bool,
 }
 
-/// A grid of processes. One without dimensions has one process.
+/// A grid of processes. A grid without dimensions has one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
     dimensions: Vec<Dimension>,
@@ -21,8 +21,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The grid of these dimensions; `None` when one is empty, or they have more processes than there are
-    /// ranks.
+    /// The grid of these dimensions; `None` when a dimension is empty, or the processes are more than there
+    /// can be ranks.
     pub fn new(dimensions: Vec<Dimension>) -> Option<Self> {
         let mut size = 1_u32;
         for dimension in &dimensions {
@@ -31,7 +31,7 @@ impl Grid {
         Some(Self { dimensions, size })
     }
 
-    /// Its dimensions, the slowest first.
+    /// The dimensions of the grid, the slowest first.
     pub fn dimensions(&self) -> &[Dimension] {
         &self.dimensions
     }
@@ -44,7 +44,7 @@ impl Grid {
     /// Coordinates of the process `rank`.
     ///
     /// # Panics
-    /// There is no such rank.
+    /// When there is no such rank.
     pub fn coordinates(&self, rank: u32) -> Vec<u32> {
         assert!(rank < self.size, "rank {rank} in a grid of {}", self.size);
         let mut coordinates = vec![0; self.dimensions.len()];
@@ -68,11 +68,11 @@ impl Grid {
         Ok(rank)
     }
 
-    /// The processes from which and to which `rank` shifts its data when all shift theirs by `displacement`
-    /// along `dimension` (MPI-5.0 §8.5.6): source and destination, `None` where there is none.
+    /// The source and the destination of `rank` when all processes shift their data by `displacement` along
+    /// `dimension` (MPI-5.0 §8.5.6); `None` where there is none.
     ///
     /// # Panics
-    /// There is no such rank or dimension.
+    /// When there is no such rank or dimension.
     pub fn shift(&self, rank: u32, dimension: usize, displacement: i32) -> (Option<u32>, Option<u32>) {
         let displacement = i64::from(displacement);
         (self.neighbour(rank, dimension, -displacement), self.neighbour(rank, dimension, displacement))
@@ -97,7 +97,7 @@ impl Grid {
     /// The ranks in this grid of all processes of the subgrid of `rank`, in its order.
     ///
     /// # Panics
-    /// There is no such rank.
+    /// When there is no such rank.
     pub fn members_of_subgrid(&self, rank: u32, remain: &[bool]) -> Vec<u32> {
         let subgrid = self.subgrid(remain);
         let mut coordinates: Vec<i32> =
@@ -120,7 +120,7 @@ impl Grid {
     }
 }
 
-/// Where a coordinate comes to lie.
+/// The place of a coordinate in a dimension, if it is within it.
 fn along(dimension: Dimension, coordinate: i64) -> Option<u32> {
     let size = i64::from(dimension.size);
     let coordinate = if dimension.periodic { coordinate.rem_euclid(size) } else { coordinate };
@@ -187,7 +187,7 @@ mod tests {
                 let members = grid.members_of_subgrid(rank, &remain);
                 assert_eq!(members.len() as u32, grid.subgrid(&remain).size());
                 assert!(members.contains(&rank) && members.is_sorted());
-                // All members see the same ones.
+                // All members see the same members.
                 assert_eq!(grid.members_of_subgrid(members[0], &remain), members);
                 members.iter().for_each(|member| seen[*member as usize] += 1);
             }

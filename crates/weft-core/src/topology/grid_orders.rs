@@ -1,4 +1,4 @@
-//! Ways through a grid that keep together what is close: a node that takes the next vertices of such a way
+//! Ways through a grid that keep close vertices together: a node that takes the next vertices of such a way
 //! takes a compact part.
 
 use alloc::vec;
@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 
 use super::Grid;
 
-/// Steps that the making of all ways may take together.
+/// Most steps for making all ways together.
 const STEPS_MAX: usize = 1 << 22;
-/// Ways that are made, at most, however small the grid is.
+/// Most ways that are made, however small the grid is.
 const ORDERS_MAX: usize = 128;
 
-/// Ways through the grid block by block, for blocks of different shapes: those first whose blocks are as
-/// large as a node, and compact.
+/// Ways through the grid block by block, for blocks of different shapes. Compact blocks as large as a node
+/// come first.
 pub(super) fn orders(grid: &Grid, capacities: &[u32]) -> Vec<Vec<u32>> {
     let sizes: Vec<u32> = grid.dimensions().iter().map(|dimension| dimension.size).collect();
     let limit = (STEPS_MAX / (grid.size() as usize * sizes.len().max(1))).clamp(1, ORDERS_MAX);
@@ -23,7 +23,7 @@ pub(super) fn orders(grid: &Grid, capacities: &[u32]) -> Vec<Vec<u32>> {
 
 /// Shapes of blocks that divide the grid, the most promising first.
 fn shapes(sizes: &[u32], capacities: &[u32]) -> Vec<Vec<u32>> {
-    /// Shapes that are looked at, at most.
+    /// Most shapes that are looked at.
     const LOOKED_AT_MAX: usize = 1 << 14;
     let mean = (sizes.iter().product::<u32>() / capacities.len().max(1) as u32).max(1);
     let mut shapes = vec![Vec::new()];
@@ -34,13 +34,13 @@ fn shapes(sizes: &[u32], capacities: &[u32]) -> Vec<Vec<u32>> {
             divisors.clone().into_iter().map(move |divisor| [&shape[..], &[divisor]].concat())
         };
         shapes = shapes.iter().flat_map(longer).collect();
-        // A block larger than a node is only good as a way to a smaller one.
+        // A block larger than a node is only good as a way to a smaller block.
         shapes.retain(|shape| shape.iter().map(|side| u64::from(*side)).product::<u64>() <= u64::from(mean));
         shapes.truncate(LOOKED_AT_MAX);
     }
     let promise = |shape: &Vec<u32>| {
         let volume: u64 = shape.iter().map(|side| u64::from(*side)).product();
-        // What a block has in common with others: two faces in each dimension that it does not fill.
+        // The faces that a block shares with others: two in each dimension that it does not fill.
         let faces =
             shape.iter().zip(sizes).filter(|(side, size)| side < size).map(|(side, _)| 2 * volume / u64::from(*side));
         (core::cmp::Reverse(volume), faces.sum::<u64>())
@@ -77,7 +77,7 @@ fn cut(vertices: &mut [(u32, Vec<u32>)], capacities: &[(u32, u32)], nodes: &mut 
         vertices.iter().for_each(|(vertex, _)| nodes[*vertex as usize] = *node);
         return;
     }
-    // The first nodes that have half of the vertices together, or nearly.
+    // The first nodes that have half of the vertices together, or nearly half.
     let mut sum = 0;
     let reach = capacities.iter().position(|(_, capacity)| {
         sum += capacity;

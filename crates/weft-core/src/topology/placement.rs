@@ -1,5 +1,5 @@
-//! Which process takes which vertex of a topology, so that neighbours share a node where they can: `reorder`
-//! (MPI-5.0 §8.4).
+//! The placement of processes on the vertices of a topology, so that neighbours share a node where they can:
+//! `reorder` (MPI-5.0 §8.4).
 //!
 //! Everything here is a pure function of the neighbourhood and of the nodes that the processes run on. All
 //! processes of a communicator compute it for themselves and find the same.
@@ -12,26 +12,26 @@ use core::cmp::Reverse;
 use super::Grid;
 use super::grid_orders::{bisected, orders};
 
-/// Steps of the search for exchanges that pay, at most: each looks at one neighbour of one vertex.
+/// Most steps of the search for exchanges that pay; each step looks at one neighbour of one vertex.
 const SEARCH_STEPS_MAX: u64 = 1 << 21;
 
-/// The node of a vertex that none has yet.
+/// The node of a vertex that no node has yet.
 const NOBODY: u32 = u32::MAX;
 
-/// Who is whose neighbour, and how much that counts; between two vertices both directions together.
+/// The neighbours of each vertex, with weights; the weight between two vertices counts both directions.
 #[derive(Clone, Debug)]
 pub struct Neighbourhood {
-    /// Where the neighbours of each vertex begin; one more at the end.
+    /// The place where the neighbours of each vertex begin; one more at the end.
     first: Vec<usize>,
     neighbours: Vec<(u32, u64)>,
 }
 
 impl Neighbourhood {
-    /// That of `vertices` vertices and edges between them, each with its weight. Edges from a vertex to
+    /// The neighbourhood of `vertices` vertices with weighted edges between them. Edges from a vertex to
     /// itself do not count.
     ///
     /// # Panics
-    /// An edge leads to a vertex that is none.
+    /// When an edge leads to a vertex that does not exist.
     pub fn new(vertices: u32, edges: impl Iterator<Item = (u32, u32, u64)>) -> Self {
         let mut all = Vec::new();
         for (from, to, weight) in edges.filter(|(from, to, _)| from != to) {
@@ -39,7 +39,7 @@ impl Neighbourhood {
             all.extend([(from, to, weight), (to, from, weight)]);
         }
         all.sort_unstable();
-        // What leads to the same vertex counts together.
+        // Edges to the same vertex count together.
         all.dedup_by(|next, kept| {
             let same = (next.0, next.1) == (kept.0, kept.1);
             if same {
@@ -51,7 +51,7 @@ impl Neighbourhood {
         Self { first, neighbours: all.into_iter().map(|(_, to, weight)| (to, weight)).collect() }
     }
 
-    /// That of a grid: each process and the next one in each dimension.
+    /// The neighbourhood of a grid: each process and the next one in each dimension.
     pub fn of_grid(grid: &Grid) -> Self {
         Self::new(grid.size(), grid.edges().map(|(from, to)| (from, to, 1)))
     }
@@ -65,7 +65,7 @@ impl Neighbourhood {
         &self.neighbours[self.first[vertex as usize]..self.first[vertex as usize + 1]]
     }
 
-    /// What the edges between different nodes weigh together; `nodes` says for each vertex who has it.
+    /// The total weight of the edges between different nodes; `nodes` has the node of each vertex.
     pub fn crossing(&self, nodes: &[u32]) -> u64 {
         let crosses = |vertex: u32, other: u32| vertex < other && nodes[vertex as usize] != nodes[other as usize];
         let of_vertex = |vertex: u32| self.of(vertex).iter().filter(move |(other, _)| crosses(vertex, *other));
@@ -73,12 +73,12 @@ impl Neighbourhood {
     }
 }
 
-/// For each vertex of a grid the process that gets it, by its rank; `nodes` names the node of each rank, any
-/// numbers. As many processes as vertices. Whoever can stay where it is does, and all do unless less is then
-/// left between nodes.
+/// The process for each vertex of a grid, by its rank. `nodes` names the node of each rank, by any numbers.
+/// There are as many processes as vertices. Processes that can stay where they are do so, and all do unless a
+/// change leaves less between nodes.
 ///
 /// # Panics
-/// There are not as many processes as vertices.
+/// When the numbers of processes and vertices differ.
 pub fn place_grid(grid: &Grid, nodes: &[u32]) -> Vec<u32> {
     let neighbourhood = Neighbourhood::of_grid(grid);
     let nodes = named_by_appearance(nodes);
@@ -88,10 +88,10 @@ pub fn place_grid(grid: &Grid, nodes: &[u32]) -> Vec<u32> {
     place(&neighbourhood, &nodes, &capacities, candidates)
 }
 
-/// The same for vertices with any neighbours.
+/// The process for each vertex, as by [`place_grid`], of a graph with any neighbours.
 ///
 /// # Panics
-/// There are not as many processes as vertices.
+/// When the numbers of processes and vertices differ.
 pub fn place_graph(neighbourhood: &Neighbourhood, nodes: &[u32]) -> Vec<u32> {
     let nodes = named_by_appearance(nodes);
     let capacities = capacities(&nodes);
@@ -107,7 +107,7 @@ fn place(
     assert_eq!(nodes.len(), neighbourhood.vertices() as usize, "a process for each vertex");
     let stay = || (0..nodes.len() as u32).collect();
     let now = neighbourhood.crossing(nodes);
-    // Nothing to gain where all share a node, or no two of them do.
+    // Nothing can be gained where all processes share a node, or no two of them do.
     if now == 0 || capacities.len() == 1 || capacities.iter().all(|capacity| *capacity == 1) {
         return stay();
     }
@@ -133,7 +133,7 @@ fn named_by_appearance(nodes: &[u32]) -> Vec<u32> {
     nodes.iter().map(name).collect()
 }
 
-/// How many processes each node has.
+/// The number of processes of each node.
 fn capacities(nodes: &[u32]) -> Vec<u32> {
     let mut capacities = vec![0; nodes.iter().max().map_or(0, |most| *most as usize + 1)];
     nodes.iter().for_each(|node| capacities[*node as usize] += 1);
@@ -148,22 +148,22 @@ fn fill(order: &[u32], capacities: &[u32]) -> Vec<u32> {
     nodes
 }
 
-/// The node of each vertex when every node grows from one vertex, always by the one that leaves least between
-/// it and the others.
+/// The node of each vertex when every node grows from one vertex. It always takes the vertex that leaves the
+/// least weight between the node and the others.
 fn grown(neighbourhood: &Neighbourhood, capacities: &[u32]) -> Vec<u32> {
     let vertices = neighbourhood.vertices();
     let mut nodes = vec![NOBODY; vertices as usize];
     let mut seeds = 0..vertices;
     for (node, capacity) in (0..).zip(capacities) {
-        // How much each vertex would add to the edges that leave this node; what a heap holds may be out of
-        // date.
+        // The weight that each vertex would add to the edges that leave this node; entries in the heap may be
+        // out of date.
         let mut adds: BTreeMap<u32, i128> = BTreeMap::new();
         let mut heap: BinaryHeap<(Reverse<i128>, Reverse<u32>)> = BinaryHeap::new();
         for _ in 0..*capacity {
             let is_free = |vertex: &u32| nodes[*vertex as usize] == NOBODY;
             let mut nearest = core::iter::from_fn(|| heap.pop());
             let next = nearest.find(|(added, vertex)| is_free(&vertex.0) && adds.get(&vertex.0) == Some(&added.0));
-            // Where nobody is near, anybody will do: there are as many vertices as room for them.
+            // Where no vertex is near, any vertex will do: there is room for as many vertices as there are.
             let vertex = next.map(|(_, vertex)| vertex.0).or_else(|| seeds.find(is_free));
             let vertex = vertex.expect("a vertex for each process");
             nodes[vertex as usize] = node;
@@ -179,7 +179,7 @@ fn grown(neighbourhood: &Neighbourhood, capacities: &[u32]) -> Vec<u32> {
     nodes
 }
 
-/// Exchanges the nodes of two vertices as long as that leaves less between nodes, within a limit.
+/// Exchanges the nodes of two vertices as long as that leaves less weight between nodes, within a limit.
 fn exchange(neighbourhood: &Neighbourhood, nodes: &mut [u32]) {
     let mut steps = 0;
     let mut improved = true;
@@ -198,7 +198,7 @@ fn exchange(neighbourhood: &Neighbourhood, nodes: &mut [u32]) {
     }
 }
 
-/// The vertex whose exchange with `vertex` gains most; none if no exchange gains anything. Candidates are the
+/// The vertex whose exchange with `vertex` gains most; none if no exchange gains weight. Candidates are the
 /// neighbours of `vertex` on other nodes, and their neighbours: any other vertex gains less.
 fn best_exchange(neighbourhood: &Neighbourhood, nodes: &[u32], vertex: u32, steps: &mut u64) -> Option<u32> {
     let own = nodes[vertex as usize];
@@ -221,12 +221,12 @@ fn best_exchange(neighbourhood: &Neighbourhood, nodes: &[u32], vertex: u32, step
     best.map(|(_, other)| other)
 }
 
-/// How much less is between nodes when two vertices exchange theirs.
+/// The weight that is no longer between nodes when two vertices exchange their nodes.
 fn gain(neighbourhood: &Neighbourhood, nodes: &[u32], one: u32, other: u32) -> i128 {
     let moves = |vertex: u32, to: u32, partner: u32| {
         let from = nodes[vertex as usize];
         let value = |(neighbour, weight): &(u32, u64)| match nodes[*neighbour as usize] {
-            // They stay apart, whoever is where.
+            // The two vertices stay apart either way.
             _ if *neighbour == partner => 0,
             node if node == to => i128::from(*weight),
             node if node == from => -i128::from(*weight),
@@ -237,8 +237,8 @@ fn gain(neighbourhood: &Neighbourhood, nodes: &[u32], one: u32, other: u32) -> i
     moves(one, nodes[other as usize], other) + moves(other, nodes[one as usize], one)
 }
 
-/// The process for each vertex, where `old` says the node of each process and `new` that of each vertex.
-/// Whoever has its vertex on the right node stays; the others come in the order of their ranks.
+/// The process for each vertex; `old` has the node of each process and `new` that of each vertex. A process
+/// whose vertex is on its node stays; the others come in the order of their ranks.
 fn members(old: &[u32], new: &[u32]) -> Vec<u32> {
     let mut movers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (rank, (node, place_node)) in old.iter().zip(new).enumerate().rev() {

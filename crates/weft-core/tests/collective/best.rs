@@ -1,18 +1,18 @@
-//! The table that is built in chooses what is best, or nearly so, on a simulated network.
+//! The built-in table chooses the best algorithm, or nearly so, on a simulated network.
 
 use weft_core::collective::choice::{Choices, Layout, Operation, Table};
 use weft_core::collective::cost::{Case, Network};
 
 use crate::is_every_case_played;
 
-/// The chosen algorithm takes so much more time than the best known one at most, in percent.
+/// Most time, in percent, that the chosen algorithm takes beyond the best known one.
 const BEHIND_MAX: u64 = 15;
-/// Schedules of more steps together are left out.
+/// Most steps of all schedules together; larger cases are left out.
 const STEPS_MAX: usize = 1 << 20;
 
 const SIZES: [u64; 9] = [0, 8, 1 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10, 1 << 20, 8 << 20];
 
-/// One rank on each host, or four.
+/// Layouts with one rank on each host, and with four.
 fn layouts(ranks: u32) -> Vec<Layout> {
     let apart = Layout::apart(ranks);
     if ranks < 8 { vec![apart] } else { vec![apart, Layout::of((0..ranks).map(|rank| rank / 4).collect())] }
@@ -34,7 +34,7 @@ fn the_chosen_algorithm_is_hardly_slower_than_the_best_one_on_a_simulated_networ
                 Operation::Barrier if bytes > 0 => continue,
                 Operation::Barrier => 0,
                 Operation::Gather | Operation::Scatter | Operation::Alltoall => bytes / 8,
-                // What each rank has is a share.
+                // Each rank has a share of these bytes.
                 Operation::Allgather | Operation::ReduceScatter => bytes / u64::from(ranks) * u64::from(ranks),
                 _ => bytes,
             };

@@ -1,4 +1,4 @@
-//! Clusters that one link joins: what crosses it, and how long everything takes where crossing it takes long.
+//! Clusters that one link joins: the messages that cross it, and the times where crossing it takes long.
 
 use weft_core::collective::choice::{Choices, Layout, Operation};
 use weft_core::collective::cost::{Case, Network};
@@ -34,7 +34,7 @@ fn each_collective_crosses_the_link_once_in_each_direction_that_it_needs() {
     }
 }
 
-/// A link of some milliseconds: each of these takes as long as it takes to cross it once, and little more.
+/// The link takes some milliseconds.   Expect: each operation takes as long as one crossing, and little more.
 #[test]
 fn where_crossing_takes_long_a_collective_takes_as_long_as_crossing_once() {
     let choices = Choices::without_settings();

@@ -1,5 +1,5 @@
-//! Runs the schedules of all ranks of a group against plain memory, strictly: a send completes only with its
-//! receive, and whatever a schedule may not do is a failure (see [`run`]).
+//! The interpreter of schedules: runs those of all ranks of a group against plain memory, strictly. A send
+//! completes only with its receive, and every act that a schedule may not do is a failure (see [`run`]).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -35,7 +35,7 @@ impl Type {
         Items { count, shape: self.shape() }
     }
 
-    /// Where each packed byte of `count` items based at `offset` is.
+    /// The address of each packed byte of `count` items based at `offset`.
     pub(crate) fn addresses(&self, offset: i64, count: u64) -> Vec<i64> {
         let mut addresses = Vec::new();
         for item in 0..count as i64 {
@@ -50,7 +50,7 @@ impl Type {
 /// Bytes that exist, by address.
 #[derive(Clone, Default)]
 struct Cells {
-    /// Address of the first.
+    /// Address of the first byte.
     low: i64,
     cells: Vec<Option<u8>>,
 }
@@ -108,7 +108,7 @@ impl Memory {
         addresses.into_iter().zip(packed).for_each(|(address, &byte)| self.cells.insert(address, byte));
     }
 
-    /// Whether its first `count` items are those of `expected`, whatever follows.
+    /// Returns whether the first `count` items are those of `expected`, whatever follows.
     pub(crate) fn starts_with(&self, expected: &Self, kind: &Type, count: u64) -> bool {
         kind.addresses(0, count).into_iter().all(|address| self.cells.get(address) == expected.cells.get(address))
     }
@@ -120,7 +120,7 @@ impl Memory {
     }
 }
 
-/// One process.
+/// A process of the group.
 pub(crate) struct Process {
     pub(crate) schedule: Schedule,
     pub(crate) send: Memory,
@@ -169,18 +169,19 @@ struct Running<'a> {
     frontier: Frontier,
     /// Transfers under way.
     pending: usize,
-    /// Steps that wait for what somebody has not published yet.
+    /// Steps that wait for data which a rank has not published yet.
     waiting: Vec<u32>,
-    /// Phases that it needs nothing more of.
+    /// Phases that the rank has finished.
     finished: u32,
-    /// The newest transfer that has begun, to each rank and from each.
+    /// The newest transfer that has begun, to each rank and from each rank.
     begun: HashMap<(u32, bool), u32>,
     op: Op,
     label: &'a str,
 }
 
 impl Running<'_> {
-    /// Bytes that exist: no hole, no end of a buffer is read, no scratch that nobody wrote.
+    /// Reads bytes that exist: no hole, nothing past the end of a buffer, no scratch that no step has
+    /// written.
     fn read(&self, slice: Slice) -> Vec<u8> {
         let cells = match slice.buffer {
             Buffer::Send => &self.process.send.cells,
@@ -252,7 +253,7 @@ impl Running<'_> {
         }
     }
 
-    /// Does a step that publishes something, or takes what has been published; false: it is not there yet.
+    /// Does a step that publishes data, or takes published data; false: the data is not there yet.
     fn share(&mut self, rank: u32, step: Step, published: &mut HashMap<(u32, u32), Vec<u8>>) -> bool {
         let reads = matches!(step, Step::Collect { .. } | Step::Combine { .. });
         assert!(!reads || step.phase() >= Some(self.finished), "{}: {step:?} after its phase was finished", self.label);
@@ -285,21 +286,21 @@ impl Running<'_> {
         true
     }
 
-    /// How many phases it needs nothing more of.
+    /// The number of phases that the rank has finished.
     fn has_finished(&self) -> u32 {
         if self.frontier.is_at_end() { u32::MAX - PHASES_AHEAD } else { self.finished }
     }
 
-    /// Items in scratch are based at a multiple of the alignment plus a number of extents.
+    /// Returns whether items in scratch are based at a multiple of the alignment plus a number of extents.
     fn is_aligned(&self, slice: Slice) -> bool {
         let extent = self.process.receive_type.extent;
         (0..=4096).any(|items| (slice.offset - items * extent) % SCRATCH_ALIGNMENT as i64 == 0)
     }
 
-    /// Steps of which neither waits for the other touch no memory in common, unless both read it.
+    /// Checks that two steps without an order touch no memory in common, unless both read it.
     fn check_races(&self) {
         let schedule = &self.process.schedule;
-        // For each step, a bit for each that comes before it.
+        // For each step, a bit for each step that comes before it.
         let words = schedule.len().div_ceil(64);
         let mut before = vec![vec![0_u64; words]; schedule.len()];
         for number in 0..schedule.len() {
@@ -338,13 +339,13 @@ impl Running<'_> {
     }
 }
 
-/// Largest schedule of which every two steps are compared.
+/// Most steps of a schedule of which every two steps are compared.
 const COMPARED_MAX: usize = 300;
 
 /// Runs all ranks to the end, in some order that `label` decides, and returns their receive buffers.
 ///
 /// # Panics
-/// The schedules are wrong in one of these ways:
+/// When the schedules are wrong in one of these ways:
 ///
 /// - A rank waits for ever.
 /// - A message has no counterpart, or a length that the receiver does not expect.
@@ -363,13 +364,13 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
     };
     let mut ranks: Vec<Running<'_>> = processes.into_iter().map(begin).collect();
     ranks.iter().filter(|rank| rank.process.schedule.len() <= COMPARED_MAX).for_each(Running::check_races);
-    // What ranks have published, by rank and phase, and who waits for something of that kind.
+    // The data that ranks have published, by rank and phase, and the memory that they have exposed.
     let mut published: HashMap<(u32, u32), Vec<u8>> = HashMap::new();
     let mut exposed: HashMap<(u32, u32), Slice> = HashMap::new();
     let phases: Vec<u32> = ranks.iter().map(|rank| rank.process.schedule.phases).collect();
     let nodes = nodes(&ranks);
     for (rank, of) in ranks.iter().enumerate() {
-        // They share memory, so they must count alike.
+        // These ranks share memory, so they must count alike.
         let read = of.process.schedule.steps().filter_map(|step| match step {
             Step::Collect { from, .. } | Step::Combine { from, .. } | Step::Fetch { from, .. } => Some(*from),
             _ => None,
@@ -390,7 +391,7 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
     while !able.is_empty() {
         let rank = able.swap_remove(random.below(able.len() as u64) as usize);
         let me = &mut ranks[rank as usize];
-        // Of the steps that may begin, any may be the first.
+        // Any of the steps that may begin may be the first.
         let mut ready: Vec<u32> = std::iter::from_fn(|| me.frontier.take_next()).collect();
         if ready.is_empty() {
             if me.frontier.is_at_end() && !std::mem::replace(&mut has_left[rank as usize], true) {
@@ -402,7 +403,7 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
         ready.into_iter().for_each(|other| me.frontier.put_back(other));
         able.push(rank);
         let step = *me.process.schedule.step(number);
-        // What stands where it is to be published must not be needed any more.
+        // The data in the place of the publication must not be needed any more.
         if let Step::Publish { phase, .. } | Step::Expose { phase, .. } = step
             && let of_node = nodes[rank as usize]
             && let others = (0..size).filter(|other| *other != rank && nodes[*other as usize] == of_node)
@@ -427,8 +428,8 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
                     }
                     Step::Fetch { phase, from, at, of, slice } => match exposed.get(&(from, phase)).copied() {
                         None => false,
-                        // As it is now, not as it was when it was exposed; and only as long as that rank is
-                        // in the operation.
+                        // The data as it is now, not as it was when it was exposed; and only as long as that
+                        // rank is in the operation.
                         Some(theirs) => {
                             assert_ne!(from, rank, "{label}: rank {rank} fetches from itself");
                             let other = &mut ranks[from as usize];
@@ -455,8 +456,8 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
                 }
                 continue;
             }
-            // It goes to whoever receives from this rank and is sent nothing else, and the memory is free
-            // again at once.
+            // The data goes to the ranks that receive from this rank and are sent nothing else. The memory is
+            // free again at once.
             Step::Multicast { slice } => {
                 let bytes = me.read(slice);
                 me.frontier.start(&me.process.schedule, number);
@@ -506,7 +507,7 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
     ranks.into_iter().map(|me| me.process.receive).collect()
 }
 
-/// Whoever waits for what others publish or finish looks again.
+/// Makes all ranks look again that wait for others to publish or to finish.
 fn wake(ranks: &mut [Running<'_>], able: &mut Vec<u32>) {
     for waiting in ranks.iter_mut() {
         waiting.waiting.drain(..).for_each(|number| waiting.frontier.put_back(number));
@@ -514,7 +515,7 @@ fn wake(ranks: &mut [Running<'_>], able: &mut Vec<u32>) {
     able.extend(0..ranks.len() as u32);
 }
 
-/// A number for the node of each rank: those that take what others publish are on one node with them.
+/// A number for the node of each rank: ranks that take what others publish are on one node with them.
 fn nodes(ranks: &[Running<'_>]) -> Vec<usize> {
     let mut nodes: Vec<usize> = (0..ranks.len()).collect();
     for (rank, of) in ranks.iter().enumerate() {
@@ -528,11 +529,11 @@ fn nodes(ranks: &[Running<'_>]) -> Vec<usize> {
     nodes
 }
 
-/// What waits for its receive.
+/// A send that waits for its receive.
 enum Sent {
-    /// A step that sends, and what.
+    /// A step that sends, and its slice.
     Step(u32, Slice),
-    /// What was multicast.
+    /// The bytes of a multicast.
     Bytes(Vec<u8>),
 }
 

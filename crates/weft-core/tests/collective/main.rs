@@ -12,15 +12,15 @@ mod scale;
 use interpreter::Type;
 use weft_core::collective::select::{Tree, WHOLE};
 
-/// Whether every case is played (`make collectives`), or those that are drawn by their names.
+/// Returns whether every case is played (`make collectives`), or only those that are drawn by their names.
 fn is_every_case_played() -> bool {
     std::env::var_os("WEFT_EVERY_COLLECTIVE").is_some_and(|value| !value.is_empty())
 }
 
-/// Of this many cases one is played.
+/// The number of cases of which one is played.
 const DRAWN_OF: u64 = 8;
 
-/// Whether a case is played. The same ones each time.
+/// Returns whether a case is played: the same cases each time.
 fn is_played(label: &str) -> bool {
     let draw = label
         .bytes()
@@ -28,7 +28,7 @@ fn is_played(label: &str) -> bool {
     (draw >> 32) % DRAWN_OF == 0 || is_every_case_played()
 }
 
-/// Sizes of groups: all small ones, and those around larger powers of two.
+/// Sizes of groups: all small ones, and sizes around larger powers of two.
 fn sizes() -> impl Iterator<Item = u32> {
     let every = is_every_case_played();
     (1..=33).filter(move |size| every || *size <= 17 || *size == 24 || *size >= 31)
@@ -55,7 +55,7 @@ const TREES: [Tree; 6] = [
 /// Bytes of a segment: all, and few.
 const SEGMENTS: [u64; 2] = [WHOLE, 13];
 
-/// Those that keep the order of ranks.
+/// Returns whether a tree keeps the order of ranks.
 fn is_ordered(tree: Tree) -> bool {
     !matches!(tree, Tree::KAry { .. } | Tree::DoubleBinary)
 }
@@ -79,7 +79,7 @@ fn types() -> Vec<Type> {
     ]
 }
 
-/// A type of 8 packed bytes, so that two of the others describe the same data.
+/// A type of 8 packed bytes, so that two items of the other types describe the same data.
 fn double() -> Type {
     Type { blocks: vec![(1, 3), (8, 5)], extent: 16 }
 }

@@ -39,8 +39,8 @@ fn blocks(size: u32, count: u64, seed: impl Fn(u32) -> u64) -> Vec<u8> {
     (0..size).flat_map(|i| pattern(seed(i), 4 * count)).collect()
 }
 
-/// Longer than what a rank publishes at once.
-/// Expect: segments one behind the other, in whatever datatypes the ranks describe the data.
+/// The data is longer than the part that a rank publishes at once. Expect: segments one behind the other, in
+/// whatever datatypes the ranks describe the data.
 #[test]
 fn a_long_broadcast_through_shared_memory_is_cut_into_segments() {
     let count = 25_002;
@@ -104,7 +104,7 @@ fn barrier_in_two_levels_ends_after_all_have_entered() {
     }
 }
 
-/// The steps that wait for what others publish: their numbers, for whom, and in which phase.
+/// The steps that wait for published data: their numbers, the publishing ranks, and the phases.
 fn awaited(schedule: &Schedule) -> Vec<(usize, usize, u32)> {
     let steps = schedule.steps().enumerate().filter_map(|(number, step)| match step {
         Step::Collect { phase, from, .. } => Some((number, *from as usize, *phase)),
@@ -113,16 +113,16 @@ fn awaited(schedule: &Schedule) -> Vec<(usize, usize, u32)> {
     steps.collect()
 }
 
-/// Who has, when all its steps are complete, directly or indirectly heard of whom.
+/// The ranks of which each rank has heard, directly or indirectly, when all its steps are complete.
 fn heard_of(schedules: &[Schedule]) -> Vec<Vec<bool>> {
     let size = schedules.len();
-    // What is multicast reaches those that receive from there, and that are sent nothing else.
+    // A multicast reaches the ranks that receive from its sender, and that are sent nothing else.
     let receives = |rank: usize, from: usize| {
         let is_sent = |step: &Step| matches!(step, Step::Send { to, .. } if *to as usize == rank);
         let is_received = |step: &Step| matches!(step, Step::Receive { from: of, .. } if *of as usize == from);
         schedules[rank].steps().any(is_received) && !schedules[from].steps().any(is_sent)
     };
-    // The steps of a pair of ranks in one direction, in order: those that match.
+    // The matching steps of a pair of ranks: those in one direction, in order.
     let between = |rank: usize, other: usize, sends: bool| {
         let steps = schedules[rank].steps().enumerate().filter_map(move |(number, step)| match step {
             Step::Send { to, .. } if sends && *to as usize == other => Some(number),
@@ -132,7 +132,7 @@ fn heard_of(schedules: &[Schedule]) -> Vec<Vec<bool>> {
         });
         steps.collect::<Vec<_>>()
     };
-    // At each step of each rank: of whom it is known that they have entered.
+    // At each step of each rank: the ranks that are known to have entered.
     let alone = |rank: usize| (0..size).map(|other| other == rank).collect::<Vec<bool>>();
     let mut known: Vec<Vec<Vec<bool>>> =
         schedules.iter().enumerate().map(|(rank, schedule)| vec![alone(rank); schedule.len()]).collect();
@@ -150,7 +150,8 @@ fn heard_of(schedules: &[Schedule]) -> Vec<Vec<bool>> {
                     changed |= learn(&mut known[rank][received], &from);
                 }
             }
-            // What somebody publishes all may see, and who waits for it has heard of them.
+            // All ranks may see published data, and a rank that waits for it has heard of the publishing
+            // rank.
             for (taken, from, phase) in awaited(&schedules[rank]) {
                 let is_it = |step: &Step| matches!(step, Step::Publish { phase: of, .. } if *of == phase);
                 let published = schedules[from].steps().position(is_it).expect("somebody publishes what is waited for");
@@ -329,7 +330,7 @@ fn scatter_case(size: u32, algorithm: GatherAlgorithm, root: u32, count: u64, in
     assert_eq!(run(&label, no_op, processes), expected, "{label}");
 }
 
-/// Block lengths that differ, some of them 0.
+/// Different block lengths, some of them 0.
 fn lengths(size: u32, scheme: u32) -> Vec<u64> {
     (0..size)
         .map(|i| if scheme == 0 { 2 * ((i as u64 * 7 + 1) % 4) } else { if i == size / 2 { 10 } else { 0 } })
@@ -454,7 +455,7 @@ const ALLGATHER: [AllgatherAlgorithm; 8] = [
     AllgatherAlgorithm::SingleCopy,
 ];
 
-/// In place nowhere, everywhere, or at some.
+/// Returns whether a rank is in place: no rank, all ranks, or some.
 fn in_place_at(scheme: u32, rank: u32) -> bool {
     scheme == 1 || scheme == 2 && rank % 3 == 1
 }
@@ -468,7 +469,7 @@ fn allgather_collects_everywhere() {
 
 #[test]
 fn allgather_in_two_levels_collects_everywhere() {
-    // Between nodes nobody shares memory.
+    // Between nodes the leaders share no memory.
     let is_between = |algorithm: &AllgatherAlgorithm| {
         !matches!(algorithm, AllgatherAlgorithm::Shared | AllgatherAlgorithm::SingleCopy)
     };
@@ -676,8 +677,8 @@ fn alltoallw_with_any_types() {
     }
 }
 
-/// No bytes, by every rank in its own words: no items, or items without bytes (MPI-5.0 §3.3.1 compares
-/// signatures only).
+/// No bytes, in each rank's own terms: no items, or items without bytes (MPI-5.0 §3.3.1 compares signatures
+/// only).
 #[test]
 fn nothing_may_be_described_as_items_without_bytes() {
     let empty = Type { blocks: Vec::new(), extent: 4 };

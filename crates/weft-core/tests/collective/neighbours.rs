@@ -1,4 +1,4 @@
-//! Exchanges with neighbours, and with all of another group.
+//! Exchanges with neighbours, and with all processes of another group.
 
 use weft_core::collective::{
     Blocks, ExchangeBetween, NeighbourExchange, Parts, TypedBlocks, exchange_between, neighbour_exchange,
@@ -8,7 +8,7 @@ use weft_core::topology::{Dimension, Grid};
 use crate::interpreter::{Memory, Process, Type, run};
 use crate::{no_op, pattern, types};
 
-/// How an operation describes its blocks.
+/// The form in which an operation describes its blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Form {
     Allgather,
@@ -29,14 +29,13 @@ fn items(form: Form, from: u32, at: usize) -> u64 {
     }
 }
 
-/// What they are.
+/// The content of these items.
 fn content(form: Form, from: u32, at: usize) -> Vec<u8> {
     let index = if matches!(form, Form::Allgather | Form::Allgatherv) { 0 } else { at as u64 };
     pattern(u64::from(from) * 1000 + index, 4 * items(form, from, at))
 }
 
-/// Blocks of these numbers of items, and the memory that they are in: of these contents, or with room for
-/// them.
+/// Blocks with these numbers of items, and their memory: with these contents, or with room for them.
 struct Side {
     types: Vec<Type>,
     counts: Vec<u64>,
@@ -93,8 +92,8 @@ struct Lists {
     destinations: Vec<Option<u32>>,
 }
 
-/// Runs one operation in a graph; `arrives(rank, index)` tells which block of whom belongs at an index of the
-/// receive buffer.
+/// Runs one operation in a graph. `arrives(rank, index)` names the block and its sender that belong at an
+/// index of the receive buffer.
 fn check(
     label: &str,
     form: Form,
@@ -129,9 +128,8 @@ fn check(
     assert_eq!(run(label, no_op, processes), expected, "{label}");
 }
 
-/// Graphs by chance, with edges that are there several times and some from a process to itself: of the edges
-/// from one process to another, the first in the list of the one is the first in the list of the other
-/// (MPI-5.0 §8.6).
+/// Random graphs, in which some edges occur several times and some lead from a process to itself. The k-th
+/// edge from one process to another in the sender's list matches the k-th in the receiver's (MPI-5.0 §8.6).
 #[test]
 fn neighbours_in_any_graph_get_each_others_blocks() {
     for seed in 0..60 {
@@ -145,7 +143,7 @@ fn neighbours_in_any_graph_get_each_others_blocks() {
         }
         let mut lists: Vec<Lists> = (0..size).map(|_| Lists::default()).collect();
         edges.iter().for_each(|(from, to)| lists[*from as usize].destinations.push(Some(*to)));
-        // In another order than the destinations are in.
+        // The sources are in another order than the destinations.
         edges.sort_by_key(|(from, to)| (chance[(from * size + to) as usize], *from));
         edges.iter().for_each(|(from, to)| lists[*to as usize].sources.push(Some(*from)));
         for form in FORMS {

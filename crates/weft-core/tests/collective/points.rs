@@ -1,5 +1,5 @@
-//! What the table that is built in chooses, where it begins to choose something else: sizes just below, at
-//! and just above each number of bytes that a rule of it names, with ranks in many places, drawn from a seed
+//! Cases at the points where the built-in table changes its choice: sizes just below, at and just above each
+//! number of bytes in its rules. The places of the ranks vary, and all cases are drawn from a seed
 //! (`WEFT_COLLECTIVES_SEED`).
 
 use weft_core::collective::choice::{BUILT_IN, Choices, Layout, Operation, Table};
@@ -17,7 +17,7 @@ const CASES: [usize; 2] = [12, 40];
 /// Bytes of an item.
 const ITEM: u64 = 4;
 
-/// A number of bytes that rules of an operation name; so many for each rank.
+/// A number of bytes that a rule of an operation names, in all or for each rank.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     bytes: u64,
@@ -41,12 +41,12 @@ fn points(operation: Operation) -> Vec<Point> {
     rules.flat_map(|line| line.split_whitespace().filter_map(point).collect::<Vec<_>>()).collect()
 }
 
-/// What a case is about.
+/// The subject of a case.
 struct Case {
     operation: Operation,
     size: u32,
     root: u32,
-    /// Items, as the operation counts them: of the message, of a block, or of what a rank contributes.
+    /// Items, as the operation counts them: of the message, of a block, or of a rank's contribution.
     count: u64,
     layout: Layout,
     in_place: bool,
@@ -54,8 +54,7 @@ struct Case {
     kind: Type,
 }
 
-/// Draws a case; `shares_memory`: one of several ranks on one node, that publish what they have in shared
-/// memory.
+/// Draws a case; `shares_memory`: it has several ranks, on one node, which publish in shared memory.
 fn draw(
     random: &mut Random,
     operation: Operation,
@@ -66,7 +65,7 @@ fn draw(
     let size = if shares_memory { 2 + random.below(32) } else { 1 + random.below(33) } as u32;
     let Point { bytes, for_each } = random.pick(points);
     let bytes = if for_each { bytes * u64::from(size) } else { bytes };
-    // The table counts all blocks of these, and one block or the message of the others.
+    // The table counts all blocks of these operations, and one block or the message of the others.
     let blocks = if matches!(operation, Operation::Allgather | Operation::ReduceScatter) { u64::from(size) } else { 1 };
     let count = (bytes / ITEM / blocks + random.below(3)).saturating_sub(1);
     let everywhere = match operation {
@@ -81,7 +80,7 @@ fn draw(
     let layout = Layout::of((0..size).map(node_of).collect()).with_oversubscription(random.below(2) == 0);
     let publishes = shares_memory || random.below(4) > 0;
     let layout = layout.with_published_max(publishes.then_some(32 << 10)).with_copies(random.below(2) == 0);
-    // Clusters of ranks that follow each other, of such that go round, and none.
+    // Clusters of ranks that follow each other, clusters that ranks take in turns, and none.
     let clusters: Vec<u32> = match random.below(4) {
         0 => (0..size).map(|rank| rank % 3).collect(),
         1 => (0..size).map(|rank| rank * 2 / size).collect(),
@@ -91,7 +90,7 @@ fn draw(
     let layout = if shares_memory { layout } else { layout.with_clusters(&clusters) };
     let in_place = random.below(2) == 0;
     let commutative = random.below(3) > 0;
-    // Of interleaved items only so many are apart.
+    // Interleaved items are apart only as long as they are few.
     let kinds = types().into_iter().filter(|kind| kind.items(1).shape.true_extent < 1000 || count * everywhere < 2000);
     let kinds: Vec<Type> = kinds.collect();
     Some(Case {
@@ -106,7 +105,7 @@ fn draw(
     })
 }
 
-/// Whether ranks go round the nodes, instead of following each other on each.
+/// Returns whether ranks take the nodes in turns, instead of following each other on each node.
 fn random_round_robin(per_node: u32) -> bool {
     per_node == 3
 }
@@ -162,8 +161,8 @@ impl Case {
         (0..self.size).flat_map(block).collect()
     }
 
-    /// What a rank sends, what lies in its receive buffer before (`None`: room for so much), and what does
-    /// afterwards.
+    /// The data that a rank sends, the content of its receive buffer before (`None`: room for as much), and
+    /// the content afterwards.
     fn buffers(&self, rank: u32) -> (Option<Vec<u8>>, Option<Vec<u8>>, Vec<u8>) {
         let Self { size, root, count, in_place, .. } = *self;
         let at_root = rank == root;
@@ -198,7 +197,7 @@ impl Case {
                 let all = naive(sum, 0..size, count * u64::from(size));
                 let bytes = (ITEM * count) as usize;
                 let result = all[rank as usize * bytes..][..bytes].to_vec();
-                // What lies behind the result in place is not said.
+                // The bytes behind the result in place are not defined.
                 if in_place { (None, Some(own), result) } else { (Some(own), None, result) }
             }
             Operation::Reduce if own_in_place => (None, Some(own), reduced(size)),
@@ -219,7 +218,7 @@ impl Case {
             let room = after.len() as u64 / ITEM;
             let receive = before.as_ref().map_or_else(|| space(&self.kind, room), |bytes| holding(&self.kind, bytes));
             let send = send.map_or_else(Memory::default, |bytes| holding(&self.kind, &bytes));
-            // The datatype of what a reduction sends is that of its result.
+            // The datatype of a reduction's send buffer is that of its result.
             let send_type = if self.is_reduction() { Type::bytes() } else { self.kind.clone() };
             processes.push(Process::new(self.schedule(&chosen, rank), (send, &send_type), (receive, &self.kind)));
             expected.push(holding(&self.kind, &after));
@@ -227,7 +226,7 @@ impl Case {
         let op = if self.is_reduction() { sum } else { no_op };
         let found = run(&label, op, processes);
         for (rank, (found, expected)) in found.into_iter().zip(expected).enumerate() {
-            // What lies behind the result of a reduction that is scattered in place is not said.
+            // The bytes behind the result of a reduction that is scattered in place are not defined.
             let is_right = if self.operation == Operation::ReduceScatter && self.in_place {
                 found.starts_with(&expected, &self.kind, self.count)
             } else {
@@ -247,7 +246,7 @@ fn where_the_choice_changes_the_results_are_right() {
         let mut random = Random::new(seed);
         let points = points(operation);
         assert!(points.len() > 3, "{} has no rules by size", operation.name());
-        // One of four that are drawn has ranks that share memory, whatever the seed says.
+        // One of four drawn cases has ranks that share memory, whatever the seed says.
         let drawn = (0_u32..).filter_map(|turn| draw(&mut random, operation, &points, BYTES_MAX[every], turn % 4 == 0));
         let cases: Vec<Case> = drawn.take(CASES[every]).collect();
         assert!(cases.iter().any(|case| case.layout.place().published_max.is_some() && case.size > 1));

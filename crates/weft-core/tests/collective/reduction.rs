@@ -31,22 +31,23 @@ pub(crate) fn sum(input: &[u8], inout: &mut [u8]) {
     inout.copy_from_slice(&result.to_le_bytes());
 }
 
-/// Neither commutes nor associates: the result tells how operands were combined, as rounding errors do.
+/// An operation that neither commutes nor associates: the result tells the order in which operands were
+/// combined, as rounding errors do.
 fn mix(input: &[u8], inout: &mut [u8]) {
     let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
     let result = word(input).rotate_left(5).wrapping_mul(31).wrapping_add(word(inout) ^ 0x5555);
     inout.copy_from_slice(&result.to_le_bytes());
 }
 
-/// What a rank contributes, `count` items of 4 bytes; maps have odd factors, so that composing keeps them as
-/// they are.
+/// The contribution of a rank, `count` items of 4 bytes. Maps have odd factors, so that composing leaves the
+/// factors as they are.
 pub(crate) fn contribution(rank: u32, count: u64) -> Vec<u8> {
     let mut bytes = pattern(rank as u64, 4 * count);
     bytes.iter_mut().step_by(4).for_each(|byte| *byte |= 1);
     bytes
 }
 
-/// a_first op … op a_last, from left to right.
+/// The result a_first op … op a_last, from left to right.
 pub(crate) fn naive(op: Op, ranks: std::ops::Range<u32>, count: u64) -> Vec<u8> {
     let mut result = contribution(ranks.start, count);
     for rank in ranks.skip(1) {
@@ -69,7 +70,7 @@ pub(crate) fn space(kind: &Type, count: u64) -> Memory {
     memory
 }
 
-/// One process: its contribution of `own` in the send buffer, or in place; room for `count` items of result.
+/// A process: its contribution of `own` in the send buffer, or in place; room for `count` items of result.
 fn process(kind: &Type, schedule: Schedule, own: &[u8], count: u64, in_place: bool) -> Process {
     let (send, receive) = match in_place {
         true => (Memory::default(), holding(kind, own)),
@@ -79,7 +80,7 @@ fn process(kind: &Type, schedule: Schedule, own: &[u8], count: u64, in_place: bo
     Process::new(schedule, (send, &Type::bytes()), (receive, kind))
 }
 
-/// Which operation, said how, and who is in place: nobody, all, or some.
+/// The operations: function, whether it is said to commute, and name.
 fn operations() -> [(Op, bool, &'static str); 3] {
     [(compose, false, "composition"), (sum, true, "sum"), (sum, false, "sum in order")]
 }
@@ -183,7 +184,7 @@ fn for_all(
                         let own = contribution(rank, count);
                         processes.push(process(&kind, schedule(&arguments), &own, count, in_place));
                         let combined = ranks_combined(rank, size);
-                        // Without anything to combine the receive buffer is left alone.
+                        // Without operands to combine, the receive buffer is left alone.
                         let untouched = || processes[rank as usize].receive.clone();
                         let result = || holding(&kind, &naive(op, combined.clone(), count));
                         expected.push(if combined.is_empty() { untouched() } else { result() });
@@ -204,19 +205,20 @@ fn allreduce_gives_all_the_result_in_rank_order() {
     }
 }
 
-/// Longer than what a rank publishes at once, and shares longer than what a rank fetches at once, for all
-/// kinds of operations and types. Expect: segments one behind the other, operands in the order of ranks.
+/// The data is longer than the part that a rank publishes at once, and the shares are longer than the part
+/// that a rank fetches at once, for all kinds of operations and types. Expect: segments one behind the other,
+/// operands in the order of ranks.
 #[test]
 fn a_long_allreduce_through_shared_memory_is_cut_into_segments() {
     long_allreduce(AllreduceAlgorithm::SharedShares, &[(2, 0), (3, 1), (5, 2)], (70 << 10, 6), usize::MAX);
     long_allreduce(AllreduceAlgorithm::SingleCopy, &[(2, 1)], (140 << 10, 3), 1);
 }
 
-/// Of so many bytes, in so many phases.
+/// Runs allreduces of `bytes` bytes, in `phases` phases.
 fn long_allreduce(algorithm: AllreduceAlgorithm, cases: &[(u32, u32)], (bytes, phases): (u64, u32), types: usize) {
     for &(size, in_place_where) in cases {
         for (op, commutative, name) in operations() {
-            // So many items of less extent would overlap.
+            // As many items of a smaller extent would overlap.
             let kinds = some_types(size).into_iter().filter(|kind| kind.extent.unsigned_abs() >= kind.size());
             for kind in kinds.take(types) {
                 let count = bytes / kind.size();
@@ -285,7 +287,7 @@ fn allreduce_in_two_levels_gives_all_the_result() {
         (ReduceAlgorithm::Shared, AllreduceAlgorithm::Multicast, BcastAlgorithm::SingleCopy),
     ];
     for (number, algorithms) in (0..3).flat_map(|number| algorithms.map(|algorithms| (number, algorithms))) {
-        // One rank of each node receives what is multicast.
+        // One rank of each node receives a multicast.
         for leaders in if algorithms.1 == AllreduceAlgorithm::Multicast { 1..=1 } else { 1..=3 } {
             let name = format!("allreduce in two levels {algorithms:?} on nodes {number} by {leaders}");
             let schedule = |arguments: &Allreduce| {
@@ -352,7 +354,7 @@ fn reduce_between_groups_gives_the_root_the_result_of_the_other() {
                 let mut processes = vec![root];
                 let mut expected = vec![holding(&kind, &naive(op, 0..group, count))];
                 for rank in 0..group {
-                    // They have no receive buffer.
+                    // The others have no receive buffer.
                     let own = holding(&kind, &contribution(rank, count));
                     processes.push(Process::new(schedule(rank + 1), (own, &Type::bytes()), (Memory::default(), &kind)));
                     expected.push(Memory::default());
@@ -370,7 +372,7 @@ fn reduce_scatter_between_groups_gives_each_its_part_of_the_others_result() {
             for kind in some_types(3) {
                 let label = format!("reduce-scatter between {first} and {second}, {op_name}, {kind:?}");
                 let total = 13;
-                // Uneven, some nothing, as many together on both sides.
+                // Uneven counts, some of them 0, as many items together on both sides.
                 let counts = |size: u32| -> Vec<u64> {
                     let mut counts: Vec<u64> = (0..size).map(|rank| u64::from(rank % 3)).collect();
                     counts[size as usize / 2] += total - counts.iter().sum::<u64>();

@@ -6,7 +6,7 @@ fn grid(sizes: &[u32], periodic: bool) -> Grid {
     Grid::new(sizes.iter().map(|size| Dimension { size: *size, periodic }).collect()).unwrap()
 }
 
-/// What is between nodes before and after; the processes must be all of them, each once.
+/// The weight between nodes before and after; checks that the members are all processes, each once.
 fn before_and_after(neighbourhood: &Neighbourhood, nodes: &[u32], members: &[u32]) -> (u64, u64) {
     let mut sorted = members.to_vec();
     sorted.sort_unstable();
@@ -103,7 +103,7 @@ fn a_large_grid_takes_no_time_to_speak_of() {
     assert!(after == 512 * 48 && before > after, "{before} {after}");
 }
 
-/// All ways to deal the vertices to two nodes.
+/// The least weight between two nodes, over all ways to deal the vertices to them.
 fn least_crossing(neighbourhood: &Neighbourhood, first: u32) -> u64 {
     let vertices = neighbourhood.vertices();
     let all = (0..1_u32 << vertices).filter(|mask| mask.count_ones() == first);
@@ -119,7 +119,7 @@ fn small_grids_on_two_nodes_are_as_good_as_can_be() {
             for first in 1..grid.size() {
                 let neighbourhood = Neighbourhood::of_grid(&grid);
                 let best = least_crossing(&neighbourhood, first);
-                // Node 1 has ranks from all over, where 5 is no divisor.
+                // Node 1 has ranks from all parts, where 5 is no divisor.
                 let size = grid.size();
                 let step = if size.is_multiple_of(5) { 1 } else { 5 };
                 let nodes: Vec<u32> = (0..size).map(|rank| u32::from(rank * step % size < first)).collect();
@@ -131,7 +131,8 @@ fn small_grids_on_two_nodes_are_as_good_as_can_be() {
 }
 
 proptest! {
-    /// Whatever the grid and the nodes: everybody has one vertex, and no more is between nodes than before.
+    /// Any grid and any nodes.   Expect: each process has one vertex, and the weight between nodes does not
+    /// grow.
     #[test]
     fn no_grid_gets_worse(
         sizes in prop::collection::vec((1_u32..7, any::<bool>()), 0..4),
