@@ -94,7 +94,7 @@ pub enum Event {
         /// Bytes newly acknowledged.
         bytes: u64,
     },
-    /// The peer does not answer; the flow has dropped what it held and will neither send nor accept anything.
+    /// The peer has failed: the flow has dropped all that it held and will neither send nor accept anything.
     PeerFailed {
         /// The reason of the failure.
         reason: Failure,

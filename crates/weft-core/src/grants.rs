@@ -19,8 +19,8 @@
 //! The data that a far sender has been granted stays on its way for long, and fills no buffer at this end
 //! meanwhile. So a far sender is granted more bytes, *ahead*: twice the bytes that have come from it in a
 //! recent round trip. One half is what its path holds; the other half lets the rate grow (after Dynamic
-//! Right-Sizing, Fisk and Feng 2001). Grants hold no memory, and a sender whose report is wrong harms only
-//! its own data, so it may be granted all of its data.
+//! Right-Sizing, Fisk and Feng 2001). Grants hold no memory at the receiver. A sender can inflate only the
+//! grants for its own data, and being granted all of it would do no harm.
 
 use crate::time::{Duration, Instant};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ pub const LONE_UNDER_WAY_MAX: u64 = 8 << 20;
 pub const FAR: Duration = crate::flow::FAR;
 /// Bytes granted ahead to one far sender at most.
 pub const AHEAD_MAX: u64 = 512 << 20;
-/// One grant in this many goes to the oldest message, however long it is.
+/// The number of grants of which one goes to the oldest message, however long it is.
 pub const OLDEST_EVERY: u32 = 8;
 
 const _: () =

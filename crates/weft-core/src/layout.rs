@@ -145,15 +145,15 @@ impl Layout {
         Layout::build(sequence.finish(), bounds.padded()?.finished()?, census, depth)
     }
 
-    /// The same data with other bounds (`MPI_Type_create_resized`, MPI-5.0 §5.1.7). The bounds stick: a type
-    /// made of this one takes its own from them.
+    /// Gives the data other bounds (`MPI_Type_create_resized`, MPI-5.0 §5.1.7). The bounds stick: a type made
+    /// of this one takes its own from them.
     pub fn resized(of: &Layout, lb: i64, extent: i64) -> Result<Layout, Overflow> {
         let bounds = of.0.bounds.resized(lb, extent)?;
         let Inner { shape, census, depth, .. } = &*of.0;
         Ok(Layout(Arc::new(Inner { shape: shape.clone(), bounds, census: census.clone(), depth: *depth })))
     }
 
-    /// The same data `by` bytes further, with the same nesting.
+    /// Moves the data `by` bytes further, with the same nesting.
     fn shifted(&self, by: i64) -> Result<Layout, Overflow> {
         let Inner { shape, bounds, census, depth } = &*self.0;
         let (shape, bounds) = (shape.shifted(by)?, bounds.shifted(by)?.finished()?);

@@ -1,5 +1,5 @@
 //! Weft's protocols as pure state machines: no I/O, no clock and no randomness of its own. Time and bytes are
-//! arguments, and what is to be sent is returned.
+//! arguments, and the packets to send are results.
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;

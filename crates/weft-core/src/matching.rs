@@ -159,9 +159,9 @@ impl<P, M> Matcher<P, M> {
     }
 
     /// Returns whether the receives before `posted` that compete with it for messages all satisfy `pred`.
-    /// `posted` is the newest receive, with `source` and `tag`. Only the receives back to the first one that
-    /// takes every message which `posted` could take are looked at: each of them passed the same test when it
-    /// was the newest. At most `limit` receives are looked at; if there are more, the answer is no.
+    /// `posted` is the newest receive, with `source` and `tag`. The look goes back to the first receive that
+    /// takes every message for `posted`; that receive and the older ones passed the same test when they were
+    /// the newest. At most `limit` receives are looked at; if there are more, the answer is no.
     pub fn stands_behind(
         &mut self,
         context: u32,
@@ -234,7 +234,7 @@ impl<P, M> Matcher<P, M> {
         }
     }
 
-    /// Forgets a context and hands over what was queued in it.
+    /// Forgets a context and hands over the entries that were queued in it.
     pub fn drop_context(&mut self, context: u32) -> Leftovers<P, M> {
         let Some(index) = self.indices.remove(&context) else {
             return Leftovers { posted: Vec::new(), unexpected: Vec::new() };

@@ -32,7 +32,7 @@ pub enum FrameError {
     UnknownKind(u8),
 }
 
-/// A frame whose parts have been read out; the payload is still where it arrived.
+/// A frame with its parts read out; the payload is still where it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's sentence names its fields")]
 pub enum Frame<'a> {
@@ -51,9 +51,10 @@ pub enum Frame<'a> {
     /// The receiver takes the first `total` bytes of `request` at `remote_key`; the sender's carrier may
     /// write them to `target`.
     ClearToPlace { request: u32, remote_key: u32, total: u64, target: RemoteMemory },
-    /// The sender's carrier has written `length` bytes at `offset` of what was granted at `remote_key`.
+    /// The sender's carrier has written `length` bytes of the data that was granted at `remote_key`, from
+    /// `offset` on.
     Placed { remote_key: u32, offset: u64, length: u64 },
-    /// Bytes at `offset` of what was granted at `remote_key`.
+    /// Bytes of the data that was granted at `remote_key`, from `offset` on.
     Data { remote_key: u32, offset: u64, payload: &'a [u8] },
     /// The sender's `request` is complete.
     Fin { request: u32 },

@@ -82,9 +82,10 @@ const REVIEW_ALONE_PACKETS_MIN: u64 = 128;
 const REVIEW_TIMES_MIN: u64 = 3;
 /// Packets that no train has.
 const REVIEW_AT_ONCE_MIN: u64 = 512;
-/// One probe in this many unanswered ones goes to the group, the others to the members that lag behind.
+/// The number of unanswered probes of which one goes to the group; the others go to the members that lag
+/// behind.
 const PROBES_PER_ROUND: u32 = 4;
-/// Members that are asked at one time which packets have arrived.
+/// Most members that are asked at one time which packets have arrived.
 const PROBE_BURST: usize = 16;
 /// Longest message that is multicast, bytes: longer ones are cut.
 pub const MESSAGE_BYTES_MAX: u64 = 256 << 10;
@@ -183,7 +184,7 @@ impl Timing {
             (self.smoothed, self.variance) = (Some(sample), Duration(sample.0 / 2));
             return;
         };
-        // A receiver that did not look for a while is no longer path.
+        // A receiver that did not look for a while does not make the path longer.
         let sample = sample.0.min(smoothed.0 + 8 * self.variance.0 + PROBE_MIN.0);
         self.variance = Duration(self.variance.0 - self.variance.0 / 4 + smoothed.0.abs_diff(sample) / 4);
         self.smoothed = Some(Duration(smoothed.0 - smoothed.0 / 8 + sample / 8));

@@ -94,7 +94,7 @@ pub fn is_path_frame(bytes: &[u8]) -> bool {
     bytes.len() == SIZE && bytes[11] == MARK
 }
 
-/// The keys of one pair of processes, and who they are.
+/// The keys of one pair of processes, and the names of the two.
 #[derive(Clone)]
 pub struct Keys {
     own_index: u32,
@@ -378,7 +378,7 @@ mod tests {
         validation.poll_challenge(now).map(|challenge| keys().0.challenge(&challenge, ENDS))
     }
 
-    /// The other end's answer.
+    /// The answer of the other end.
     fn response(challenge: &[u8]) -> Option<[u8; SIZE]> {
         keys().1.open(challenge).map(|reply| keys().1.response(&reply))
     }

@@ -1,4 +1,4 @@
-//! The carriers to one peer: which of them lead to the peer, and which carries what.
+//! The carriers to one peer: which of them lead to the peer, and what each carries.
 //!
 //! A rail is a pair of interfaces, one at each end. Each rail may have two carriers: raw frames, and UDP with
 //! its offloads.

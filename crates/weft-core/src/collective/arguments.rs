@@ -135,7 +135,7 @@ pub struct AllreduceBetween {
 /// The blocks of an exchange with neighbours, or with the other group, as the operations give them.
 #[derive(Clone, Copy, Debug)]
 pub enum Parts<'a> {
-    /// The same items to each.
+    /// The same items for each.
     Same(Items),
     /// A block for each, one after the other.
     Consecutive(Items),

@@ -50,7 +50,8 @@ pub(super) fn add_down(plan: &mut Plan, arguments: &Barrier, algorithm: BarrierA
     }
 }
 
-/// Each rank hears of all below it, says so, and passes on that all have entered.
+/// Plans a barrier up a tree and down again: each rank hears of all ranks below it, tells its parent, and
+/// passes on that all have entered.
 fn up_and_down(plan: &mut Plan, arguments: &Barrier, tree: Tree) {
     up(plan, arguments, tree);
     down(plan, arguments, tree);
@@ -67,7 +68,7 @@ fn up_and_multicast(plan: &mut Plan, arguments: &Barrier) {
     if rank == 0 { plan.multicast_signal() } else { plan.await_signal(0) }
 }
 
-/// Each rank hears of all below it, and says so.
+/// Plans the way up a tree: each rank hears of all ranks below it, and tells its parent.
 fn up(plan: &mut Plan, arguments: &Barrier, tree: Tree) {
     let Barrier { rank, size } = *arguments;
     let Some(one) = tree.each(size).next() else { return };
@@ -79,7 +80,7 @@ fn up(plan: &mut Plan, arguments: &Barrier, tree: Tree) {
     }
 }
 
-/// Each rank hears from above that all have entered, and passes it on.
+/// Plans the way down a tree: each rank hears from its parent that all have entered, and tells its children.
 fn down(plan: &mut Plan, arguments: &Barrier, tree: Tree) {
     let Barrier { rank, size } = *arguments;
     let Some(one) = tree.each(size).next() else { return };

@@ -45,7 +45,7 @@ impl Chosen<'_> {
         Case { ranks, place: *self.layout.place(), bytes, commutative }
     }
 
-    /// The case of the ranks of one node: that of `rank`.
+    /// The case of the ranks on the node of `rank`.
     fn within(&self, rank: u32, bytes: u64) -> Case {
         let nodes = self.layout.nodes();
         let ranks = nodes.iter().filter(|node| **node == nodes[rank as usize]).count() as u32;
@@ -264,7 +264,7 @@ impl Chosen<'_> {
             Some(leaders) => leaders,
             None => return allreduce::add(plan, of, chosen!(self, Allreduce, Allreduce, case)),
         };
-        // Each leader has about so much.
+        // The approximate share of each leader.
         let share = bytes / u64::from(leaders.max(1));
         let up = chosen!(self, Reduce, Reduce, self.within(of.rank, share));
         let mut between = self.between(share);
@@ -301,7 +301,7 @@ impl Chosen<'_> {
         exscan_with(of, chosen!(self, Scan, Scan, self.whole(of.size, of.items.bytes(), of.commutative)))
     }
 
-    /// The algorithms by which a group of `ranks` reduces, and passes on, so many bytes.
+    /// The algorithms by which a group of `ranks` reduces `bytes` bytes, and passes them on.
     pub(super) fn reduce_and_bcast(
         &self,
         ranks: u32,

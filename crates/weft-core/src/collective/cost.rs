@@ -77,7 +77,7 @@ impl Network {
     }
 }
 
-/// An operation on so many bytes, as the table of choices counts them.
+/// An operation on a number of bytes, as the table of choices counts them.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// The operation.

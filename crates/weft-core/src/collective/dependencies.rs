@@ -120,7 +120,7 @@ mod tests {
         (0..steps.len()).map(earlier).collect()
     }
 
-    /// The same by [`Dependencies`], with all steps that are waited for by way of others.
+    /// The steps that each step waits for by [`Dependencies`], also by way of others.
     fn concluded(steps: &[(bool, Range<u64>)]) -> Vec<BTreeSet<usize>> {
         let mut dependencies = Dependencies::default();
         let mut all: Vec<BTreeSet<usize>> = Vec::new();

@@ -36,7 +36,7 @@ pub(super) enum Role {
     Member {
         /// Member number.
         index: u32,
-        /// The other rank of its pair.
+        /// The rank that is folded into the member, if any.
         folded: Option<u32>,
     },
 }

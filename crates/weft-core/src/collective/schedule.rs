@@ -197,9 +197,9 @@ pub(super) struct Node {
     pub(super) step: Step,
     /// Events that must come before: beginnings and ends of other steps.
     pub(super) waits: u32,
-    /// In [`Schedule::successors`], the first step that waits for the beginning of this one.
+    /// The place in [`Schedule::successors`] of the first step that waits for the beginning of this one.
     pub(super) at_start: u32,
-    /// In [`Schedule::successors`], the first step that waits for its end. The last is before the next node's
+    /// The place there of the first step that waits for its end. The last such step is before the next node's
     /// first.
     pub(super) at_end: u32,
 }

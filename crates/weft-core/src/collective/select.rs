@@ -27,8 +27,8 @@ impl Tree {
     /// The binomial tree.
     pub const BINOMIAL: Self = Self::KNomial { radix: 2 };
 
-    /// The tree by which `ranks` ranks tell the one that multicasts for all of them. As long as they are few,
-    /// its processor takes a message from each.
+    /// The tree by which `ranks` ranks tell the rank that multicasts. As long as the ranks are few, its
+    /// processor takes a message from each.
     pub(super) const fn towards_multicast(ranks: u32) -> Self {
         if ranks <= 16 { Self::Linear } else { Self::KNomial { radix: 8 } }
     }
@@ -73,7 +73,7 @@ impl BcastAlgorithm {
 /// An algorithm of reductions to one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReduceAlgorithm {
-    /// Up a tree; one that keeps no order only if the operation commutes.
+    /// Up a tree; a tree that keeps no order only if the operation commutes.
     Tree {
         /// The tree.
         tree: Tree,

@@ -142,9 +142,9 @@ pub(super) fn allreduce_by_shares(plan: &mut Plan, arguments: &Allreduce) {
 
 /// The items that are reduced, of those that ranks publish in a phase.
 struct Folded {
-    /// The items to reduce,
+    /// The items to reduce.
     range: Range<u64>,
-    /// out of these, which are published.
+    /// The published items, which include them.
     published: Range<u64>,
 }
 

@@ -3,8 +3,8 @@
 //! there, once. These algorithms are for long data: no rank waits for shared memory, and reductions are
 //! divided among all ranks.
 //!
-//! Exposed data must stay unchanged until all ranks have the bytes that they need. So each of these
-//! algorithms ends with a phase in which ranks tell that they have them.
+//! Exposed data must stay unchanged until all ranks have their bytes. So each of these algorithms ends with a
+//! phase in which the ranks tell that they have the bytes.
 
 use core::ops::Range;
 
@@ -185,9 +185,9 @@ struct Operands {
     phase: u32,
     rank: u32,
     size: u32,
-    /// The place of this rank's operand,
+    /// The place of this rank's operand.
     own: Vector,
-    /// which the result overwrites.
+    /// The result overwrites the operand of this rank.
     overwritten: bool,
 }
 

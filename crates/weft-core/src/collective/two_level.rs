@@ -14,7 +14,7 @@ use super::{Allgather, Allreduce, Barrier, Bcast, Items, Reduce, allgather, allr
 struct Levels {
     /// The ranks of this rank's node, its leader first.
     node: Vec<u32>,
-    /// This rank's place among them.
+    /// The place of this rank in that list.
     within: u32,
     /// The leaders, by their nodes' first ranks.
     leaders: Vec<u32>,

@@ -15,7 +15,7 @@ use crate::wire::{Echo, Echoed, Map, Number, SELECTIVE_PACKETS};
 pub(super) struct AckInfo<'a> {
     pub(super) first_missing: Number,
     pub(super) selective: u64,
-    /// The rest of the map, as it stands in the packet.
+    /// The part of the map beyond the selective bits, as it stands in the packet.
     pub(super) map: Map<'a>,
     pub(super) echo: Option<Echo>,
     pub(super) marked: bool,
@@ -139,7 +139,7 @@ impl Outgoing {
         }
     }
 
-    /// The path of the newest packet that has arrived, which is likely the one that was marked.
+    /// The path of the newest packet that has arrived: the mark is most likely of this packet.
     fn marked_path(&self, ack: &AckInfo<'_>, echoed: Option<EchoedPacket>) -> Option<usize> {
         let record = echoed.and_then(|echoed| {
             usize::try_from(echoed.number.since(self.base())).ok().and_then(|index| self.records.get(index))
@@ -378,8 +378,8 @@ impl Outgoing {
             self.loss_at = earlier(self.loss_at, record.sent_at + late);
             return;
         } else if age < spacing {
-            // It was sent often and in vain: whatever is proved, it is given time. A later probe proves as
-            // much.
+            // The packet was sent often and in vain: even with a proof it is given time. A later probe proves
+            // as much.
             if overtaken > 0 {
                 self.loss_at = earlier(self.loss_at, record.sent_at + late);
             }

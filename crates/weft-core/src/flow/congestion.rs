@@ -141,7 +141,7 @@ impl Congestion {
         if let Some(empty) = empty.filter(|empty| *empty >= FAR) {
             self.delayed_far(sample, host_delay, empty);
         } else if host_delay.0 <= sample.0 / 2 {
-            // Otherwise the sample says nothing.
+            // A sample with a longer host delay says nothing.
             let delay = u32::try_from(sample.0 - host_delay.0).unwrap_or(UNKNOWN - 1);
             self.delay_ns = self.delay_ns.min(delay);
         }

@@ -59,7 +59,7 @@ struct Waiting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BareArrival {
     New,
-    /// So old that an earlier arrival would no longer be known.
+    /// A packet so old that an earlier arrival would no longer be known.
     Old,
     Duplicate,
 }
@@ -75,7 +75,7 @@ struct SeenControl {
 pub(super) struct Incoming {
     /// The first packet that has not arrived, beyond 32 bits.
     expected: u64,
-    /// The number after that of the last packet that has arrived.
+    /// One past the number of the last packet that has arrived.
     horizon: Number,
     /// The arrivals among the numbers `expected..horizon`; all other bits are clear. There only while a
     /// packet is missing.

@@ -60,7 +60,7 @@ impl Reordering {
     }
 }
 
-/// The probes of one path since its last packet left: their echo proves what is missing.
+/// The probes of one path since its last packet left: their echo proves which packets are missing.
 #[derive(Debug)]
 pub(super) struct OutstandingProbes {
     /// The first unanswered probe of those sent since `order` was the next transmission.

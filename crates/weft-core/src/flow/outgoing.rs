@@ -32,8 +32,8 @@ impl Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     InFlight,
-    /// In flight; a later transmission of its path is known to have arrived, this many ns after the sending
-    /// of this one.
+    /// A packet in flight of which a later transmission on its path is known to have arrived, this many ns
+    /// after the sending of the packet.
     Overtaken(u32),
     /// Proved missing, in `Outgoing::lost`, will be sent again.
     Lost,
@@ -87,7 +87,7 @@ pub(super) struct Outgoing {
     pub(super) base: u64,
     /// The packets behind `base` that the peer has; there only while there are some.
     pub(super) has: Option<Box<Ring>>,
-    /// The number after that of the newest packet that the peer has.
+    /// One past the number of the newest packet that the peer has.
     pub(super) seen: Number,
     /// The packets to send again; there only while there are some.
     pub(super) lost: Lost,

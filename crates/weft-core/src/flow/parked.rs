@@ -11,7 +11,7 @@ use crate::process::Parties;
 use crate::wire::{Number, Secret};
 use alloc::sync::Arc;
 
-/// Most bytes that a parked flow occupies whose bulk data does not take several paths.
+/// Most bytes of a parked flow, unless its bulk data takes several paths.
 pub const PARKED_BYTES_MAX: usize = 256;
 const _: () = assert!(size_of::<Parked>() <= PARKED_BYTES_MAX);
 

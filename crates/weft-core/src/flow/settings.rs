@@ -37,8 +37,8 @@ pub const REORDER_MEMORY: u32 = 256;
 /// Factor by which acknowledgements of bulk data are later while more of it will follow. The sender asks for
 /// the acknowledgements that it needs; this bound and the next serve only in case the question is lost.
 pub const BULK_DELAY: u32 = 4;
-/// The same factor in packets: a quarter of a full window, when the sender asks (decision 0069). It does not
-/// apply to striped bulk data.
+/// Factor of the number of packets after which bulk data is acknowledged while more of it will follow: a
+/// quarter of a full window, when the sender asks (decision 0069). It does not apply to striped bulk data.
 pub const BULK_PACKETS: u32 = 16;
 /// Packets after a new gap that are acknowledged at once. The sender then has its evidence within one round
 /// trip.
@@ -78,7 +78,8 @@ pub const SPACING_MAX: Duration = Duration::from_secs(10);
 pub const LANE_PATIENCE: Duration = Duration::from_millis(2);
 /// Losses in a round trip that never cut the window.
 pub const LOSSES_FREE: u32 = 2;
-/// One packet in this many may be lost in addition before the window is cut: a bad cable is no congestion.
+/// The number of packets of which one more may be lost before the window is cut: a bad cable is no
+/// congestion.
 pub const LOSS_SHARE: u32 = 32;
 
 /// Lost transmissions of a packet before its path is asked whether it carries such a size.
@@ -96,7 +97,7 @@ pub const SIZE_TRIES: u8 = 3;
 /// Lost questions for the present size of packets before a path counts as not carrying it, lost controls
 /// taken into account.
 pub const DOUBT_TRIES: u8 = 6;
-/// Lost questions that a lost control takes back; if there are fewer, the doubt ends.
+/// Lost questions that a lost control takes back; if no more than these are lost, the doubt ends.
 pub const CONTROL_WEIGHT: u8 = 2;
 /// The time without doubt after a lost control has ended one. Questions are packets too, and questions that
 /// arrive make a congested flow send its lost packets again sooner.

@@ -25,7 +25,8 @@ impl Outgoing {
         self.note_change(change);
     }
 
-    /// Notes that a packet has arrived behind one that has not: if it is a question, it is answered.
+    /// Notes that a packet has arrived behind a missing one. If the packet is a question, its arrival answers
+    /// it.
     #[cold]
     pub(super) fn note_question(&mut self, now: Instant, index: usize) {
         let record = self.records.get_mut(index).filter(|record| record.transmission == 1);

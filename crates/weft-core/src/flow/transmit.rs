@@ -17,7 +17,7 @@ pub struct Train {
     pub bytes: usize,
     /// Bytes of each but the last.
     pub segment: usize,
-    /// The path that all packets take, at most `Settings::bulk_paths`; 0 is that of messages, and of all
+    /// The path that all packets take, at most `Settings::bulk_paths`; Path 0 is that of messages, and of all
     /// other packets.
     pub path: usize,
     /// More packets may be due at once. Otherwise another look brings at most a probe of another path, which
@@ -234,8 +234,8 @@ impl Flow {
         }
     }
 
-    /// Returns whether an acknowledgement goes ahead of bulk data, which would carry it on a slower path, or
-    /// could not carry all of it.
+    /// Returns whether an acknowledgement goes ahead of bulk data: the data would carry it on a slower path,
+    /// or could not carry all of it.
     fn must_acknowledge_first(&self) -> bool {
         let overtakes = self.settings.bulk_paths > 0 && !self.outgoing.queue.has_unsent_messages();
         self.incoming.is_urgent() && (overtakes || self.incoming.wants_map())

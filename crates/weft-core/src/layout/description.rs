@@ -25,7 +25,7 @@ const REPEAT: u8 = 3;
 const PIECES: u8 = 4;
 const PARTS: u8 = 5;
 
-/// Bytes of a shape before what depends on its kind.
+/// Bytes of a shape before the part that depends on its kind.
 const HEAD_BYTES: usize = 9;
 
 /// The error that the bytes are no description of a layout.
@@ -276,8 +276,8 @@ mod tests {
         }
     }
 
-    /// Each layout, and limits about the length of its description.   Expect: it is described in just so many
-    /// bytes.
+    /// Each layout, and limits about the length of its description.   Expect: the check accepts the limits
+    /// from the true length on.
     #[test]
     fn how_long_a_description_is_is_known_before() {
         for layout in several() {

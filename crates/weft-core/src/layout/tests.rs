@@ -333,7 +333,7 @@ fn extent_is_rounded_up_to_the_alignment() {
     assert_eq!(layout.alignment(), 8);
 }
 
-/// Only structures are rounded: other types have the bounds of what is inside, with the padding that it has.
+/// Only structures are rounded: other types have the bounds of the types inside, with their padding.
 #[test]
 fn only_structures_are_padded() {
     let double = Layout::element(Float64);

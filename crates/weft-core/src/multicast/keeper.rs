@@ -1,5 +1,6 @@
-//! The packets that a member keeps until all members that acknowledge to it have them, and the packets that
-//! it sends again. The root keeps all packets that it sends; a co-root keeps all that it receives.
+//! The kept packets of a member: it keeps a packet until all members that acknowledge to it have the packet,
+//! and sends it again where needed. The root keeps all packets that it sends; a co-root keeps all that it
+//! receives.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -51,7 +52,7 @@ struct ChildLosses {
 pub(super) enum Review {
     /// All members of the group at a time.
     Together,
-    /// This member by itself.
+    /// The root by itself.
     Alone,
 }
 

@@ -50,7 +50,7 @@ pub struct Receiver {
     held: VecDeque<Option<Vec<u8>>>,
     /// Packets of which only pieces have arrived.
     assemblies: Assemblies,
-    /// The number after that of the newest packet that is known to exist.
+    /// One past the number of the newest packet that is known to exist.
     end: u64,
     /// The number before which missing packets count as lost. A question alone moves it only after a while.
     proved: u64,

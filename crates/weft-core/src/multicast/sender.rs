@@ -12,8 +12,9 @@ use crate::placement::RemoteMemory;
 use crate::time::{Duration, Instant};
 use crate::wire::{Key, Secret};
 
-/// Longest pause between broadcasts that ask for acknowledgements together, if the scheme aggregates: the
-/// acknowledgements of all members cost more than one broadcast takes.
+/// The shortest pause after which a broadcast asks for acknowledgements by itself. Broadcasts closer behind
+/// each other ask together, if the scheme aggregates: the acknowledgements of all members cost more than one
+/// broadcast takes.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
 /// Sends frames to all other members of a group.
@@ -297,8 +298,8 @@ impl Sender {
         let is_newest = number + 1 == self.keeper.end();
         // A window that is about to be full must hear from the receivers, however many broadcasts it holds.
         let quarter = u64::from(self.congestion_window.min(self.settings.window) / 4).max(1);
-        // Broadcasts whose distance would leave room for a question after each ask for acknowledgements
-        // themselves.
+        // Broadcasts that are so far apart that a question would follow each of them ask for acknowledgements
+        // by themselves.
         let pause = self.timing.probe_delay(0).max(PAUSE_MIN);
         self.paused |= self.left.is_none_or(|left| now.since(left) >= pause);
         if number >= self.asked + quarter || (is_newest && core::mem::take(&mut self.paused)) {

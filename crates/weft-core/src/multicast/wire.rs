@@ -139,7 +139,7 @@ pub enum Body {
 pub struct Acknowledgement {
     /// The first packet that has not arrived at the member itself.
     pub expected: u64,
-    /// The number after that of the newest packet which the member knows of.
+    /// One past the number of the newest packet that the member knows of.
     pub end: u64,
     /// The number of the last packet or question that asked for the acknowledgement, and the time that it
     /// waited for this answer.

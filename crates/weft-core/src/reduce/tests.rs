@@ -52,7 +52,7 @@ fn legal_operations_are_those_of_the_tables() {
     }
 }
 
-/// Every pair that the table allows has a kernel, also for no elements and for unaligned buffers.
+/// The table's pairs all have a kernel, also for no elements and for unaligned buffers.
 #[test]
 fn every_legal_operation_runs() {
     for element in Element::ALL {

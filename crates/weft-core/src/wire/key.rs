@@ -1,5 +1,5 @@
-//! Tags: they prove which process made a packet of one direction of one pair, and that no byte of it was
-//! changed on the path.
+//! Tags of packets. A tag proves which process made a packet for which other, and that no byte of the packet
+//! was changed on the path.
 //!
 //! A tag covers a whole packet. Short packets are hashed by SipHash alone. For a longer packet, a universal
 //! hash (`weft_hash`) reduces each 2 KiB of the body, and SipHash takes the header and these results. The key

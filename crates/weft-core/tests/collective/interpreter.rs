@@ -515,7 +515,8 @@ fn wake(ranks: &mut [Running<'_>], able: &mut Vec<u32>) {
     able.extend(0..ranks.len() as u32);
 }
 
-/// A number for the node of each rank: ranks that take what others publish are on one node with them.
+/// A number for the node of each rank: a rank that takes published data is on the node of the publishing
+/// rank.
 fn nodes(ranks: &[Running<'_>]) -> Vec<usize> {
     let mut nodes: Vec<usize> = (0..ranks.len()).collect();
     for (rank, of) in ranks.iter().enumerate() {

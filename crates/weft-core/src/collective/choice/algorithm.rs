@@ -37,7 +37,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them.
+    /// The list of all operations.
     pub const ALL: [Self; 10] = [
         Self::Barrier,
         Self::Bcast,
@@ -70,8 +70,9 @@ pub enum Algorithm {
     Allreduce(AllreduceAlgorithm),
     ReduceScatter(ReduceScatterAlgorithm),
     Scan(ScanAlgorithm),
-    /// Within each node, and between `leaders` ranks of each node. Each level runs the algorithm that is
-    /// chosen for a group within a node, or for a group with one rank on each node.
+    /// An operation in two levels: within each node, and between `leaders` ranks of each node. Each level
+    /// runs the algorithm that is chosen for a group within a node, or for a group with one rank on each
+    /// node.
     TwoLevel {
         leaders: u32,
     },

@@ -20,7 +20,7 @@ pub struct Facts {
 /// The operations that may be multicast between nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Multicast {
-    /// None: the network does not carry multicast, it has not been tried, or it is not wanted.
+    /// No operation: the network does not carry multicast, it has not been tried, or it is not wanted.
     #[default]
     No,
     /// Other operations than the broadcast; a setting or a hint rules the broadcast out.
@@ -43,8 +43,8 @@ pub struct Place {
     pub oversubscribed: bool,
     /// The ranks of each node follow each other.
     pub consecutive: bool,
-    /// All processes are on one node, and each can publish so many bytes at once in memory that all of them
-    /// read.
+    /// The bytes that each process can publish at once in memory that all of them read; all processes are on
+    /// one node.
     pub published_max: Option<u64>,
     /// The processes may also copy from each other's memory.
     pub copies: bool,
@@ -53,7 +53,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Each of `ranks` processes on a node of its own.
+    /// The place of `ranks` processes, each on a node of its own.
     pub const fn apart(ranks: u32) -> Self {
         Self {
             nodes: ranks,
@@ -66,7 +66,7 @@ impl Place {
         }
     }
 
-    /// All of `ranks` processes on one node.
+    /// The place of `ranks` processes, all on one node.
     pub const fn together(ranks: u32) -> Self {
         Self { nodes: 1, per_node: ranks, ..Self::apart(1) }
     }
@@ -79,9 +79,9 @@ pub struct Layout {
     /// The node of each rank, by numbers that are equal for the same node; empty where nodes make no
     /// difference.
     nodes: Arc<[u32]>,
-    /// For several nodes: the bytes that ranks of this rank's node can publish, and whether they may copy
-    /// from each other's memory. Other nodes do not know these facts, so only choices within the node depend
-    /// on them.
+    /// The means within a node, where there are several nodes: the bytes that ranks of this rank's node can
+    /// publish, and whether they may copy from each other's memory. Other nodes do not know these facts, so
+    /// only choices within the node depend on them.
     within: (Option<u64>, bool),
     /// The cluster of each rank, by numbers from 0, if there are several clusters and one of them has several
     /// ranks; else empty.

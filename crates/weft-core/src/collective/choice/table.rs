@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Most rules of a table, and most conditions of a rule: one that is read from a file stays small.
+/// Most rules of a table, and most conditions of a rule: a table that is read from a file stays small.
 const RULES_MAX: usize = 1000;
 const CONDITIONS_MAX: usize = 16;
 
@@ -29,7 +29,7 @@ enum Flag {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Condition {
-    /// From the first number to the second.
+    /// The quantity is between the first number and the second, both included.
     Between(Quantity, u64, u64),
     Is(Flag, bool),
 }

@@ -67,7 +67,7 @@ impl Vector {
 }
 
 impl Part {
-    /// The same place without items, which makes no step.
+    /// Drops the items of the part; a part without items makes no step.
     pub(in crate::collective) fn without_items(self) -> Self {
         Self { slice: Slice { count: 0, ..self.slice }, ..self }
     }

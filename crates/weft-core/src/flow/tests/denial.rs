@@ -48,7 +48,7 @@ fn packets_that_were_acknowledged_and_never_arrived_are_sent_again() {
         pair.b.receive(now, &arriving);
         // B's own acknowledgements take their numbers behind that of the false one.
         pair.b.flow.next_control += 1;
-        // Expect: what is missing is asked for and sent again, and little else.
+        // Expect: the missing packets are asked for and sent again, and little else.
         pair.run_until_idle();
         assert_eq!(pair.a.acknowledged(), bytes);
         assert_eq!(pair.b.memory.messages, [b"first".to_vec()]);
@@ -76,7 +76,8 @@ fn who_waits_only_by_what_it_notes_asks_and_fails_if_nobody_answers() {
     pair.b.receive(pair.now, &sent[..1]);
     let answer = pair.b.packets(pair.now);
     pair.a.receive(pair.now, &answer);
-    // Of what B said later only the worst arrives: all but the first, once that has been acknowledged.
+    // Only the worst of B's later reports arrives: that it has all packets but the first, after it has
+    // acknowledged the first.
     let began = pair.now;
     false_report(&mut pair, 9, sent.len() as u32);
     while let Some(at) = pair.a.flow.next_timeout() {

@@ -82,7 +82,7 @@ fn runs_that_do_not_fit_a_packet_are_cut_and_nothing_is_sent_again_for_that() {
 fn what_is_sent_waits_for_its_turn_and_messages_do_not() {
     let mut pair = far(&Settings::default(), Duration::from_millis(100), 2_000);
     pair.a.flow.submit_data(0, 0, 0..100_000_000);
-    // A hundredth of a round trip, and what may leave ahead of and behind its turn.
+    // The packets of a hundredth of a round trip, and those that may leave ahead of and behind their turn.
     let first = pair.a.packets(pair.now).len();
     assert!((1..=60).contains(&first), "{first}");
     assert!(pair.a.flow.next_timeout().is_some_and(|at| at > pair.now));

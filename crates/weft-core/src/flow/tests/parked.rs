@@ -3,7 +3,7 @@
 use super::*;
 
 impl Side {
-    /// The flow parked and unparked; what had happened in it.
+    /// Parks and unparks the flow; returns the counters that it had.
     fn repark(&mut self) -> Counters {
         let (own, peer) = if self.flow.own_index == 1 { (1, 2) } else { (2, 1) };
         let settings = self.flow.settings.clone();

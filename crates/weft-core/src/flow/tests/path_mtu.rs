@@ -8,7 +8,7 @@ use weft_random::Random;
 struct Path {
     mtu: Vec<(u64, usize)>,
     step: u64,
-    /// One packet in this many is lost whatever its length; 0: none.
+    /// The number of packets of which one is lost, of any length; 0: none.
     loss: u64,
     random: Random,
     longest: usize,

@@ -30,7 +30,7 @@ fn messages_that_overtake_data_prove_no_loss_and_hurry_nothing() {
         }
         let now = pair.later(us(10));
         pair.b.receive(now, &messages);
-        // Receive what shows every message and no data.   Expect: the data is not taken for lost.
+        // Receive an acknowledgement of every message and no data.   Expect: the data is not taken for lost.
         let [answer, _] = by_path(&mut pair.b, now);
         assert!(answer.len() <= 1, "{} acknowledgements", answer.len());
         pair.a.receive(now, &answer);
@@ -208,7 +208,7 @@ fn a_packet_that_never_gets_through_fails_the_peer_though_it_answers() {
             pair.now = pair.a.flow.next_timeout().expect("it goes on").max(now + us(1));
             assert!(pair.now.since(began).0 < 2 * timeout.0, "the flow sends one packet for ever");
         };
-        // Expect: time is what decides, not a count, and what fills the time is little.
+        // Expect: time decides, not a count, and few packets fill the time.
         assert_eq!(event, Event::PeerFailed { reason: Failure::Blocked });
         assert!(pair.now.since(began) >= timeout, "after {} ns", pair.now.since(began).0);
         let counters = pair.a.flow.counters();

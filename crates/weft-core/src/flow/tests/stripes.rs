@@ -106,7 +106,7 @@ fn a_way_that_is_silent_is_doubted_and_given_up_and_its_packets_take_the_other()
         deliver(&mut pair, &[messages, first].concat());
     }
     assert_eq!(pair.a.flow.counters().resent_by_path, lost);
-    // What was under way all the time arrives after all.   Expect: duplicates.
+    // The packets that were under way all the time arrive after all.   Expect: duplicates.
     deliver(&mut pair, &paths[2]);
     assert_eq!(pair.b.flow.counters().duplicates, lost);
     assert_eq!(pair.a.acknowledged(), placed(&pair));

@@ -65,7 +65,7 @@ fn a_map_goes_on_its_own_though_data_goes_back() {
     let back = pair.b.packets(now);
     assert_eq!(pair.b.flow.counters().acks_standalone, 1);
     pair.a.receive(now, &back[..1]);
-    // Receive the first of what comes back.   Expect: everything but the lost packet is known to have
+    // Receive the first packet that comes back.   Expect: everything but the lost packet is known to have
     // arrived.
     assert_eq!((pair.a.flow.gauges().in_flight_packets, pair.a.flow.counters().lost_by_gap), (0, 1));
 }
@@ -86,7 +86,7 @@ fn a_train_is_made_of_equal_packets_and_taken_as_a_whole() {
     assert_eq!(trains, [36, 36], "two of one length, since one does not do");
     assert_eq!(bytes, 100_000 + 72 * crate::wire::DATA_OVERHEAD);
     assert_eq!(pair.b.memory.placed.iter().map(|(_, _, bytes)| bytes.len()).sum::<usize>(), 100_000);
-    // One acknowledgement for all of it.
+    // One acknowledgement answers all packets.
     assert_eq!(pair.b.packets(pair.now).len(), 1);
 }
 
