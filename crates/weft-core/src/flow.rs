@@ -96,7 +96,7 @@ pub enum Event {
     },
     /// The peer has failed: the flow has dropped all that it held and will neither send nor accept anything.
     PeerFailed {
-        /// The reason of the failure.
+        /// The reason for the failure.
         reason: Failure,
     },
 }

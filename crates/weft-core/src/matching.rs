@@ -160,8 +160,8 @@ impl<P, M> Matcher<P, M> {
 
     /// Returns whether the receives before `posted` that compete with it for messages all satisfy `pred`.
     /// `posted` is the newest receive, with `source` and `tag`. The look goes back to the first receive that
-    /// takes every message for `posted`; that receive and the older ones passed the same test when they were
-    /// the newest. At most `limit` receives are looked at; if there are more, the answer is no.
+    /// takes every message for `posted`: when that receive was the newest, it passed the same test over the
+    /// older ones. At most `limit` receives are looked at; if there are more, the answer is no.
     pub fn stands_behind(
         &mut self,
         context: u32,

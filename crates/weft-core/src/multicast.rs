@@ -94,7 +94,7 @@ const ROUND_TRIP_INITIAL: Duration = Duration::from_micros(200);
 /// The shortest time before a probe leaves or a packet is asked for again: on a busy host a look at the
 /// network takes as long.
 const PROBE_MIN: Duration = Duration::from_micros(100);
-/// The longest time between two probes or two requests for what is missing.
+/// The longest time between two probes or two requests for missing packets.
 const PROBE_MAX: Duration = Duration::from_millis(100);
 
 /// The settings of a stream; the same at all members.

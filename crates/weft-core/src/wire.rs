@@ -99,7 +99,7 @@ mod flag {
     pub(super) const KIND: u8 = 7;
     pub(super) const ECHO: u8 = 8;
     pub(super) const MARKED: u8 = 16;
-    /// The path is in the bits above.
+    /// The place of the path: it is in the bits from here on.
     pub(super) const PATH: u32 = 5;
 }
 

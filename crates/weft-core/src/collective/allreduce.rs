@@ -10,7 +10,7 @@ use super::select::{AllreduceAlgorithm, Tree};
 use super::tree::cyclic;
 use super::{Allreduce, Bcast, Items, Reduce, bcast, reduce, shared};
 
-/// Segments in which a vector comes up the tree and is multicast.
+/// Bytes of a segment in which a vector comes up the tree and is multicast.
 const MULTICAST_SEGMENT_BYTES: u64 = 64 << 10;
 
 pub(super) fn add(plan: &mut Plan, arguments: &Allreduce, algorithm: AllreduceAlgorithm) {
@@ -36,7 +36,7 @@ pub(super) fn add(plan: &mut Plan, arguments: &Allreduce, algorithm: AllreduceAl
 /// other segments come up.
 fn up_and_down(plan: &mut Plan, arguments: &Allreduce, tree: Tree, segment_bytes: u64) {
     let Allreduce { rank, size, items, commutative, in_place } = *arguments;
-    // Both ways the same segments.
+    // The segments are the same on both ways.
     let segment_bytes = segment_bytes / items.shape.size * items.shape.size;
     let arguments = Reduce { rank, size, root: 0, items, commutative, in_place };
     let own = Vector::contribution(items, in_place);
@@ -111,8 +111,8 @@ fn multiplying(plan: &mut Plan, arguments: &Allreduce, radix: u32) {
     }
 }
 
-/// Pairs of ranks become one member each until a power of two remains (see [`Members`]); the folded ranks get
-/// the result at the end.
+/// Plans an allreduce among members: pairs of ranks become one member each until a power of two remains (see
+/// [`Members`]). The folded ranks get the result at the end.
 fn folded(plan: &mut Plan, arguments: &Allreduce, among_members: fn(&mut Plan, &Exchange<'_>, Start, Items)) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
     let members = Members::new(size, None);
@@ -160,7 +160,7 @@ impl Start {
     }
 }
 
-/// The whole vector is exchanged with members 1, 2, 4, … away: log₂ n rounds.
+/// Plans an exchange of the whole vector with members 1, 2, 4, … away: log₂ n rounds.
 fn doubling(plan: &mut Plan, exchange: &Exchange<'_>, start: Start, items: Items) {
     let whole = 0..items.count;
     let mut fold = start.fold(plan, exchange, items);
@@ -174,8 +174,8 @@ fn doubling(plan: &mut Plan, exchange: &Exchange<'_>, start: Start, items: Items
     fold.finish(plan, whole);
 }
 
-/// Reduce-scatter by halving, then the parts are exchanged: 2 log₂ n rounds, every byte leaves a rank less
-/// than twice.
+/// Plans a reduce-scatter by halving, then an exchange of the parts: 2 log₂ n rounds, and every byte leaves a
+/// rank less than twice.
 fn halving(plan: &mut Plan, exchange: &Exchange<'_>, start: Start, items: Items) {
     let mut fold = start.fold(plan, exchange, items);
     exchange.halve(plan, &mut fold);
@@ -183,9 +183,9 @@ fn halving(plan: &mut Plan, exchange: &Exchange<'_>, start: Start, items: Items)
     exchange.double(plan, Vector::of_receive(items));
 }
 
-/// Parts travel round the ring and grow, then travel round once more: 2(n − 1) rounds, every byte leaves a
-/// rank less than twice for any n. Part `i` is combined from rank `i + 1` round to rank `i`, so the operation
-/// must commute.
+/// Plans parts that travel round the ring and grow, then travel round once more: 2(n − 1) rounds, and every
+/// byte leaves a rank less than twice for any n. Part `i` is combined from rank `i + 1` round to rank `i`, so
+/// the operation must commute.
 fn ring(plan: &mut Plan, arguments: &Allreduce) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
     let own = Vector::contribution(items, in_place);

@@ -132,8 +132,8 @@ fn exchange_in_place(plan: &mut Plan, rank: u32, size: u32, block: impl Fn(u32) 
     waiting.drain(..).for_each(|(from, to)| plan.copy(from, to));
 }
 
-/// ⌈log₂ n⌉ rounds (Bruck and others, 1997): block `i` has `i` places to go round, and in round `k` travels
-/// 2^k places if bit `k` of `i` is set. Each byte travels several times, so this is for small blocks.
+/// Plans ⌈log₂ n⌉ rounds (Bruck and others, 1997): block `i` has `i` places to go round, and in round `k`
+/// travels 2^k places if bit `k` of `i` is set. Each byte travels several times, so this is for small blocks.
 fn bruck(plan: &mut Plan, arguments: &Allgather) {
     let Allgather { rank, size, send, receive, in_place } = *arguments;
     let (at, n, length) = (rank as u64, size as u64, bytes(receive));

@@ -34,7 +34,7 @@ pub(super) fn allreduce(arguments: &AllreduceBetween, choices: &Choices) -> Sche
     plan.finish()
 }
 
-/// The group reduces to its first process, which passes the result on.
+/// Plans a reduction: the group reduces to its first process, which passes the result on.
 pub(super) fn reduce(arguments: &ReduceBetween, choices: &Choices) -> Schedule {
     let ReduceBetween { rank, size, items, commutative } = *arguments;
     let mut plan = Plan::default();

@@ -327,7 +327,7 @@ mod tests {
         for (i, one) in all.iter().enumerate() {
             assert!(all.iter().enumerate().all(|(j, other)| (i == j) == (one.digest() == other.digest())), "{i}");
         }
-        // How it is written makes no difference.
+        // The notation of a table makes no difference.
         assert_eq!(table("bcast  bytes<1K chain # quick").digest(), table("\nbcast bytes<1024 chain").digest());
     }
 }

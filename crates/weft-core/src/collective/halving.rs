@@ -96,7 +96,7 @@ pub(super) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// Halves until this member has the result for its own part.
+    /// Plans rounds of halving until this member has the result for its own part.
     pub(super) fn halve(&self, plan: &mut Plan, fold: &mut Fold) {
         for level in (0..self.members.levels()).rev() {
             let (partner, mine, theirs) = self.partner(level);

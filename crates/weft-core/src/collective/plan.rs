@@ -18,8 +18,8 @@
 //!
 //! - [`Plan::fence`]: all steps that follow wait for all steps before. A barrier's rounds need this, because
 //!   they touch no memory.
-//! - [`Plan::limit`]: at most so many of the following transfers are under way. Each waits for the transfer
-//!   that stands that many places before it.
+//! - [`Plan::limit`]: at most a given number of the following transfers are under way. Each waits for the
+//!   transfer that many places before it.
 //!
 //! Transfers between the same two ranks begin in the order of the program at both of them, so that they
 //! match.
@@ -190,7 +190,7 @@ impl Plan {
         }
     }
 
-    /// `inout = input op inout`.
+    /// Computes `inout = input op inout`.
     pub(super) fn reduce(&mut self, input: Part, inout: Part) {
         assert_eq!(input.slice.count, inout.slice.count);
         let (input, inout) = (self.shifted(input), self.shifted(inout));
@@ -238,7 +238,7 @@ impl Plan {
         }
     }
 
-    /// `inout = published op inout`.
+    /// Computes `inout = published op inout`.
     pub(super) fn combine(&mut self, phase: u32, from: u32, at: u64, inout: Part) {
         let inout = self.shifted(inout);
         if inout.slice.count > 0 {
@@ -247,7 +247,7 @@ impl Plan {
         }
     }
 
-    /// Lets the ranks of the node copy a part, which is one run of memory.
+    /// Exposes a part, which is one run of memory: the ranks of the node may copy it.
     pub(super) fn expose(&mut self, phase: u32, part: Part) {
         let part = self.shifted(part);
         self.add(Step::Expose { phase, slice: part.slice }, Some(part), None);

@@ -49,28 +49,29 @@ pub struct Slice {
 /// A step of a rank: one thing that the rank does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// Send the slice to rank `to` of the group.
+    /// Sends the slice to rank `to` of the group.
     Send {
         /// Rank in the group; never this rank.
         to: u32,
         /// The data to send.
         slice: Slice,
     },
-    /// Send the slice to one rank of each other node. Where the network can, one packet serves all of them.
+    /// Sends the slice to one rank of each other node. Where the network can, one packet serves all of them.
     /// Those ranks receive the slices from this rank in the order in which they are sent. This schedule sends
     /// nothing else to these ranks.
     Multicast {
         /// The data to send.
         slice: Slice,
     },
-    /// Receive exactly the slice from rank `from` of the group.
+    /// Receives exactly the slice from rank `from` of the group.
     Receive {
         /// Rank in the group; never this rank.
         from: u32,
         /// The place for the received data.
         slice: Slice,
     },
-    /// Packs `from` and unpacks it into `to`; they do not overlap and have as many packed bytes.
+    /// Packs `from` and unpacks it into `to`; they do not overlap, and their numbers of packed bytes are
+    /// equal.
     Copy {
         /// Source.
         from: Slice,

@@ -250,7 +250,7 @@ fn a_peer_that_is_waited_for_is_asked_and_one_that_does_not_answer_fails() {
     let mut now = Instant(0);
     let second = Duration::from_secs(1);
     let mut asked = 0;
-    // It answers for three times the timeout, though its program sends nothing.
+    // The peer answers for three times the timeout, though its program sends nothing.
     while now < Instant(0) + Duration(3 * TIMEOUT.0) {
         now = now + second;
         asked += u64::from(near.poll_packet(now, &mut Memory).is_some());
@@ -291,7 +291,7 @@ fn a_carrier_that_never_gets_rid_of_a_packet_is_a_peer_that_does_not_answer() {
     near.submit_message(b"stuck", &[]);
     let mut now = Instant(0);
     assert!(take(&mut near, now).is_some() && near.is_idle());
-    // As long as there are fewer each time, however slowly, nothing is wrong.
+    // A carrier that has fewer packets each time is in order, however slow it is.
     for packets in (1..20).rev() {
         near.hold(packets, now);
         now = now + second;

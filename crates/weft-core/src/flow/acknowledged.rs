@@ -248,7 +248,7 @@ impl Outgoing {
         if record.transmission > 1 {
             self.resent -= 1;
             if path.round_trip.is_too_early(took) {
-                // This answers an earlier transmission: it was not lost.
+                // The answer is to an earlier transmission, which was not lost.
                 self.reordering.proved(0);
             }
         }
@@ -266,11 +266,10 @@ impl Outgoing {
         1
     }
 
-    /// Sends the oldest packet again if the peer denies a packet that it has reported. The peer misses the
-    /// oldest packet, and has all packets before it. A note that the peer has the oldest packet comes from a
-    /// report that the peer made while it missed an earlier packet. Whichever report is older, one of the two
-    /// was wrong. Only a wrong claim to have the packet can be put right: the packet is sent again. Returns
-    /// the number of such packets.
+    /// Sends the oldest packet again if the peer has reported it both as missing and as arrived. It reported
+    /// the packet as missing when it had all packets before. It reported the packet as arrived while it
+    /// missed an earlier one. Whichever report is newer, one of the two was wrong. Only a wrong report of
+    /// arrival can be put right: the packet is sent again. Returns the number of such packets.
     fn believe_what_is_missing(&mut self) -> u32 {
         let base = self.base();
         let Some(record) = self.records.front_mut().filter(|record| record.state == State::Acknowledged) else {
@@ -303,7 +302,7 @@ impl Outgoing {
         let threshold = self.reordering.packets() as i32;
         self.loss_at = None;
         let base = self.base();
-        // Behind the newest that has arrived, only a resend or a probe can prove anything.
+        // Behind the newest packet that has arrived, only a resend or a probe can prove a loss.
         let seen = self.seen.since(base).max(0) as u32;
         let end = if probed.is_some() || self.resent > 0 { self.end_of_overtaken(seen, probed) } else { seen };
         let mut at = 0;

@@ -164,7 +164,7 @@ impl Congestion {
         }
     }
 
-    /// A packet was lost.
+    /// Notes that a packet was lost; returns the cut of the window, if it was cut.
     pub(super) fn lost(&mut self) -> Option<Cut> {
         self.lost += 1;
         let bearable = LOSSES_FREE + self.before / LOSS_SHARE;

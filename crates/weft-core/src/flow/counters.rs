@@ -112,13 +112,13 @@ counters! {
 }
 
 impl Counters {
-    /// Acknowledgements on their own, for whatever reason.
+    /// The number of acknowledgements on their own, for all reasons.
     pub fn acks_by_cause(&self) -> u64 {
         let at_once = self.acks_by_count + self.acks_by_disorder + self.acks_by_duplicate + self.acks_by_mark;
         self.acks_by_delay + self.acks_by_request + self.acks_by_probe + at_once
     }
 
-    /// Packets sent again, for whatever reason.
+    /// The number of packets sent again, for all reasons.
     pub fn resent(&self) -> u64 {
         self.resent_by_gap + self.resent_by_probe + self.resent_by_path + self.resent_by_denial
     }

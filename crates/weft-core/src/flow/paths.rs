@@ -22,7 +22,7 @@ const AHEAD: u32 = 44;
 const RATE_VALID: Duration = Duration::from_secs(1);
 /// Fewest packets in a round trip that tell a rate.
 const TELLING: u32 = 8;
-/// A rate that is not used up grows by this part in a round trip.
+/// Divisor of a rate for its growth in a round trip in which it is not used up.
 const GROWTH: u32 = 8;
 
 #[derive(Debug)]
@@ -391,7 +391,7 @@ impl Paths {
         }
     }
 
-    /// Paths on which probes go unanswered, since the last call.
+    /// Takes the paths on which probes went unanswered since the last call.
     pub(super) fn take_doubts(&mut self) -> u8 {
         core::mem::take(&mut self.doubts)
     }

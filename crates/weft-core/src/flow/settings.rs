@@ -47,8 +47,8 @@ pub const GAP_ACKS: u8 = 4;
 pub const BURST_PACKETS: u32 = 16;
 /// Most packets of waiting messages that are no run. A run travels like bulk data, in trains.
 pub const RUN_PACKETS: usize = 2;
-/// The last packet of a range of bulk data is filled up where another range goes on in the same train. The
-/// filling is at most this part of the range.
+/// Divisor of a range of bulk data for the most filling of its last packet. The packet is filled up where
+/// another range goes on in the same train.
 pub const FILLING_SHARE: u64 = 32;
 /// Time that an acknowledgement of messages is granted when it is asked for, or many packets have come: the
 /// program may answer the messages, and the answer carries the acknowledgement.
@@ -56,7 +56,7 @@ pub const ANSWER_TIME: Duration = Duration::from_micros(5);
 /// Packets per round trip by which a full window grows that meets no queue: the same for all flows, so that
 /// shares become equal.
 pub const WINDOW_GROWTH: u32 = 4;
-/// Part of itself by which a full window grows per round trip in addition, if it meets no queue.
+/// Divisor of a full window for its additional growth per round trip, if it meets no queue.
 pub const WINDOW_GROWTH_SHARE: u32 = 8;
 /// Longest time for which a pause of a process excuses delays.
 pub const HOST_DELAY_MEMORY: Duration = Duration::from_millis(20);
@@ -68,13 +68,13 @@ pub const PATH_TRIES: u8 = 4;
 /// Transmissions of a packet that follow each other as soon as the last is proved lost. Each later one is
 /// given time: `pto_min` at first, and twice that for the next.
 pub const SPACED_AFTER: u8 = 8;
-/// The longest such time is this part of `peer_timeout`. So `peer_timeout` passes before a packet has been
+/// Divisor of `peer_timeout` for the longest such time. So `peer_timeout` passes before a packet has been
 /// sent as often as it can be.
 pub const SPACING_SHARE: u64 = 64;
 /// The longest such time where there is no timeout.
 pub const SPACING_MAX: Duration = Duration::from_secs(10);
-/// Time that a packet has to follow a later packet that took another carrier: the receiver may not have
-/// looked at its own carrier yet.
+/// Time that a packet has to follow a later packet on another carrier: the receiver may not have looked at
+/// the carrier of the earlier packet yet.
 pub const LANE_PATIENCE: Duration = Duration::from_millis(2);
 /// Losses in a round trip that never cut the window.
 pub const LOSSES_FREE: u32 = 2;
@@ -151,7 +151,7 @@ pub struct Settings {
     /// [`FAR_PACKETS_MAX`] packets. Twice the bytes that the path holds keep it full while a lost packet is
     /// sent again. 0: no more than elsewhere.
     pub far_bytes: u64,
-    /// The time to acknowledge.
+    /// The times at which the receiver acknowledges.
     pub ack_scheme: AckScheme,
     /// Most packets over which an acknowledgement is deferred. For data that more will follow, `BULK_PACKETS`
     /// times as many. For packets with messages, `BULK_DELAY` times as many, but from this many on for no

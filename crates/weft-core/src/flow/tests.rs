@@ -343,8 +343,8 @@ fn an_answer_to_the_late_original_is_not_taken_for_one_to_the_resend() {
     pair.run_until_idle();
     assert_eq!((pair.a.acknowledged(), pair.b.flow.counters().duplicates), (2_000, 1));
 
-    // And the same again.   Expect: the path is known to change places, so three later packets are no proof
-    // any more.
+    // The same loss and delay again.   Expect: the path is known to change places, so three later packets are
+    // no proof any more.
     pair.a.flow.submit_data(0, 0, 0..2_000);
     let mut packets = pair.a.packets(pair.now);
     packets.truncate(5);

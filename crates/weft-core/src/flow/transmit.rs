@@ -17,7 +17,7 @@ pub struct Train {
     pub bytes: usize,
     /// Bytes of each but the last.
     pub segment: usize,
-    /// The path that all packets take, at most `Settings::bulk_paths`; Path 0 is that of messages, and of all
+    /// The path that all packets take, at most `Settings::bulk_paths`. Path 0 is that of messages, and of all
     /// other packets.
     pub path: usize,
     /// More packets may be due at once. Otherwise another look brings at most a probe of another path, which

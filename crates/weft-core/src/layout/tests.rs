@@ -188,7 +188,7 @@ fn check(recipe: &Recipe, count: u64, cuts: &[u64]) {
         assert!(one_run && length == bytes.len() as u64, "{single:?} is no single run");
         assert!(bytes.is_empty() || bytes[0] == offset);
     } else {
-        // It may be missed only where items of irregular shape happen to fit into one another.
+        // A single run may be missed only where items of irregular shape happen to fit into one another.
         assert!(!one_run || count > 1, "single run not seen");
     }
 
@@ -429,7 +429,7 @@ fn overflow_is_an_error() {
     // The largest that fits.
     let largest = Layout::contiguous(big, &Layout::element(Byte)).unwrap();
     assert_eq!((largest.size(), largest.extent()), (big, i64::MAX));
-    // Nothing is nothing, however often and wherever.
+    // Any number of empty items, anywhere, is empty.
     assert_eq!(Layout::vector(u64::MAX, 0, i64::MAX, &double).map(|none| none.size()), Ok(0));
 }
 

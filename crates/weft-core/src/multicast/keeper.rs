@@ -147,7 +147,7 @@ impl Keeper {
         is_beyond_use
     }
 
-    /// The number after that of the newest packet.
+    /// One past the number of the newest packet.
     pub(super) fn end(&self) -> u64 {
         self.first + self.kept.len() as u64
     }

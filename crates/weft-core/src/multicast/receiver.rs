@@ -1,4 +1,4 @@
-//! The side of every member but the root.
+//! The receiving side of a stream: every member but the root.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

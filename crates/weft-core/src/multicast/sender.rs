@@ -1,4 +1,4 @@
-//! The root's side of a stream.
+//! The sending side of a stream: the root.
 
 use alloc::vec::Vec;
 

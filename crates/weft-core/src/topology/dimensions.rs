@@ -10,8 +10,7 @@ const FACTORS_MAX: usize = 31;
 /// non-increasing order. The difference between the largest and the smallest factor is the least possible,
 /// and then the sum is. Where a choice is left, the smallest factor is as large as possible, as in MPICH.
 ///
-/// # Panics
-/// `nodes` is 0 or has more than 31 bits.
+/// # Panics When `nodes` is 0 or has more than 31 bits.
 pub fn balanced(nodes: u32, count: usize) -> Vec<u32> {
     assert!((1..1 << 31).contains(&nodes), "no grid of {nodes} nodes");
     let searched = count.min(FACTORS_MAX);

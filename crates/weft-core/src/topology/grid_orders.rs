@@ -90,7 +90,7 @@ fn cut(vertices: &mut [(u32, Vec<u32>)], capacities: &[(u32, u32)], nodes: &mut 
         let along = vertices.iter().map(|(_, coordinates)| coordinates[*dimension]);
         along.clone().max().unwrap_or(0) - along.min().unwrap_or(0)
     };
-    // Of equally long sides the first, which is the slowest.
+    // If sides are equally long, the first is cut, which is the slowest.
     let longest = (0..dimensions).rev().max_by_key(length).unwrap_or(0);
     vertices.sort_by(|(one_vertex, one), (other_vertex, other)| {
         (one.get(longest), one_vertex).cmp(&(other.get(longest), other_vertex))

@@ -102,7 +102,7 @@ fn what_is_in_flight_survives_a_smaller_mtu() {
                 let counters = pair.a.flow.counters();
                 assert_eq!(counters.packets_smaller, 1, "{mtu} from {from}");
                 assert!(counters.cut > 0, "{mtu} from {from}");
-                // Nothing more is lost once that is found.
+                // No more packets are lost once the size is found.
                 while pair.a.flow.outgoing.mtu.as_ref().is_some_and(|mtu| mtu.waits()) {
                     pair.exchange(&[8], 10_000, (&mut there, &mut back));
                 }
@@ -211,7 +211,7 @@ fn whoever_sends_packets_of_others_again_or_changes_them_makes_no_packet_smaller
         }
         for packet in there.iter().chain(&back) {
             kept.push(packet.clone());
-            // Something that claims to be a piece.
+            // Send bytes that claim to be a piece.
             let mut piece = packet.clone();
             piece[11] = piece[11] & 0xf8 | 1;
             piece.truncate(90);

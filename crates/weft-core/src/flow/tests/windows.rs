@@ -215,7 +215,7 @@ fn a_replayed_packet_of_any_kind_is_counted_and_harmless() {
 fn acknowledgements_of_their_own_are_counted_by_cause() {
     let settings = Settings { ack_scheme: AckScheme::Deferred, ..small() };
     let mut pair = Pair::new(&settings);
-    // One message, which nothing takes the acknowledgement of along.
+    // One message, whose acknowledgement no other packet takes along.
     pair.a.flow.submit_message(&[1], &[]);
     let packets = pair.a.packets(pair.now);
     let now = pair.later(us(10));
@@ -223,7 +223,7 @@ fn acknowledgements_of_their_own_are_counted_by_cause() {
     let now = pair.later(settings.ack_delay);
     let answer = pair.b.packets(now);
     assert_eq!((answer.len(), pair.b.flow.counters().acks_by_delay), (1, 1));
-    // It comes once more.
+    // The packet comes once more.
     pair.b.receive(now, &packets);
     assert_eq!((pair.b.packets(now).len(), pair.b.flow.counters().acks_by_duplicate), (1, 1));
     pair.a.receive(now, &answer);
