@@ -35,7 +35,7 @@ struct Child {
     /// The first packet that the child, or a member whose acknowledgements the child gathers, may lack.
     acknowledged: u64,
     losses: ChildLosses,
-    /// The losses at the last look of each [`Review`].
+    /// The losses at the last verdict of each [`Review`].
     reviewed: [ChildLosses; 2],
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Keeper {
     probing: Vec<u32>,
     /// A packet that leaves in pieces: its number, its receiver, and the beginning of the next piece.
     cutting: Option<(u64, u32, usize)>,
-    /// The number of packets at the last look of each [`Review`].
+    /// The number of packets at the last verdict of each [`Review`].
     reviewed: [u64; 2],
 }
 
