@@ -1,4 +1,5 @@
-//! The arguments that C passes: places for results, arrays, strings and buffers.
+//! The arguments that C passes: places for results, arrays, strings and buffers. The functions in `calls/`
+//! take them.
 //!
 //! A generated function makes these values from the pointers of its call. Its caller keeps the contract of
 //! the C prototype (MPI-5.0 §2, §20): memory behind a pointer is there until the call returns, as much as the

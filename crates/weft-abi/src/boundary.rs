@@ -1,4 +1,4 @@
-//! The way of every call into the library and out of it.
+//! The way of every call into the library and out of it. The generated functions go through it.
 //!
 //! On the way in, the number of the running call is noted, and the library must be initialised. On the way
 //! out, an error goes to the error handler of the call's object. A panic ends here: it becomes MPI_ERR_INTERN

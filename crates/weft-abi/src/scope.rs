@@ -1,4 +1,5 @@
-//! The object of a call, whose error handler gets the call's errors (MPI-5.0 §9.3).
+//! The object of a call, whose error handler gets the call's errors (MPI-5.0 §9.3). Generated functions give
+//! it, and `error_handling.rs` uses it.
 
 use crate::arguments::InOut;
 use crate::types::*;

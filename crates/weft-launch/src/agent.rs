@@ -166,7 +166,7 @@ struct Agent {
     watch: Option<Watch>,
     /// `mpiexec` has stopped the ranks, and then itself. It says nothing until it goes on.
     suspended: bool,
-    /// The agent has not looked yet what the program of a rank is that never spoke PMI.
+    /// The agent has not yet looked at the program of a rank that never spoke PMI.
     looks_for_strangers: bool,
 }
 

@@ -1,4 +1,5 @@
-//! The MPI call that a rank is in, readable from outside even after the rank has died.
+//! The MPI call that a rank is in, readable from outside even after the rank has died. The library notes its
+//! calls here, and the agent reads them for `mpiexec`.
 //!
 //! The agent that starts the ranks of a host shares one small piece of memory with them: a head, an entry of
 //! one cache line per rank, and a table of names. A rank stores the number of the call that it enters, one

@@ -32,7 +32,7 @@ pub enum LaunchError {
     Protocol(String),
     /// A key or a value is longer than the launcher accepts.
     TooLong {
-        /// The name of the thing that is too long.
+        /// The name of the text that is too long.
         what: &'static str,
         /// The length in bytes after encoding.
         length: usize,

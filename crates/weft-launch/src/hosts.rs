@@ -1,4 +1,4 @@
-//! The hosts of a job, the ranks that each shall hold, and the host of each rank.
+//! The hosts of a job, the ranks that each shall hold, and the host of each rank. `mpiexec/plan.rs` uses it.
 
 /// The longest host name that is accepted, in bytes.
 const NAME_BYTES_MAX: usize = 255;

@@ -1,4 +1,5 @@
-//! The requests of an MPI process to the process manager that started it, whichever that is.
+//! The requests of an MPI process to the process manager that started it, whichever that is. The library
+//! (`weft_mpi::start`) uses it to join and leave a job.
 //!
 //! [`process_manager`] finds the process manager. Each kind has its own file: [`weft`] for Weft's `mpiexec`,
 //! [`pmi1`] for all others that speak PMI-1.1, [`singleton`] for a process without one. A new kind needs a

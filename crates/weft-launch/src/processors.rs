@@ -1,5 +1,5 @@
 //! The processors of this machine: those that this process may use, their cores, sockets and memory nodes,
-//! and the jobs that use them.
+//! and the jobs that use them. Agents bind ranks by it, and the library asks for its load.
 
 mod hardware;
 mod quota;

@@ -1,5 +1,5 @@
-//! The state of a rank, published for others: its current call, how long it has been there, the operations
-//! that it waits for, and its queues.
+//! The state of a rank, published for readers outside: the current call and its duration, the awaited
+//! operations, and the queues.
 //!
 //! A standing is the front of the [page](crate::page) of a rank, in words of 64 bits. The rank writes it in
 //! place by [`Draft`] before it sleeps. The rank's agent and `weft info --live` read it as a [`Standing`].

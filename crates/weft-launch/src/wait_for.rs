@@ -1,6 +1,6 @@
 //! The wait-for graph of a job that does not go on: which ranks keep which waiting (Coffman, Elphick and
 //! Shoshani, 1971). For operations of which one is enough, it is the AND-OR graph of Chandy, Misra and Haas,
-//! 1983. A pure function of the states of the ranks.
+//! 1983. A pure function of the states of the ranks. `mpiexec` and `weft info --live` print its sentences.
 //!
 //! A rank waits for all of some ranks, or for any of some ranks. A rank that computes, or works in a call,
 //! may go on and release the ranks that wait for it. A rank that has finalized or ended never will. The ranks
@@ -44,7 +44,7 @@ pub fn explain(job: &BTreeMap<u32, Doing>) -> Vec<String> {
     sentences
 }
 
-/// The thing that a vertex stands for.
+/// The rank, or set of ranks, that a vertex stands for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Vertex {
     /// A rank that waits or runs.

@@ -1,4 +1,4 @@
-//! Words of a command template, split as a shell would.
+//! Words of a command template, split as a shell would. The commands that reach other hosts are split here.
 
 /// Splits `text` into words: blanks separate, quotes and backslashes protect.
 ///

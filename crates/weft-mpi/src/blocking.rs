@@ -1,5 +1,5 @@
 //! Blocking point-to-point communication and operations built on it. They use no request unless they must
-//! wait.
+//! wait. The boundary's blocking calls use it, and so do agreements among processes.
 
 use crate::awaited::Awaited;
 use crate::completion::Outcome;

@@ -1,4 +1,5 @@
-//! Buffers for buffered sends (MPI-5.0 §3.6).
+//! Buffers for buffered sends (MPI-5.0 §3.6). `point_to_point.rs` uses them for buffered sends, and
+//! `process/settling.rs` waits for them in MPI_Finalize.
 //!
 //! The program attaches memory, and Weft accounts for it as the standard's model implementation does. The
 //! messages themselves wait in Weft's own memory, so the program's buffer is never read.

@@ -359,9 +359,9 @@ impl Process {
         }
     }
 
-    /// Finds a circle between two communicators: this process waits for another one in `request` on
-    /// `communicator`, and the other one waits for this process in a blocking call on another communicator
-    /// that this process has not come to. Neither will ever come. Returns one sentence about it.
+    /// Finds a deadlock across two communicators, and returns one sentence about it. This process waits for a
+    /// peer in `request` on `communicator`. The peer waits for this process in a blocking call on another
+    /// communicator, which this process has not come to. Neither will ever come.
     fn crossed(&mut self, request: usize, communicator: usize) -> Option<String> {
         if self.thread_level == MPI_THREAD_MULTIPLE {
             // Another thread may come to the other call.

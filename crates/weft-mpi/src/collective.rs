@@ -1,4 +1,5 @@
-//! Runs collective schedules, which `weft_core::collective` plans.
+//! Runs collective schedules, which `weft_core::collective` plans. The boundary starts the program's
+//! collectives here; `communicator.rs`, `check.rs` and `one_sided.rs` start the library's own.
 //!
 //! A running collective owns the requests of its current round. The progress loop moves it on; only the
 //! program's reduction functions are left to a thread that waits, because they must run while the lock is

@@ -1,4 +1,5 @@
-//! Creating communicators: agreement among processes (MPI-5.0 §7.4.2).
+//! Creating communicators: agreement among processes (MPI-5.0 §7.4.2). The boundary's constructors of
+//! communicators call it, and windows and topologies agree by it.
 
 mod agreement;
 mod creation;

@@ -1,5 +1,5 @@
 //! The ends of requests: whether they are complete, their results, and how the program gives them up (MPI-5.0
-//! §3.7.3, §3.8.4).
+//! §3.7.3, §3.8.4). The boundary's test, wait, free and cancel calls use it.
 
 use crate::constants::{MPI_COMM_SELF, MPI_ERR_REQUEST, MPI_REQUEST_NULL};
 use crate::engine::Received;

@@ -1,4 +1,5 @@
 //! Contexts: the numbers that keep the messages of communicators apart (MPI-5.0 §7.1.2).
+//! `communicator/agreement.rs` carries out the agreement.
 //!
 //! All processes of a new communicator must agree on a number that none of them uses. Each process offers a
 //! number that is higher than all that it has seen, and the highest offer wins. These numbers give out
@@ -322,8 +323,8 @@ mod tests {
         assert!(Serial(u64::from(COMMUNICATORS_MAX) - 1).context() + CONTEXTS_EACH <= CONTEXT_MAX);
     }
 
-    /// Expect: processes that use the same name get the same context, and it differs from every
-    /// communicator's, from those of other names, and from Finalize's.
+    /// Expect: the same name gives the same context. It differs from the contexts of all communicators, of
+    /// other names, and of Finalize.
     #[test]
     fn names_have_contexts_of_their_own() {
         let name = |job, number| ProcessName { job: JobId(job), number };

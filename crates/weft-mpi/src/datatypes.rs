@@ -1,5 +1,5 @@
 //! Constructors of datatypes: from arguments to a layout, and to a recipe that reports the arguments again
-//! (MPI-5.0 §5.1).
+//! (MPI-5.0 §5.1). The boundary calls the constructors.
 //!
 //! `large` says that the constructor was called in its large-count form. The recipe then holds counts instead
 //! of integers and addresses (MPI-5.0 §5.1.13).

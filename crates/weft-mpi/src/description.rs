@@ -1,4 +1,5 @@
-//! The description of a datatype (MPI-5.0 §5), and other state that objects carry.
+//! The description of a datatype (MPI-5.0 §5), and other state that objects carry. `object.rs` keeps them;
+//! operations hold a reference while they run.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

@@ -34,7 +34,7 @@ impl Platform for Machine {
 pub type Engine = weft_engine::engine::Engine<Machine>;
 /// See [`weft_engine::engine::Parts`].
 pub type Parts = weft_engine::engine::Parts<Machine>;
-/// The things that a waiter of this process sleeps on.
+/// The word in memory, or the descriptors, that a waiter of this process sleeps on.
 pub type SleepOn = weft_engine::engine::SleepOn<Machine>;
 
 pub use weft_core::flow::RUN_PACKETS;

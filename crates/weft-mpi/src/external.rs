@@ -1,5 +1,5 @@
 //! The portable data representation `external32`: big-endian IEEE numbers of fixed sizes (MPI-5.0 §5.3,
-//! §14.5.2).
+//! §14.5.2). The boundary's external packing uses it.
 
 use weft_core::layout::Layout;
 

@@ -1,5 +1,5 @@
 //! Recognizes handles of other binary interfaces than the standard's (MPI-5.0 §20), and so the `mpi.h` that a
-//! program was compiled with.
+//! program was compiled with. The errors of wrong handles use it.
 
 use crate::constants::*;
 use crate::error::ErrorClass;

@@ -1,4 +1,5 @@
-//! Brings together two groups of processes that have no communicator in common (MPI-5.0 §7.6.2).
+//! Brings together two groups of processes that have no communicator in common (MPI-5.0 §7.6.2). The
+//! boundary's MPI_Intercomm_create and constructors from groups call it.
 //!
 //! The two leaders tell each other the members of their groups, and then tell their own groups. From there on
 //! all processes of both groups agree on a context as those of a communicator do. Their messages are in a

@@ -1,4 +1,4 @@
-//! The job that this process belongs to.
+//! The job that this process belongs to. `start/join.rs` makes it and `start/leave.rs` ends it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,7 +32,7 @@ pub struct Job {
     /// The processes that take turns on their processors: the job has more processes there than there are
     /// processors.
     pub(crate) crowded: HashSet<PeerId>,
-    /// The names of the things that the processes of this node share.
+    /// The names of the memory and sockets that the processes of this node share.
     pub(crate) names: SharedNames,
     /// The directory for the shared memory of the node, if the user has named one.
     pub(crate) shm_dir: Option<std::path::PathBuf>,

@@ -1,5 +1,5 @@
 //! The labels that messages carry with `WEFT_CHECK=1`, and the labels that are under way. [`crate::check`]
-//! compares them.
+//! compares them. The boundary makes labels for point-to-point calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -38,7 +38,7 @@ impl BcastSetting {
 /// The state of multicast on a communicator, the same at all its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Multicast {
-    /// Multicast has not been tried; the number counts the broadcasts since.
+    /// Multicast has not been tried. The number counts the operations so far that might have tried it.
     Untried(u32),
     /// The network carries multicast, or did at the last review.
     Works(Reviews),

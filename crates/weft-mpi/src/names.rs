@@ -1,5 +1,5 @@
-//! Names of the things that the processes of a node share where others can see them: files of shared memory,
-//! and sockets.
+//! Names of files of shared memory and of sockets that the processes of a node share, and that other users
+//! can see. `start.rs` uses them for the node's segment and AF_XDP, and `one_sided/creation.rs` for windows.
 
 use std::hash::Hasher;
 

@@ -1,5 +1,5 @@
 //! MPI's opaque objects except requests: their contents, and the tables that find them by handle (MPI-5.0
-//! §2.5.1).
+//! §2.5.1). Nearly every call looks up its objects here, under the process lock.
 
 mod communicator;
 mod error_handlers;

@@ -1,5 +1,5 @@
 //! One-sided communication (MPI-5.0 §12): making windows, and synchronizing on them. The operations are the
-//! engine's (`weft_engine::windows`).
+//! engine's (`weft_engine::windows`). The boundary calls this module.
 //!
 //! `active_target.rs` and `passive_target.rs` synchronize on windows. Both use `completion.rs` to wait for
 //! operations.

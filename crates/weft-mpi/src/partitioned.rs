@@ -1,4 +1,5 @@
-//! Partitioned communication: a persistent message whose parts leave and arrive one by one (MPI-5.0 §4).
+//! Partitioned communication: a persistent message whose parts leave and arrive one by one (MPI-5.0 §4). The
+//! boundary calls this module, and the progress loop posts receives by it.
 //!
 //! The two sides of an operation meet once, when they are made, and in the order in which they are made
 //! (§4.2.1). `MPI_Psend_init` sends a [`Plan`], as an ordinary message with the program's tag in a context

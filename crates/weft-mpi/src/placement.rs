@@ -1,5 +1,5 @@
 //! Assigns the vertices of a topology to processes (MPI-5.0 §8.4, `reorder`), and tells processes their edges
-//! of a distributed graph (§8.5.4).
+//! of a distributed graph (§8.5.4). The boundary's constructors of topologies call it.
 
 use std::sync::Arc;
 

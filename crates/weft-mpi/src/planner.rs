@@ -111,7 +111,7 @@ impl Planner {
         Self { choices, calls, kept, in_memory: Cell::new(InMemory::Everywhere) }
     }
 
-    /// Returns what the same blocking call was bound to, if the program made this call lately.
+    /// Returns the schedule and buffers of the same blocking call, if the program made this call lately.
     #[inline]
     pub fn repeated(&self, call: &Call) -> Option<Arc<Bound>> {
         let calls = self.calls.borrow();
@@ -120,8 +120,8 @@ impl Planner {
         (Arc::strong_count(bound) == 1).then(|| bound.clone())
     }
 
-    /// Keeps what a blocking call was bound to, if the call alone decides that. So it is for an operation
-    /// that uses the memory of its one node.
+    /// Keeps the schedule and buffers of a blocking call, if the call alone determines them. An operation that
+    /// uses the memory of its one node is of this kind.
     pub(crate) fn keep_call(&self, call: &Call, bound: &Arc<Bound>) {
         if bound.schedule().phases > 0 && call.is_lasting() {
             let mut calls = self.calls.borrow_mut();

@@ -1,4 +1,5 @@
-//! Point-to-point communication (MPI-5.0 §3): from arguments to operations, to requests, to statuses.
+//! Point-to-point communication (MPI-5.0 §3): from arguments to operations, to requests, to statuses. The
+//! boundary calls this module.
 
 use weft_core::layout::Layout;
 use weft_core::matching::Envelope;

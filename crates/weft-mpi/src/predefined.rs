@@ -1,4 +1,5 @@
-//! The standard's datatypes and operations by their handles (MPI-5.0 §20.3, annex A.1.1).
+//! The standard's datatypes and operations by their handles (MPI-5.0 §20.3, annex A.1.1). `object.rs` finds
+//! them here, and so does the boundary where it needs no lock.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

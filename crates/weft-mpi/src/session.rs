@@ -1,4 +1,5 @@
-//! Sessions and process sets (MPI-5.0 §11.3).
+//! Sessions and process sets (MPI-5.0 §11.3). The boundary's session calls use them; `start/sessions.rs`
+//! opens and closes sessions.
 
 use weft_engine::group::PeerId;
 

@@ -1,5 +1,6 @@
 //! The slots that communicators and persistent operations have in the memory of their node for collectives
-//! (`weft_engine::engine::slots`).
+//! (`weft_engine::engine::slots`). `communicator/agreement.rs` and `communicator/operations.rs` agree on
+//! them.
 //!
 //! All processes of a communicator agree on its slot when they agree on a context, at no cost of its own. A
 //! process numbers the slots of communicators like its contexts, so the context tells the slot.
@@ -81,14 +82,15 @@ impl Slots {
         Self { taken: 0, is_offering: false }
     }
 
-    /// The slot for a communicator with this number. `None` where communicators have no slots.
+    /// The slot for a communicator with this number. `None` where no communicator but `MPI_COMM_WORLD` can have
+    /// one.
     fn of(serial: Serial, slots: SlotCounts) -> Option<u32> {
         let others = u64::try_from(slots.communicators).ok()?.checked_sub(1).filter(|others| *others > 0)?;
         Some(OF_WORLD + 1 + (serial.0 % others) as u32)
     }
 
     /// Takes the slot for a communicator with this number. Returns `false` when the slot is taken. Where
-    /// communicators have no slots, as all processes of the node know alike, returns `true`.
+    /// there is no such slot at all, as all processes of the node know alike, returns `true`.
     pub(crate) fn reserve(&mut self, serial: Serial, engine: &Engine) -> bool {
         let Some(slot) = Self::of(serial, engine.slots()) else { return true };
         if self.taken >> slot & 1 != 0 || !engine.is_slot_free(slot) {

@@ -1,5 +1,5 @@
 //! Joining the job and leaving it: `MPI_Init_thread`, `MPI_Session_init`, `MPI_Finalize`, `MPI_Abort`
-//! (MPI-5.0 §11.2, §11.3).
+//! (MPI-5.0 §11.2, §11.3). The boundary calls this module.
 //!
 //! A process joins once, with its first session or with the World Model, whichever comes first. It leaves
 //! with `MPI_Finalize` if no process of the job has had a session. Otherwise it stays, and only says goodbye

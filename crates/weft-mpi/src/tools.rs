@@ -1,5 +1,5 @@
 //! The tool information interface (MPI-5.0 §15.3): settings as control variables, counters as performance
-//! variables.
+//! variables. The boundary's MPI_T calls use it.
 //!
 //! The interface works before MPI_Init and after MPI_Finalize, so its state is apart from the process's.
 

@@ -1,4 +1,5 @@
-//! Virtual topologies: the neighbours of a communicator's processes (MPI-5.0 §8).
+//! Virtual topologies: the neighbours of a communicator's processes (MPI-5.0 §8). The boundary's topology
+//! calls make and read them.
 
 pub use weft_core::topology::{Dimension, Grid, Neighbourhood, balanced};
 

@@ -1,5 +1,5 @@
 //! Windows of one-sided communication (MPI-5.0 §12) as objects: the parts that their processes contribute,
-//! and the epochs that are open.
+//! and the epochs that are open. `one_sided.rs` makes and uses them.
 
 pub mod direct;
 mod epochs;

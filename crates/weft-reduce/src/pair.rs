@@ -36,8 +36,8 @@ pub(crate) fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) {
 }
 
 /// Handles pairs whose members have a word each. They are read, compared and chosen as words, which compiles
-/// to vector instructions. `$keep` are the bits of the second word that belong to its member, and
-/// `$keep_value` those of the first; the other bits are padding, which stays that of inout.
+/// to vector instructions. `$keep_value` has the bits of the first word that belong to its member, and
+/// `$keep` the bits of the second word. The remaining bits are padding, and keep their values in inout.
 macro_rules! words {
     ($word:ty, $value:expr, $index:expr, $keep_value:expr, $keep:expr, $input:expr, $inout:expr) => {{
         const SIZE: usize = size_of::<$word>();

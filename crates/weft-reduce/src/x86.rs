@@ -1,4 +1,4 @@
-//! Finds the wide registers that this processor has.
+//! Finds the wide registers that this processor has. `lib.rs` asks it first.
 
 use crate::{Kind, Op, kernel};
 

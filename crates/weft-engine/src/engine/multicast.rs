@@ -51,10 +51,9 @@ pub struct NewGroup {
     pub members: Vec<u32>,
     /// The paths by which packets are to go to the group.
     pub paths: Paths<bool>,
-    /// The bytes of the longest packet: the same at all processes.
+    /// Bytes of the longest packet: the same at all processes.
     pub packet_size: usize,
-    /// The packets that may wait for acknowledgements, at most [`WINDOW_MAX`]: the same number at all
-    /// processes.
+    /// Packets that may wait for acknowledgements, at most [`WINDOW_MAX`].
     pub window: u32,
     /// The scheme of acknowledgements: which member acknowledges to which.
     pub scheme: Scheme,

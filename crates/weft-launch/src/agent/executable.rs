@@ -1,5 +1,5 @@
 //! Describes a file that the system will not execute: a program for another processor or system, a truncated
-//! program, or text for a shell.
+//! program, or text for a shell. `agent/rank.rs` asks when a program does not start.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! Frames over a pair of non-blocking descriptors.
+//! Frames over a pair of non-blocking descriptors. Both `mpiexec` and its agents speak through one.
 
 use super::FRAME_MAX;
 use crate::sys::{self, Poll, READ, Ready, WRITE};

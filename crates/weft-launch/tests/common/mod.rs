@@ -72,8 +72,8 @@ pub(crate) fn words(line: &str) -> Vec<String> {
 }
 
 /// A command for a program with no signal ignored. Under nohup(1), or in the background of a script, some
-/// signals are ignored, and programs that are started inherit that. env(1) becomes the program, so the
-/// process is that of the program.
+/// signals are ignored, and child programs inherit that. env(1) becomes the program, so the process number is
+/// the program's.
 pub(crate) fn with_default_signals(program: &str) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal", program]);

@@ -151,7 +151,8 @@ impl Process {
         (status, Some(Error::new(class, message)))
     }
 
-    /// The thing that a call waits for, with the requests by which messages arrive in place of the program's.
+    /// The operation that a call waits for, with the requests by which messages arrive in place of the
+    /// program's.
     pub(crate) fn without_labels(&self, awaited: Awaited) -> Awaited {
         let Some(engine) = self.engine.as_deref().filter(|_| !self.labels.expected.is_empty()) else { return awaited };
         awaited.map(|handle| match engine.messages.requests.get(handle).map(|request| &request.state) {

@@ -1,4 +1,5 @@
-//! Persistent collectives (MPI-5.0 §6.13): planned once, and started again and again.
+//! Persistent collectives (MPI-5.0 §6.13): planned once, and started again and again. `point_to_point.rs`
+//! restarts them with other persistent requests.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The planners of a communicator's collectives, with the places of its processes.
+//! The planners of a communicator's collectives, with the places of its processes. The boundary asks for them
+//! before each collective, and the library before each agreement.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

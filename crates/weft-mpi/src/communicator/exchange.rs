@@ -1,4 +1,5 @@
-//! Exchanges lists of numbers, of different lengths, between all processes of a communicator.
+//! Exchanges lists of numbers, of different lengths, between all processes of a communicator. `placement.rs`
+//! uses it for distributed graphs.
 
 use weft_core::collective::{self, Blocks};
 

@@ -1,4 +1,4 @@
-//! A communicator's topology and ranks.
+//! A communicator's topology and ranks. The boundary's topology calls and neighbourhood collectives use them.
 
 use crate::constants::{MPI_ERR_RANK, MPI_ERR_TOPOLOGY};
 use crate::error::{Error, Result};

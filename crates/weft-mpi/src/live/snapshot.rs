@@ -1,5 +1,5 @@
 //! The reader of a rank's page for `weft info --live`. Another version of the library may have written the
-//! page.
+//! page. The command `weft info` uses it.
 
 use weft_core::flow::Counters;
 use weft_launch::standing::Standing;

@@ -121,8 +121,8 @@ impl Shares {
 
 /// The words that each process tells all others first.
 const TOLD: usize = 6;
-/// The words that each process tells all others last: whether it could open its part, whether their carriers
-/// may access the part, and its key and address.
+/// The words that each process tells all others last: an error or success, whether carriers may access its
+/// part, and the key and the address of the part.
 const REMOTE: usize = 4;
 
 /// Makes a window of the processes of `comm`. They agree on its context, and those of a node on its memory.

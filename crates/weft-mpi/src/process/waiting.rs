@@ -61,8 +61,8 @@ pub fn block_for<R>(
     }
 }
 
-/// Does what comes `next`, up to the next pass. Most waits come here once, none often. This is one of three
-/// small functions, so that the loop above has the processor's registers to itself.
+/// Does what comes `next`, up to the next pass. Most waits come here once, and no wait comes here often. This
+/// is one of three small functions, so that the loop above has the processor's registers to itself.
 #[inline(never)]
 fn go_on(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> Awaited) -> Guard {
     let next = match next {

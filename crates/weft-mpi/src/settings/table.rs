@@ -78,7 +78,7 @@ pub const FABRIC_PLACEMENT: Setting = Setting {
               at both ends of a pair, or at neither",
     reader: Reader::Library,
 };
-/// By which operations an RDMA device reaches peers.
+/// The operations by which an RDMA device reaches peers.
 pub const VERBS_MODE: Setting = Setting {
     name: "WEFT_VERBS_MODE",
     default: "auto",
@@ -201,7 +201,7 @@ pub const COLLECTIVES_TABLE: Setting = Setting {
     reader: Reader::Library,
 };
 
-/// The algorithm of broadcasts.
+/// The algorithm or multicast scheme of broadcasts.
 pub const BCAST: Setting = Setting {
     name: "WEFT_BCAST",
     default: "auto",
@@ -260,7 +260,7 @@ pub const PROGRESS: Setting = Setting {
               rank, asleep unless there is something to do) or `none`; either answers now and then for a program that computes",
     reader: Reader::Library,
 };
-/// The time at which packets are acknowledged.
+/// The scheme by which packets are acknowledged: deferred, at once, or each by itself.
 pub const ACK: Setting = Setting {
     name: "WEFT_ACK",
     default: "immediate",

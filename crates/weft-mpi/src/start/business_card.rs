@@ -1,4 +1,5 @@
 //! The business card: the facts that a process tells all others of its job before they can reach it.
+//! `start/join.rs` writes and reads it.
 
 mod fields;
 

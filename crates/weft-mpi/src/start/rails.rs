@@ -1,4 +1,5 @@
-//! The route to a peer on another node: the pairs of interfaces, and the packets on each.
+//! The route to a peer on another node: the pairs of interfaces, and the packets on each. `start.rs` asks for
+//! a route to each peer.
 
 use weft_core::flow::Settings as FlowSettings;
 use weft_core::path_validation::Ends;

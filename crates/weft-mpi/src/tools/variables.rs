@@ -20,13 +20,13 @@ pub enum Class {
 
 /// A performance variable: 64 bits without sign, bound to no object.
 pub struct Variable {
-    /// The name: the category, then the thing that is counted.
+    /// The name: the category, then the quantity.
     pub name: String,
     /// The kind of number.
     pub class: Class,
     /// Index of its category.
     pub category: usize,
-    /// The thing that it counts, with the unit.
+    /// The meaning of the number, with its unit.
     pub meaning: String,
     source: Source,
 }

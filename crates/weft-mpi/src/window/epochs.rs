@@ -1,5 +1,5 @@
 //! Epochs of a window at one process (MPI-5.0 §12.5): which calls may come next, and which targets may be
-//! accessed. A pure state machine.
+//! accessed. A pure state machine. `open_epochs.rs` wraps it for the synchronizing calls.
 //!
 //! A wrong order of calls is an error of class `MPI_ERR_RMA_SYNC` whose text says which epoch is open. Where
 //! the standard leaves open what many programs do, Weft allows it: after a fence with no operations behind

@@ -1,4 +1,5 @@
-//! The epochs of a window, and the accesses that they allow to calls without the lock of the process.
+//! The epochs of a window, and the accesses that they allow to calls without the lock of the process. The
+//! synchronizing calls of `one_sided/` change it.
 
 use std::ops::Deref;
 

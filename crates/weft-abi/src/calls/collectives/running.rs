@@ -141,8 +141,8 @@ pub(super) const fn in_memory(form: Form) -> InMemory {
     }
 }
 
-/// Makes a persistent collective of what `bind` binds. It is planned for its own slot in the memory of each
-/// node; where the processes find that there is none, it is planned once more without a slot.
+/// Makes a persistent collective of what `bind` binds. The collective is planned for its own slot in the
+/// memory of each node. Where no slot is free, it is planned once more without a slot.
 pub(super) fn make_persistent(
     request: Out<MPI_Request>,
     mut process: Guard,
