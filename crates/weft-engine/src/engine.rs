@@ -73,7 +73,7 @@ pub use windows::{OneSided, TargetItems};
 
 /// The parts from which an engine is built.
 pub struct Parts<P: Platform> {
-    /// The clock and the processor.
+    /// The clock, and the kinds of carriers.
     pub platform: P,
     /// The name of this process.
     pub name: ProcessName,

@@ -59,7 +59,7 @@ pub trait NeighbourMemory: Clone {
     /// Copies `len` bytes at `address` of `process` to `to`.
     ///
     /// # Errors
-    /// As the system says; then the bytes at `to` are undefined.
+    /// As the system says; then the bytes at `to` are unknown.
     ///
     /// # Safety
     /// `to` points to `len` bytes that this process may write and that nothing else uses during the call.

@@ -44,8 +44,8 @@ pub const CREDIT_BYTES: u64 = 1 << 20;
 /// The credit that every eager message costs beside its payload, so that empty messages are bounded as well.
 pub const CREDIT_PER_MESSAGE: u64 = 64;
 
-/// The size up to which a message counts as small. A small message travels whole on every carrier. Its
-/// receiver keeps it beyond its sender's credit as long as there is memory for it.
+/// The size up to which a message counts as small, in bytes. A small message travels whole on every carrier.
+/// Its receiver keeps it beyond its sender's credit as long as there is memory for it.
 pub const SMALL_BYTES_MAX: u64 = 1 << 10;
 /// The bytes of a peer's messages, kept within its credit, beyond which the peer is told that there is no
 /// more room.
@@ -274,6 +274,9 @@ impl Messages {
     }
 
     /// Adds a request on `communicator`; its state is made in place.
+    ///
+    /// # Errors
+    /// As for [`Self::add`].
     #[inline(always)]
     pub fn add_with(&mut self, communicator: usize, state: impl FnOnce() -> State) -> Result<usize> {
         if let Some((handle, request)) = self.requests.take_up() {

@@ -377,7 +377,7 @@ impl Cursor {
     }
 
     /// Gives the operation up. A transfer without its request touches no memory any more: arriving data is
-    /// dropped, and zeros are sent.
+    /// dropped, and zeros are read in place of outgoing data.
     ///
     /// If the operation has failed, the processes that may wait for its messages are told.
     pub fn abandon<P: Platform>(mut self, engine: &mut Engine<P>) {

@@ -30,10 +30,10 @@
 //! A frame between processes of a node is covered by the order *announce the sleep, look once more, sleep*
 //! (`transport::Sleeping::arm`) against *write the frame, read the announcement, wake*. What is outstanding
 //! while the program computes is covered by what [`Coverage`] arms. Completions by another thread of the
-//! process are covered by [`Waiters::news`], which is asked before the lock is released. It wakes each thread
-//! that waits for such a completion, and no other thread. Before a thread that has driven the others'
-//! progress leaves, [`Waiters::lacks_driver`] says whether a parked thread must be woken to do so. The model
-//! plays all three against each other, and finds the fault when one of them is left out.
+//! process are covered by [`Waiters::news`], which is asked before the lock is released. Each thread that
+//! waits for such a completion is woken, and no other. Before a thread that has driven the others' progress
+//! leaves, [`Waiters::lacks_driver`] says whether a parked thread must be woken to do so. The model plays all
+//! three against each other, and finds the fault when one of them is left out.
 
 mod budget;
 mod call;

@@ -5,8 +5,8 @@
 
 use weft_core::time::{Duration, Instant};
 
-/// Small messages of a burst to one peer that leave at once. A burst lies between two waiting calls; the
-/// messages that follow these share packets.
+/// The number of small messages of a burst to one peer that leave at once although others are on their way. A
+/// burst lies between two waiting calls; its later messages share packets.
 const COALESCE_AFTER: u32 = 1;
 /// The time for which a small message waits for others while the program goes on calling MPI …
 const COALESCE_TIME: Duration = Duration::from_micros(10);

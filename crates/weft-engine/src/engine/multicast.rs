@@ -51,9 +51,10 @@ pub struct NewGroup {
     pub members: Vec<u32>,
     /// The paths by which packets are to go to the group.
     pub paths: Paths<bool>,
-    /// Bytes of the longest packet: the same at all processes.
+    /// The bytes of the longest packet: the same at all processes.
     pub packet_size: usize,
-    /// Packets that may wait for acknowledgements, at most [`WINDOW_MAX`].
+    /// The packets that may wait for acknowledgements, at most [`WINDOW_MAX`]: the same number at all
+    /// processes.
     pub window: u32,
     /// The scheme of acknowledgements: which member acknowledges to which.
     pub scheme: Scheme,

@@ -32,9 +32,9 @@ const TRAIN_BYTES_MAX: usize = 64 << 10;
 /// The number of passes for one look at a carrier whose look is a system call, while other carriers are
 /// looked at in memory …
 const SYSTEM_CALL_EVERY: u32 = 16;
-/// … and the same number while something has come by such a carrier within the last `SYSTEM_CALL_BUSY`
-/// passes. Such a carrier is not looked at in each pass: a waiter counts passes until it yields its
-/// processor, so a pass must stay short.
+/// … and the number of passes for one look while something has come by such a carrier within the last
+/// `SYSTEM_CALL_BUSY` passes. Such a carrier is not looked at in each pass: a waiter counts passes until it
+/// yields its processor, so a pass must stay short.
 const SYSTEM_CALL_EVERY_BUSY: u32 = 4;
 const SYSTEM_CALL_BUSY: u32 = 512;
 /// The number of idle flows that keep their memory …
@@ -76,7 +76,7 @@ impl Looks {
 /// The carriers to other nodes, and all that is under way there.
 pub(super) struct Network {
     pub(super) carriers: Carriers,
-    /// The state of the carriers to each peer.
+    /// The flow or connection to each peer, and its carriers.
     pub(super) remotes: Remotes,
     pub(super) jobs: Jobs,
     /// Peers whose flows have something to send or to wait for.

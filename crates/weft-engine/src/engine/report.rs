@@ -45,12 +45,12 @@ impl<P: Platform> PointToPoint<P> {
         self.remotes().filter_map(Remote::current_flow)
     }
 
-    /// The carriers' part of each peer of another node.
+    /// The [`Remote`] of each peer of another node: its flow or connection, and its carriers.
     pub fn remotes(&self) -> impl Iterator<Item = &Remote> {
         self.network.remotes.iter()
     }
 
-    /// The carriers' part of one peer; `None`: it is reached otherwise, or not at all.
+    /// The [`Remote`] of one peer; `None`: the peer is reached otherwise, or not at all.
     pub fn remote(&self, peer: PeerId) -> Option<&Remote> {
         self.network.remotes.get(peer)
     }

@@ -1,7 +1,7 @@
 //! Moves one-sided operations (`crate::windows`).
 //!
-//! [`origin`] begins them. [`placed`] leaves them to a carrier that does them by itself. [`target`] does the
-//! operations of other processes. This room carries records and answers between origin and target.
+//! [`origin`] begins them. [`placed`] leaves them to a carrier that does them by itself. [`target`] carries
+//! out the operations of other processes. This room carries records and answers between origin and target.
 
 mod description;
 mod origin;
@@ -32,7 +32,7 @@ const DESCRIPTION_BYTES_MAX: usize = 4 << 20;
 /// … of about this many runs each. Their descriptions are as short, and the target keeps each until it is
 /// told the next part.
 const PART_RUNS: usize = (DESCRIPTION_BYTES_MAX - PART_BYTES_MIN) / RUN_BYTES - PART_RUNS_MORE;
-/// The most runs of an element, between two of which a part ends.
+/// The most runs of one element: a part ends only between two elements.
 const PART_RUNS_MORE: usize = 64;
 /// The bytes that a description takes beside its runs, and for each run.
 const PART_BYTES_MIN: usize = 64;
@@ -45,7 +45,7 @@ const BATCH_BYTES: usize = 8 << 10;
 const ACCUMULATE_BYTES: u64 = 64 << 10;
 /// … and the most bytes of each such message: the target keeps one message of each origin.
 const ACCUMULATE_BYTES_MAX: u64 = 1 << 20;
-/// The least length of a batch, in bytes.
+/// The bytes that fit into a batch on every route, even if the route sets a lower limit.
 const BATCH_BYTES_MIN: usize = 512;
 /// The most looks, in one pass, for messages that arrived while earlier ones were being served.
 const TURNS_MAX: u32 = 8;
@@ -289,7 +289,7 @@ impl<P: Platform> OneSided<'_, P> {
         }
     }
 
-    /// Does the operations of other processes, and ends those of this process that have been answered.
+    /// Carries out the operations of other processes, and ends those of this process that have been answered.
     #[inline]
     pub(super) fn progress(&mut self) {
         if !self.windows.is_empty() {

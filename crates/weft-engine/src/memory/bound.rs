@@ -22,7 +22,7 @@ pub struct Address {
     shared: Option<SharedBuffer>,
 }
 
-// SAFETY: it is a number; code that reads or writes there does so by a promise of its own.
+// SAFETY: it is a number; code that reads or writes there does so by a promise that was made for that.
 unsafe impl Send for Address {}
 // SAFETY: as above.
 unsafe impl Sync for Address {}

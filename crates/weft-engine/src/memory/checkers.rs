@@ -1,5 +1,5 @@
-//! The library's news for memory checkers: valgrind's memcheck, and the address sanitizer that a program may
-//! have been built with.
+//! The library's reports to memory checkers: valgrind's memcheck, and the address sanitizer that a program
+//! may have been built with.
 //!
 //! A peer writes to the program's memory where neither checker sees it. The library's own reads and writes
 //! are not always checked either. So a call of MPI that describes a buffer shows all of it to the checker, as

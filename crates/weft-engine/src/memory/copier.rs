@@ -133,7 +133,7 @@ impl<M: NeighbourMemory> Copier<M> {
     /// In this process only the range of `data` is touched, which is checked, whatever `address` is.
     ///
     /// # Errors
-    /// As the system says; then the contents of `data` are undefined.
+    /// As the system says; then the contents of `data` are unknown.
     pub fn fetch(&mut self, pid: i32, address: u64, data: &UserData, range: Range<u64>) -> std::io::Result<()> {
         if let Some(to) = data.program_run(&range) {
             let length = (range.end - range.start) as usize;

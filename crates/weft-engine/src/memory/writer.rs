@@ -22,12 +22,12 @@ const PAUSE_MAX: u32 = 4096;
 const SLOW_IN_A_ROW: u32 = 3;
 /// The bytes that count as one copy when they go another way.
 const PASSED_BYTES_PER_COPY: u64 = 8 << 10;
-/// The share of a plain copy's bytes that makes it slow if it takes as many ticks of the processor's clock: 5
-/// GB/s at 2.5 GHz. With a shared cache a copy takes a third of that at most, without one three times as much
-/// at least.
+/// The divisor that tells a slow plain copy: it takes more ticks of the processor's clock than its bytes
+/// divided by this. That is 5 GB/s at 2.5 GHz. With a shared cache a copy takes a third of that time at most,
+/// without one three times as much at least.
 const SLOW_TICKS_SHARE: u64 = 2;
-/// The same share for memory that the reader may have in no cache. Lines that are written must come from
-/// memory first then, and a copy does 6 to 18 GB/s instead of 25 to 30; a streamed one does 25.
+/// The divisor for memory that the reader may have in no cache. Lines that are written must come from memory
+/// first then, and a copy does 6 to 18 GB/s instead of 25 to 30; a streamed one does 25.
 const SLOW_TICKS_SHARE_BEYOND_CACHES: u64 = 8;
 /// The bytes of a cache line.
 #[cfg(target_arch = "x86_64")]
@@ -42,7 +42,7 @@ pub struct Writer {
     pause: u32,
     /// The number of plain copies in a row that were slow.
     slow: u32,
-    /// The share of its bytes above which the ticks of a plain copy make it slow.
+    /// The divisor: a plain copy that takes more ticks than its bytes divided by this is slow.
     slow_share: u64,
     ticks: fn() -> u64,
 }

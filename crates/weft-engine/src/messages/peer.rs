@@ -19,7 +19,7 @@ pub(super) struct Arriving {
     pub(super) received: u64,
 }
 
-/// The message layer's knowledge of a peer.
+/// The message layer's record of a peer.
 pub struct Peer {
     /// Eager bytes that this process may still send.
     pub credit: u64,
@@ -42,7 +42,7 @@ pub struct Peer {
     pub(super) written: Option<u32>,
     /// Set when announced data can be read from the peer's memory.
     pub single_copy: bool,
-    /// Set when the peer shares a link with others: what it announces is granted piece by piece.
+    /// Set when the peer shares a link with others: its announced messages are granted piece by piece.
     pub paced: bool,
     /// The size in bytes from which on the peer's carrier writes an announced message to our memory by
     /// itself.

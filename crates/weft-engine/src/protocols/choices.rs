@@ -33,7 +33,7 @@ pub struct Choices {
 /// The compiled ranges for a class of peers.
 struct Compiled {
     class: PeerClass,
-    /// The number of each situation's ranges, counted from one; zero: they have not been compiled.
+    /// The place of each situation's ranges in `ranges`, counted from one; zero: they have not been compiled.
     numbers: Box<[u16; SITUATIONS]>,
     ranges: Vec<Vec<Range>>,
 }

@@ -3,9 +3,9 @@
 //! (`engine/windows/placed.rs`).
 //!
 //! A process *registers* memory with its carrier, and gets the [`RemoteMemory`] that a peer needs to reach
-//! it. A peer's carrier writes there, and tells the peer when it has done so. Until then the source bytes
-//! belong to the carrier. The memory is given back when it is deregistered: no access that begins after that
-//! succeeds.
+//! it. A peer's carrier writes there, and tells its own process when it has done so. Until then the source
+//! bytes belong to the carrier. The memory is given back when it is deregistered: no access that begins after
+//! that succeeds.
 //!
 //! [`RemoteMemoryAccess`]: super::RemoteMemoryAccess
 

@@ -174,7 +174,7 @@ pub struct Coverage {
     has_doorbell: bool,
     network: bool,
     doorbell: bool,
-    /// The thread's look before the doorbell is to be armed.
+    /// The state of the look that the thread takes before the doorbell is armed.
     look: Look,
     /// Set when the thread has looked and the program has not called: it computes, and the doorbell is armed
     /// at once.

@@ -135,7 +135,7 @@ struct Process {
     left: Vec<(Frame, bool)>,
     /// Frames for which a ring had no room, with their receivers: the next pass is to write them.
     outbox: Vec<(usize, Frame)>,
-    /// Messages that wait for others, with their receivers.
+    /// Messages that wait for others, with their receivers, and since when they wait.
     held: Vec<(usize, Frame)>,
     advanced: bool,
     has_network: bool,

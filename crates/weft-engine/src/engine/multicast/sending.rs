@@ -18,8 +18,9 @@ use crate::transport::{Carrier, Platform};
 
 /// The most packets of one train.
 const TRAIN_PACKETS_MAX: usize = 64;
-/// The most packets of a train that leaves by the carrier for small messages. They cost a system call each,
-/// where a carrier for bulk data takes all with one; but the receivers need no system call for them.
+/// The most packets of a train that leaves by the carrier for small messages. Each packet costs a system call
+/// there, while a carrier for bulk data takes all packets with one. But the receivers need no system call for
+/// them.
 const SHORT_TRAIN_PACKETS: usize = 4;
 /// The most packets that one pass sends for one group.
 const PACKETS_PER_PASS: usize = 256;

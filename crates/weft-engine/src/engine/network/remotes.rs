@@ -1,4 +1,4 @@
-//! The carriers' part of each peer of another node.
+//! The table of [`Remote`]s: the flow or connection to each peer of another node, and its carriers.
 //!
 //! It is kept apart from the table of peers. A flow may deliver something that concerns any peer, so the flow
 //! and the whole table are in use at the same time.
@@ -6,7 +6,7 @@
 use crate::carriers::Remote;
 use crate::group::PeerId;
 
-/// The carriers' part of peers, by index; `None` for peers that are reached otherwise, or not at all.
+/// The [`Remote`] of each peer, by index; `None` for peers that are reached otherwise, or not at all.
 #[derive(Default)]
 pub(in crate::engine) struct Remotes {
     entries: Vec<Option<Box<Remote>>>,
@@ -36,13 +36,13 @@ impl Remotes {
         self.entries.get(peer.index())?.as_deref()
     }
 
-    /// The carriers' part of `peer`, to change it.
+    /// The [`Remote`] of `peer`, to change it.
     #[inline(always)]
     pub(in crate::engine) fn get_mut(&mut self, peer: PeerId) -> Option<&mut Remote> {
         self.entries.get_mut(peer.index())?.as_deref_mut()
     }
 
-    /// All parts, by the indices of their peers.
+    /// All [`Remote`]s, by the indices of their peers.
     pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &Remote> {
         self.entries.iter().flatten().map(|remote| &**remote)
     }

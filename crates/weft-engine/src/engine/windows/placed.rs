@@ -22,7 +22,7 @@ use crate::windows::{Answer, ExposedMemory, Placed, Reach, Window};
 
 /// The size up to which operations are small, in bytes: many of them are collected in one message.
 const SMALL: u64 = 4096;
-/// The number of operations under way to a target above which small ones are records: work requests are
+/// The number of operations under way to a target from which on small ones are records: work requests are
 /// dearer than their share of a message.
 const SMALL_AT_A_TIME: usize = 16;
 

@@ -1,4 +1,5 @@
-//! One-sided operations at their target: it does the records of other processes, in any pass of progress.
+//! One-sided operations at their target, which carries out the records of other processes in any pass of
+//! progress.
 //!
 //! `engine/windows.rs` calls it in each pass of progress in which something has completed.
 
@@ -54,7 +55,7 @@ impl<P: Platform> OneSided<'_, P> {
         Some(Batch::Arriving(handle, buffer))
     }
 
-    /// Does the operations of the process `rank`, as far as that can be done now.
+    /// Carries out the operations of the process `rank`, as far as that is possible now.
     pub(super) fn serve(&mut self, window: &mut Window, rank: u32) {
         let source = &mut window.sources[rank as usize];
         while let Some(handle) = source.transfers.front() {
@@ -109,8 +110,8 @@ impl<P: Platform> OneSided<'_, P> {
         self.send_batch(window, rank);
     }
 
-    /// Does the records of a batch. Returns `Some` if it stopped at this byte, because the next record waits
-    /// for a transfer.
+    /// Carries out the records of a batch. Returns `Some` if it stopped at this byte, because the next record
+    /// waits for a transfer.
     fn serve_batch(&mut self, window: &mut Window, rank: u32, batch: &[u8]) -> Option<usize> {
         let mut records = Records::new(batch);
         loop {
@@ -161,7 +162,7 @@ impl<P: Platform> OneSided<'_, P> {
         })
     }
 
-    /// Does a record; returns `false` if it must wait until there is room for a request.
+    /// Carries out a record; returns `false` if it must wait until there is room for a request.
     fn serve_record(&mut self, window: &mut Window, rank: u32, record: &Record<'_>) -> bool {
         match *record {
             Record::Put { location, data } => match locate(window, rank, &location, data.len() as u64) {
