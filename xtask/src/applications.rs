@@ -1,6 +1,6 @@
-//! `cargo xtask applications [NAME …]`: programs that others wrote, fetched by package name, built unmodified
-//! with the installed Weft, and run with their own tests on one host and on two. `tests/applications/run.sh`
-//! does each step; this says what came of it, as a table, and as JSON.
+//! `cargo xtask applications [NAME …]`: runs programs that others wrote. Each is fetched by package name,
+//! built unmodified with the installed Weft, and run with its own tests on one host and on two.
+//! `tests/applications/run.sh` does each step; this module prints the results as a table, and as JSON.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -45,7 +45,7 @@ impl Application {
     }
 }
 
-/// Where a program runs.
+/// The place where a program runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     OneHost,
@@ -61,7 +61,7 @@ impl Place {
     }
 }
 
-/// What came of one program at one place, or of the attempt to have it.
+/// The results of one program at one place, or of the attempt to build it.
 #[derive(Default, Debug, PartialEq, Eq)]
 struct Counts {
     passed: usize,
@@ -102,7 +102,7 @@ impl Row {
     }
 }
 
-/// What the command line says.
+/// The command line.
 struct Options {
     prefix: PathBuf,
     json: Option<PathBuf>,
@@ -202,7 +202,7 @@ fn verify_all(root: &Path, options: &Options, wanted: &[&Application]) -> anyhow
     Ok(())
 }
 
-/// Where programs are fetched and built.
+/// The directories where programs are fetched and built.
 struct Workshop<'a> {
     root: &'a Path,
     prefix: &'a Path,
@@ -222,7 +222,7 @@ impl Workshop<'_> {
         run.env("APPLICATIONS_KEPT", &self.kept).limit(limit).finish()
     }
 
-    /// Has the program built; the error says what is missing or what went wrong.
+    /// Builds a program; the error says what is missing or what went wrong.
     fn prepare(&self, application: &Application) -> Result<(), Counts> {
         if let Err(why) = install(&application.needs) {
             return Err(Counts { skipped: vec![why], ..Counts::default() });
@@ -281,7 +281,7 @@ fn failure(step: &str, why: String) -> Counts {
     Counts { failed: vec![format!("{step}: {}", why.lines().last().unwrap_or_default())], ..Counts::default() }
 }
 
-/// Debian packages that are not there are installed by root; others are told what to type.
+/// Installs missing Debian packages as root; other users are told the command to type.
 fn install(packages: &[String]) -> Result<(), String> {
     let is_missing = |package: &&String| {
         let finished = Run::new("dpkg").args(["-s", package.as_str()]).finish();

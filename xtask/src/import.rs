@@ -2,9 +2,9 @@
 //! that the MPI Forum publishes with the standard (`mpi-standard-5.0-apis.json`,
 //! `mpi-standard-5.0-abi.json`).
 //!
-//! Needed only when the standard changes: everything else reads `spec/`. What the JSON files do not say
-//! (chapter of a procedure, which calls work before initialisation, which are deprecated) is said by
-//! `classify.rs`.
+//! The command is needed only when the standard changes: everything else reads `spec/`. Three facts are not
+//! in the JSON files and come from `classify.rs`: the chapter of a procedure, the calls that work before
+//! initialisation, and the deprecated calls.
 
 mod classify;
 
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Text of a JSON field that must be there.
+/// The text of a JSON field that must be there.
 fn text<'a>(value: &'a Value, field: &str) -> Result<&'a str> {
     value[field].as_str().with_context(|| format!("no text field {field:?} in {value}"))
 }
@@ -118,7 +118,7 @@ fn parameter_text(parameter: &Value) -> Result<String> {
     let mut out = format!("{} {}: {kind}", text(parameter, "param_direction")?, text(parameter, "name")?);
     match &parameter["length"] {
         Value::Null => {}
-        // A string's length is its own affair: `char *` already.
+        // The length of a string needs no mark: the type is `char *` already.
         _ if kind == "STRING" => {}
         Value::String(length) if length.is_empty() => out.push_str("[*]"),
         Value::String(length) => write!(out, "[{length}]")?,

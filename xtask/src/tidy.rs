@@ -37,7 +37,7 @@ use std::process::Command;
 
 const USAGE: &str = "usage: cargo xtask tidy [--circles CRATE [ROOM ROOM] | --fields [FOLDER STRUCTURE]]";
 
-/// What was found: broken rules, and remarks that do not fail.
+/// The findings: broken rules, and remarks that do not fail.
 #[derive(Default)]
 struct Findings {
     broken: Vec<String>,
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
 }
 
-/// Files that belong to the project, tracked or about to be; paths from its top.
+/// The files of the project, tracked or about to be; paths from its top.
 fn project_files(root: &Path) -> Result<Vec<PathBuf>> {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -95,6 +95,6 @@ fn project_files(root: &Path) -> Result<Vec<PathBuf>> {
     }
     let list = String::from_utf8(output.stdout)?;
     let files = list.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from);
-    // A file that was deleted is in the list until that is committed.
+    // A deleted file is in git's list until the deletion is committed.
     Ok(files.filter(|file| root.join(file).is_file()).collect())
 }

@@ -1,5 +1,5 @@
-//! The types of the functions that programs hand over (MPI-5.0 §7.7.2, §9.3, §13.2, §15.3.8), for the
-//! library's inside.
+//! Generates the types of the functions that programs hand over (MPI-5.0 §7.7.2, §9.3, §13.2, §15.3.8), for
+//! the inside of the library.
 
 use super::MARKER;
 use super::spec::{Direction, Form, Parameter, Procedure, Spec};
@@ -7,7 +7,7 @@ use super::tables::HANDLES;
 use anyhow::{Result, bail};
 use std::fmt::Write as _;
 
-/// Lines are not longer than rustfmt.toml allows.
+/// The line width that rustfmt.toml allows.
 const WIDTH: usize = 120;
 
 pub(super) fn types(spec: &Spec) -> Result<String> {
@@ -32,7 +32,7 @@ use std::ffi::{{c_int, c_void}};
     Ok(out)
 }
 
-/// One type, broken like rustfmt would.
+/// The alias of one type, broken as rustfmt would break it.
 fn alias(spec: &Spec, callback: &Procedure, form: Form) -> Result<String> {
     let mut parameters = Vec::new();
     for parameter in &callback.parameters {

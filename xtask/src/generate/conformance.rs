@@ -1,4 +1,5 @@
-//! `docs/conformance.md`: which program of `tests/c` checks which sections of the standard, and what it leaves out on other libraries.
+//! Generates `docs/conformance.md`: the sections of the standard that each program of `tests/c` checks, and
+//! the parts that it leaves out on other libraries.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +9,7 @@ use anyhow::{Context, Result};
 use super::MARKER;
 use crate::suite::conformance::{CHAPTERS, LEFT_OUT, left_out};
 
-/// The page, from the programs as they are.
+/// The page, made from the current programs.
 pub(crate) fn page(root: &Path) -> Result<String> {
     let mut page = format!(
         "<!-- {MARKER} from tests/c/*.c and {LEFT_OUT}; do not edit. -->\n\n# Conformance programs\n\n\
@@ -42,7 +43,8 @@ fn written(numbers: &[u32]) -> String {
     numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(".")
 }
 
-/// The sections that a program names: in a line with a `§`, in the name of a story, or in a comment that begins with the number.
+/// The sections that a program names: in a line with a `§`, in the name of a story, or in a comment that
+/// begins with the number.
 fn sections(source: &str) -> BTreeSet<Vec<u32>> {
     let begins = |line: &str, mark: &str| {
         line.split(mark).nth(1).is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
@@ -58,7 +60,7 @@ fn sections(source: &str) -> BTreeSet<Vec<u32>> {
     words.filter_map(section).collect()
 }
 
-/// `3.7.2` and the like, in a chapter that there is.
+/// Parses `3.7.2` and the like, if the chapter exists.
 fn section(word: &str) -> Option<Vec<u32>> {
     let numbers: Option<Vec<u32>> = word.trim_end_matches('.').split('.').map(|part| part.parse().ok()).collect();
     let numbers = numbers?;

@@ -8,16 +8,16 @@ use super::tables::HANDLES;
 use anyhow::Result;
 use std::fmt::Write as _;
 
-/// What a program defines that still calls what MPI-3.0 removed.
+/// The macro that a program defines if it still calls procedures that MPI-3.0 removed.
 const REMOVED_NAMES: &str = "WEFT_REMOVED_NAMES";
-/// Lines of prototypes are broken before this column.
+/// The column before which lines of prototypes are broken.
 const WIDTH: usize = 110;
 
 pub(super) fn header(spec: &Spec) -> Result<String> {
     let mut out = format!("/* mpi.h: MPI 5.0 with the standard ABI. {MARKER}; do not edit. */\n{HEAD}");
     let of_type = |category: &Category, part: &str| category.constants.iter().any(|c| c.c_type.contains(part));
     for category in &spec.categories {
-        // These come after the types that they need.
+        // These categories come after the types that they need.
         if !["MPI_T_cb", "MPI_T_source", "_function"].iter().any(|part| of_type(category, part)) {
             constants(&mut out, category)?;
         }
@@ -48,7 +48,7 @@ pub(super) fn header(spec: &Spec) -> Result<String> {
     Ok(out)
 }
 
-/// All procedures, chapter by chapter, with their two names.
+/// Writes the prototypes of all procedures, chapter by chapter, with their two names.
 fn prototypes(out: &mut String, spec: &Spec) -> Result<()> {
     for prefix in ["", "P"] {
         for chapter in &spec.chapters {
@@ -132,7 +132,7 @@ fn constants(out: &mut String, category: &Category) -> Result<()> {
     for constant in &category.constants {
         let name = &constant.name;
         let value = match constant.c_type.as_str() {
-            // A position in a file, though the table calls it an int (MPI-5.0 §14.3).
+            // The constant is a position in a file, though the table calls it an int (MPI-5.0 §14.3).
             _ if name == "MPI_DISPLACEMENT_CURRENT" => format!("((MPI_Offset){})", constant.value),
             "int" if constant.value < 0 => format!("({})", constant.value),
             "int" => constant.value.to_string(),
@@ -144,13 +144,13 @@ fn constants(out: &mut String, category: &Category) -> Result<()> {
     Ok(())
 }
 
-/// `void*` → `void *`
+/// Puts a blank before the stars: `void*` → `void *`
 fn spaced(c_type: &str) -> String {
     let stars = c_type.len() - c_type.trim_end_matches('*').len();
     format!("{} {}", &c_type[..c_type.len() - stars], &c_type[c_type.len() - stars..])
 }
 
-/// The two enumerations that are types of their own.
+/// Writes the two enumerations that are types of their own.
 fn enumeration(out: &mut String, category: &Category) -> Result<()> {
     let Some(first) = category.constants.first() else { return Ok(()) };
     if !matches!(first.c_type.as_str(), "MPI_T_cb_safety" | "MPI_T_source_order") {
@@ -166,7 +166,7 @@ fn returns<'a>(spec: &'a Spec, procedure: &Procedure) -> &'a str {
     procedure.returns.as_ref().map_or("int", |kind| &spec.kinds[kind].c_type)
 }
 
-/// `start(parameters);`, in lines of reasonable length.
+/// The prototype `start(parameters);`, in lines of reasonable length.
 fn prototype(spec: &Spec, procedure: &Procedure, form: Form, start: &str) -> String {
     let visible = procedure.parameters.iter().filter(|parameter| parameter.in_form(form));
     let mut parameters: Vec<String> = visible.map(|parameter| declaration(spec, parameter, form)).collect();
@@ -194,7 +194,7 @@ fn prototype(spec: &Spec, procedure: &Procedure, form: Form, start: &str) -> Str
     out
 }
 
-/// One parameter in C.
+/// The declaration of a parameter in C.
 fn declaration(spec: &Spec, parameter: &Parameter, form: Form) -> String {
     let name = &parameter.name;
     let constness = if parameter.constant { "const " } else { "" };
@@ -219,7 +219,7 @@ fn declaration(spec: &Spec, parameter: &Parameter, form: Form) -> String {
     if let Some(inner) = parameter.lengths.get(1) {
         return format!("{constness}{c_type} {name}[][{inner}]");
     }
-    // For an array the compiler warns of MPI_UNWEIGHTED, an address where nothing can be.
+    // For an array the compiler would warn of MPI_UNWEIGHTED, which is an address where no array can be.
     if parameter.kind == "WEIGHT" {
         return format!("{constness}{c_type} *{name}");
     }

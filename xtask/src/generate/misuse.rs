@@ -1,5 +1,6 @@
-//! Wrong calls, made from the standard's tables: each parameter of each procedure in turn gets values that are wrong for its kind, while the
-//! others are right. `tests/c/misuse.c` makes the calls and compares the error class.
+//! Generates wrong calls from the standard's tables. Each parameter of each procedure in turn gets values
+//! that are wrong for its kind, while the other arguments are right. `tests/c/misuse.c` makes the calls and
+//! compares the error class.
 
 use super::MARKER;
 use super::spec::{Chapter, Direction, Form, Parameter, Procedure, Spec};
@@ -7,7 +8,7 @@ use anyhow::Result;
 
 mod objects;
 
-/// Chapters whose procedures are called, and those of [`objects`].
+/// Chapters whose procedures are called; those of [`objects`] are called as well.
 const CHAPTERS: &[&str] = &["point_to_point", "partitioned", "datatypes", "collectives"];
 
 fn is_called(chapter: &Chapter) -> bool {
@@ -15,7 +16,7 @@ fn is_called(chapter: &Chapter) -> bool {
     CHAPTERS.contains(&module) || objects::CHAPTERS.contains(&module)
 }
 
-/// Whether only a careful library finds the error: others may crash.
+/// The libraries that find the error: all, or only a careful one, while others may crash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     Everywhere,
@@ -44,7 +45,7 @@ pub(super) fn calls(spec: &Spec) -> Result<String> {
         out.push_str(&format!("static void misuse_{}(void)\n{{\n", chapter.module));
         let is_wanted = |p: &&Procedure| !p.callback && p.returns.is_none() && objects::is_called(p);
         for procedure in chapter.procedures.iter().filter(is_wanted) {
-            // Where no type depends on it, other libraries have no large-count form.
+            // Where no type depends on the form, other libraries have no large-count form.
             let has_large = procedure.parameters.iter().any(|p| p.is_poly() || p.large_only);
             for &form in procedure.forms().iter().filter(|form| has_large || **form == Form::Small) {
                 out.push_str(&calls_of(spec, procedure, form));
@@ -60,11 +61,11 @@ fn calls_of(spec: &Spec, procedure: &Procedure, form: Form) -> String {
     let values: Vec<Option<String>> = parameters.iter().map(|p| right(spec, procedure, p, form)).collect();
     let mut out = String::new();
     for (at, parameter) in parameters.iter().enumerate() {
-        // The others must be right, or it is not known what would be found.
+        // The other arguments must be right, or the call might find another error first.
         if values.iter().enumerate().any(|(other, value)| other != at && value.is_none()) {
             continue;
         }
-        // What other libraries make of wrong windows and of wrong operations on them differs too much.
+        // Other libraries treat wrong windows, and wrong operations on windows, too differently.
         let is_asked_here = objects::is_of_windows(procedure);
         for wrong in wrongs(procedure, parameter, form) {
             let arguments: Vec<&str> = (0..parameters.len())
@@ -78,7 +79,8 @@ fn calls_of(spec: &Spec, procedure: &Procedure, form: Form) -> String {
     out
 }
 
-/// A value that is right for a parameter, in a communicator of one process; none where that takes more than a value.
+/// A right value for a parameter, in a communicator of one process; `None` where the call takes more than a
+/// value.
 fn right(spec: &Spec, procedure: &Procedure, parameter: &Parameter, form: Form) -> Option<String> {
     let is_large = form == Form::Large;
     let array = |small: &str, large: &str| Some(if is_large { large } else { small }.to_owned());
@@ -97,7 +99,7 @@ fn right(spec: &Spec, procedure: &Procedure, parameter: &Parameter, form: Form) 
         ("BUFFER", _) if matches!(parameter.name.as_str(), "sendbuf" | "inbuf") => "out",
         ("BUFFER", _) => "in",
         ("COMMUNICATOR", Direction::In) => return objects::communicator(procedure, parameter).map(str::to_owned),
-        // Only integers, logicals and bytes can be compared (§12.3.4).
+        // Compare-and-swap takes only integers, logicals and bytes (§12.3.4).
         ("DATATYPE", Direction::In) if procedure.name == "MPI_Compare_and_swap" => "MPI_INT64_T",
         ("DATATYPE", Direction::In) => "MPI_DOUBLE",
         ("DATATYPE", Direction::Out) => "&new_type",
@@ -145,7 +147,7 @@ fn right(spec: &Spec, procedure: &Procedure, parameter: &Parameter, form: Form) 
     Some(value.to_owned())
 }
 
-/// Whether a procedure needs an info object, where others take none for no wishes.
+/// Returns whether a procedure needs an info object; other procedures accept a null handle.
 fn is_about_info(procedure: &Procedure) -> bool {
     procedure.name.starts_with("MPI_Info_")
 }
@@ -154,7 +156,7 @@ fn is_large(form: Form) -> bool {
     form == Form::Large
 }
 
-/// The variable for an output number of a C type.
+/// The variable of the test program that takes an output number of a C type.
 fn number(c_type: &str) -> Option<&'static str> {
     match c_type {
         "int" => Some("number"),
@@ -164,7 +166,7 @@ fn number(c_type: &str) -> Option<&'static str> {
     }
 }
 
-/// Values that are wrong for a parameter, and the class of the error (MPI-5.0 §9.4).
+/// The wrong values for a parameter, with the class of each error (MPI-5.0 §9.4).
 fn wrongs(procedure: &Procedure, parameter: &Parameter, form: Form) -> Vec<Wrong> {
     let has = |name: &str| procedure.parameters.iter().any(|p| p.name == name);
     let is_one_sided = has("target_rank");
@@ -178,17 +180,18 @@ fn wrongs(procedure: &Procedure, parameter: &Parameter, form: Form) -> Vec<Wrong
         return of_objects;
     }
     match (kind, parameter.direction) {
-        // Memory that a window exposes may be named by any address but none (§12.2.1); what is not attached is said of no list.
+        // A window may expose memory at any address but null (§12.2.1); no list tells whether memory is
+        // attached.
         ("BUFFER", _) if procedure.name == "MPI_Win_create" => vec![wrong_here("MPI_ERR_BASE", "NULL")],
         ("BUFFER", _) if procedure.name == "MPI_Win_attach" => vec![wrong_here("MPI_ERR_BASE", "NULL")],
         ("BUFFER", _) if procedure.name == "MPI_Win_detach" => vec![wrong_here("MPI_ERR_RMA_ATTACH", "in")],
-        // Any address may be asked for; null memory may be freed.
+        // A program may ask for any address, and may free null memory.
         ("BUFFER", _) if procedure.name == "MPI_Get_address" => Vec::new(),
         ("BUFFER", _) if procedure.name == "MPI_Free_mem" => {
             vec![wrong_here("MPI_ERR_BASE", "(void *)0x1234"), wrong_here("MPI_ERR_BASE", "in")]
         }
         ("RANK" | "TAG", Direction::In) if procedure.name.starts_with("MPI_Status_set") => Vec::new(),
-        // The part of an attached buffer that is not asked for may have any size.
+        // All other buffers are the program's data.
         ("BUFFER", _) => wrong_buffers(procedure, parameter),
         ("COMMUNICATOR", Direction::In) => {
             let mut wrongs = vec![wrong_here("MPI_ERR_COMM", "freed_comm")];
@@ -236,7 +239,7 @@ fn wrongs(procedure: &Procedure, parameter: &Parameter, form: Form) -> Vec<Wrong
         ("OPERATION", Direction::In) => {
             let mut wrongs = vec![wrong("MPI_ERR_OP", "MPI_OP_NULL")];
             if is_one_sided {
-                // Bits of a double, and a function of the program's own (§12.3.4).
+                // The wrong operations: bits of a double, and a function of the program's own (§12.3.4).
                 wrongs.push(wrong("MPI_ERR_OP", "MPI_BAND"));
                 wrongs.push(wrong("MPI_ERR_OP", "own_op"));
             } else if is_communication {
@@ -266,7 +269,8 @@ fn wrongs(procedure: &Procedure, parameter: &Parameter, form: Form) -> Vec<Wrong
             wrongs.extend(is_large(form).then(|| wrong_here("MPI_ERR_COUNT", "INT64_MAX")));
             wrongs
         }
-        // How much room there is may be any number; how large memory is that MPI uses may not.
+        // The size of a room may be any number, but not the size of memory that MPI uses, such as an attached
+        // buffer.
         ("POLYNUM_BYTES_NNI", Direction::In) if procedure.name.contains("ttach") && is_large(form) => {
             vec![wrong("MPI_ERR_ARG", "-1"), wrong_here("MPI_ERR_ARG", "INT64_MAX")]
         }
@@ -283,7 +287,7 @@ fn wrongs(procedure: &Procedure, parameter: &Parameter, form: Form) -> Vec<Wrong
     }
 }
 
-/// No buffer at all, or MPI_IN_PLACE where it is not allowed (MPI-5.0 §6.1).
+/// The wrong buffers: no buffer at all, or MPI_IN_PLACE where it is not allowed (MPI-5.0 §6.1).
 fn wrong_buffers(procedure: &Procedure, parameter: &Parameter) -> Vec<Wrong> {
     let is_rooted = procedure.parameters.iter().any(|p| p.name == "root");
     let has_two = procedure.parameters.iter().filter(|p| p.kind == "BUFFER").count() == 2;
@@ -296,7 +300,7 @@ fn wrong_buffers(procedure: &Procedure, parameter: &Parameter) -> Vec<Wrong> {
     if !may_be_in_place {
         wrongs.push(wrong_here("MPI_ERR_BUFFER", "MPI_IN_PLACE"));
     }
-    // The other buffer of a collective.
+    // The two buffers of a collective must differ: this value is the other buffer.
     if has_two && !exchanges {
         wrongs.push(wrong("MPI_ERR_BUFFER", if parameter.name == "sendbuf" { "in" } else { "out" }));
     }

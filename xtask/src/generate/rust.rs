@@ -1,4 +1,5 @@
-//! The extern functions: for each symbol a body that checks its arguments and calls the implementation.
+//! Generates the extern functions: for each symbol a body that checks its arguments and calls the
+//! implementation.
 
 mod arguments;
 
@@ -8,10 +9,10 @@ use super::tables::variant;
 use super::{MARKER, Output};
 use anyhow::{Context, Result};
 
-/// Lines are not longer than rustfmt.toml allows.
+/// The line width that rustfmt.toml allows.
 const WIDTH: usize = 120;
 
-/// One file per chapter, and `mod.rs`.
+/// The modules: one file per chapter, and `mod.rs`.
 pub(super) fn modules(spec: &Spec, implemented: &Implemented, directory: &str) -> Result<Vec<Output>> {
     let mut outputs = Vec::new();
     let mut list = Vec::new();
@@ -48,7 +49,8 @@ macro_rules! entry {
 
 ";
 
-/// The chapters whose calls processes make together: collectives, communicators, topologies. What each of them calls is compared on demand.
+/// The chapters whose calls processes make together: collectives, communicators, topologies. The calls of the
+/// processes are compared on demand.
 const TOGETHER: [&str; 3] = ["6", "7", "8"];
 
 fn chapter_module(spec: &Spec, implemented: &Implemented, chapter: &Chapter) -> Result<String> {
@@ -75,7 +77,7 @@ use weft_mpi::callbacks::*;
 ",
         chapter.number, chapter.title
     );
-    // What leads to other processes has an end of its own.
+    // Procedures that lead to other processes have an end of their own.
     let unsupported = if chapter.module == "processes" { "crate::boundary::no_processes" } else { "unsupported" };
     for procedure in chapter.procedures.iter().filter(|procedure| !procedure.callback) {
         for &form in procedure.forms() {
@@ -88,13 +90,13 @@ use weft_mpi::callbacks::*;
     Ok(out)
 }
 
-/// Rust cannot define variadic functions; here it need not.
+/// The comment of variadic functions: Rust cannot define them, and here it need not.
 const VARIADIC_NOTE: &str = "\
 // Variadic in C, with arguments that mean nothing to us. In the calling conventions of x86-64 and AArch64 (System V) a
 // variadic caller passes the named arguments where any caller does, and clears the rest away itself.
 ";
 
-/// One symbol: what it is called, which binding it has, what implements it.
+/// The description of one symbol: its name, its binding, and its implementation.
 struct Entry<'a> {
     spec: &'a Spec,
     symbol: String,
@@ -103,16 +105,16 @@ struct Entry<'a> {
     returns: Option<&'a str>,
     anytime: bool,
     implementation: Option<Implementation>,
-    /// The body of what nothing implements.
+    /// The body of a procedure that is not implemented.
     unsupported: &'static str,
 }
 
 /// The function that implements a procedure.
 pub(super) struct Implementation {
     path: String,
-    /// The value of its parameter `form`, if it has one. Then it has neither `info` nor `request`.
+    /// The value of the function's parameter `form`, if it has one. Then it has neither `info` nor `request`.
     form: Option<&'static str>,
-    /// Groups of arguments are one value each.
+    /// Says whether groups of arguments are one value each.
     takes_groups: bool,
 }
 
@@ -141,8 +143,8 @@ fn entry(
     entry.text()
 }
 
-/// The function that implements one binding: its own (`send_c`) if there is one, else the one that serves both bindings,
-/// else the blocking procedure's, if it serves all forms.
+/// The function that implements one binding. It is the binding's own (`send_c`), if there is one; else the
+/// one for both bindings; else the blocking procedure's, if that serves all forms.
 pub(super) fn implementation(implemented: &Implemented, procedure: &Procedure, form: Form) -> Option<Implementation> {
     let find =
         |name: &str| implemented.get(name).map(|function| (format!("crate::{}::{name}", function.module), function));
@@ -155,7 +157,7 @@ pub(super) fn implementation(implemented: &Implemented, procedure: &Procedure, f
     };
     let own = implementation_name(&procedure.symbol(form));
     let shared = implementation_name(&procedure.name);
-    // A callback's type differs between the bindings, so one implementation cannot serve both.
+    // The type of a callback differs between the bindings, so one implementation cannot serve both.
     let callbacks_differ = procedure.parameters.iter().any(|parameter| parameter.kind == "POLYFUNCTION");
     plain(&own).or_else(|| if callbacks_differ { None } else { plain(&shared) }).or_else(|| {
         let (base, form) = match shared.strip_suffix("_init") {
@@ -221,7 +223,7 @@ impl Entry<'_> {
         if let Some((creation, communicator)) = creation(&self.symbol)
             && !lines.is_empty()
         {
-            // The others of a creation hear of what this process cannot do.
+            // When this process cannot take part in a creation, the other processes hear of it.
             let checks = lines.join("\n            ");
             let at_once = if self.symbol.starts_with("MPI_Comm_idup") { "_at_once" } else { "" };
             let told = format!("crate::calls::creation::told{at_once}");
@@ -303,10 +305,11 @@ impl Entry<'_> {
         Ok(if is_pointer(parameter) { format!("{constness} {scalar}") } else { scalar.to_owned() })
     }
 
-    /// The object whose error handler is called (MPI-5.0 §9.3): the first communicator, window, file or session.
+    /// The object whose error handler is called (MPI-5.0 §9.3): the first communicator, window, file or
+    /// session.
     fn scope(&self) -> String {
         match self.symbol.as_str() {
-            // No file is open yet (or none at all): MPI-5.0 §14.7.
+            // No file is open yet, or none at all: MPI-5.0 §14.7.
             "MPI_File_open" | "MPI_File_delete" => return "Scope::File(MPI_File::NULL)".to_owned(),
             "MPI_Comm_create_from_group" | "MPI_Intercomm_create_from_groups" | "MPI_Session_init" => {
                 return "Scope::Errhandler(errhandler)".to_owned();
@@ -332,11 +335,11 @@ impl Entry<'_> {
         "Scope::None".to_owned()
     }
 
-    /// The checks that can be made without looking at any object.
+    /// The checks that need to look at no object.
     fn checks(&self) -> Result<Vec<String>> {
         let mut lines = Vec::new();
         for parameter in self.c_parameters() {
-            // What only the root must give is checked where the root is known.
+            // Arguments of the root only are checked where the root is known.
             if !parameter.root
                 && let Some(line) = self.check(parameter)?
             {
@@ -367,8 +370,9 @@ impl Entry<'_> {
         Ok(self.must_not_be_null(parameter).then(|| format!("check::pointer(\"{label}\", {name})?;")))
     }
 
-    /// A collective's count means nothing when its buffer is MPI_IN_PLACE (MPI-5.0 §6.2.2), nor in the root's group of
-    /// an intercommunicator where the root is MPI_ROOT or MPI_PROC_NULL: the condition under which it is looked at.
+    /// The condition under which a parameter is looked at. A collective's count means nothing when its buffer
+    /// is MPI_IN_PLACE (MPI-5.0 §6.2.2), nor in the root's group of an intercommunicator where the root is
+    /// MPI_ROOT or MPI_PROC_NULL.
     fn significance(&self, parameter: &Parameter) -> String {
         let mut conditions = Vec::new();
         let has = |name: &str| self.parameters.iter().any(|p| p.name == name);
@@ -376,7 +380,7 @@ impl Entry<'_> {
             conditions.push("root >= 0".to_owned());
         }
         for side in ["send", "recv"] {
-            // Sendrecv has a destination and no such rule.
+            // Sendrecv has a destination, and this rule is not for it.
             if parameter.name == format!("{side}count") && has(&format!("{side}buf")) && !has("dest") {
                 conditions.push(format!("!check::is_in_place({side}buf.addr())"));
             }
@@ -384,9 +388,10 @@ impl Entry<'_> {
         conditions.join(" && ")
     }
 
-    /// Arrays must be there when their length, another argument, is not zero.
+    /// Checks that an array is there when its length, another argument, is not zero.
     fn array_check(&self, parameter: &Parameter) -> Option<String> {
-        // Statuses and error codes may be ignored, weights may be one of two special addresses, tools pass null.
+        // A program may ignore statuses and error codes, weights may be one of two special addresses, and
+        // tools pass null.
         let optional = matches!(parameter.kind.as_str(), "STATUS" | "ERROR_CODE" | "WEIGHT");
         if optional || self.symbol.starts_with("MPI_T_") || self.spec.c_type(parameter, self.form).ends_with('*') {
             return None;
@@ -409,14 +414,14 @@ impl Entry<'_> {
             "BUFFER" | "ARGUMENT_COUNT" | "ARGUMENT_LIST" | "STRING_ARRAY" | "STRING_2DARRAY" | "EXTRA_STATE" => false,
             "LOGICAL_VOID" | "TOOL_MPI_OBJ" => false,
             "C_BUFFER" | "C_BUFFER2" | "ATTRIBUTE_VAL" | "ATTRIBUTE_VAL_10" => parameter.direction == Direction::Out,
-            // Tools pass null for what they do not want to know (MPI-5.0 §15.3.3).
+            // Tools pass null for values that they do not want to know (MPI-5.0 §15.3.3).
             _ if tool && parameter.direction != Direction::In => !self.symbol.contains("_get_info"),
             _ => is_pointer(parameter),
         }
     }
 }
 
-/// The call of the implementation, broken like rustfmt would (which leaves bodies of macros alone).
+/// The call of the implementation, broken as rustfmt would break it (rustfmt leaves bodies of macros alone).
 fn invocation(path: &str, arguments: &[String]) -> String {
     let one_line = format!("unsafe {{ {path}({}) }}", arguments.join(", "));
     if one_line.len() <= WIDTH - 12 {
@@ -432,7 +437,7 @@ fn invocation(path: &str, arguments: &[String]) -> String {
     )
 }
 
-/// What a program says of its room, where the call says how much is needed.
+/// The check of the room that a program offers, where the call returns the length that it needs.
 fn room_check(parameter: &Parameter) -> Option<String> {
     let says_room = matches!(parameter.kind.as_str(), "STRING_LENGTH" | "INFO_VALUE_LENGTH" | "ARRAY_LENGTH_NNI");
     let is_asked = says_room && parameter.direction == Direction::InOut && parameter.lengths.is_empty();
@@ -441,7 +446,7 @@ fn room_check(parameter: &Parameter) -> Option<String> {
     })
 }
 
-/// Is a parameter of a scalar kind passed by address?
+/// Returns whether a parameter of a scalar kind is passed by address.
 fn is_pointer(parameter: &Parameter) -> bool {
     parameter.pointer
         || (parameter.direction != Direction::In && !parameter.value)
@@ -472,7 +477,8 @@ fn rust_scalar(c_type: &str) -> Result<&'static str> {
     })
 }
 
-/// What a collective constructor makes, as the library calls it, and its parameter that says who takes part.
+/// The library's name of the object that a collective constructor makes, and the parameter that says which
+/// processes take part.
 fn creation(symbol: &str) -> Option<(&'static str, &'static str)> {
     let name = symbol.strip_suffix("_c").unwrap_or(symbol).strip_prefix("MPI_")?;
     Some(match name {

@@ -1,27 +1,29 @@
-//! Which procedures are implemented: a scan of `crates/weft-abi/src/calls/`.
+//! Finds the implemented procedures by a scan of `crates/weft-abi/src/calls/`.
 
 use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Name of an implementation (`comm_dup`) → where it is.
+/// The implementations, by name (`comm_dup`).
 pub(super) type Implemented = BTreeMap<String, Function>;
 
 /// An implementation.
 #[derive(Debug)]
 pub(super) struct Function {
-    /// Path of its module (`calls::communicators`).
+    /// The path of the function's module (`calls::communicators`).
     pub(super) module: String,
-    /// Its first parameter is `form`: it serves the blocking, the nonblocking and the persistent procedure.
+    /// Says whether the first parameter is `form`: the function then serves the blocking, the nonblocking and
+    /// the persistent procedure.
     pub(super) takes_form: bool,
-    /// It has parameters that stand for groups of arguments.
+    /// Says whether the function has parameters that stand for groups of arguments.
     pub(super) takes_groups: bool,
 }
 
 /// The types of such parameters, which are in `crates/weft-abi/src/arguments/parts.rs`.
 const GROUPS: [&str; 4] = [": Part", ": Parts", ": TypedParts", ": Target"];
 
-/// Every `pub(crate) [unsafe] fn NAME(` that starts a line of a file below `calls` and has one of the `names`.
+/// Finds every `pub(crate) [unsafe] fn NAME(` that starts a line of a file below `calls` and has one of the
+/// `names`.
 pub(super) fn scan(calls: &Path, names: &BTreeSet<String>) -> Result<Implemented> {
     let mut implemented = Implemented::new();
     if calls.is_dir() {
@@ -62,7 +64,7 @@ fn scan_directory(
     Ok(())
 }
 
-/// Names and parameters.
+/// The names and the parameters of the functions in a file.
 fn functions(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let starts = text.match_indices("pub(crate) ").map(|(at, _)| at);
     starts.filter(|&at| at == 0 || text[..at].ends_with('\n')).filter_map(|at| {
@@ -74,7 +76,7 @@ fn functions(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// `MPI_Comm_dup` → `comm_dup`, `MPI_Send_c` → `send_c`.
+/// The name of a symbol's implementation: `MPI_Comm_dup` → `comm_dup`, `MPI_Send_c` → `send_c`.
 pub(super) fn implementation_name(symbol: &str) -> String {
     symbol.strip_prefix("MPI_").unwrap_or(symbol).to_ascii_lowercase()
 }

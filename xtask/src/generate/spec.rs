@@ -4,12 +4,12 @@ use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Everything that `spec/` says.
+/// The tables of `spec/`.
 pub(super) struct Spec {
     pub(super) kinds: BTreeMap<String, Kind>,
     pub(super) chapters: Vec<Chapter>,
     pub(super) categories: Vec<Category>,
-    /// Error class name → sentence.
+    /// The error classes, each with its name and its sentence.
     pub(super) errors: Vec<(String, String)>,
 }
 
@@ -25,7 +25,8 @@ pub(super) struct Chapter {
     pub(super) module: String,
     pub(super) title: String,
     pub(super) procedures: Vec<Procedure>,
-    /// Not in this version of the standard any more: exported, but declared only when asked for.
+    /// Says whether this version of the standard has removed the procedures: they are exported, but declared
+    /// only when a program asks for them.
     pub(super) removed: bool,
 }
 
@@ -55,17 +56,17 @@ pub(super) struct Parameter {
 pub(super) struct Procedure {
     pub(super) name: String,
     pub(super) parameters: Vec<Parameter>,
-    /// The kind that is returned; `None`: an error code.
+    /// The kind of the returned value; `None`: an error code.
     pub(super) returns: Option<String>,
     pub(super) large: bool,
     pub(super) callback: bool,
     pub(super) anytime: bool,
     pub(super) deprecated: bool,
-    /// This is another name of one form of that procedure.
+    /// The procedure and the form of which this is another name.
     pub(super) same_as: Option<(String, Form)>,
 }
 
-/// Which of the two C bindings of a procedure.
+/// The two C bindings of a procedure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     Small,
@@ -98,7 +99,7 @@ impl Procedure {
 }
 
 impl Parameter {
-    /// Does the type depend on the form?
+    /// Returns whether the type depends on the form.
     pub(super) fn is_poly(&self) -> bool {
         self.kind.starts_with("POLY")
     }
@@ -141,7 +142,7 @@ impl Spec {
         }
     }
 
-    /// The tables must agree with each other.
+    /// Checks that the tables agree with each other.
     fn check(&self) -> Result<()> {
         for procedure in self.chapters.iter().flat_map(|chapter| &chapter.procedures) {
             let kinds = procedure.parameters.iter().map(|parameter| &parameter.kind).chain(&procedure.returns);

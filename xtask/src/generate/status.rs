@@ -1,11 +1,11 @@
-//! `docs/status.md`: which procedures are implemented.
+//! Generates `docs/status.md`: the list of implemented procedures.
 
 use super::rust::implementation;
 use super::scan::Implemented;
 use super::spec::{Form, Procedure, Spec};
 use std::fmt::Write as _;
 
-/// How far a procedure is: in all its forms, in some, or not at all.
+/// The progress of a procedure: implemented in all its forms, in some, or in none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
     All,
@@ -13,7 +13,8 @@ enum Progress {
     None,
 }
 
-/// A form is implemented when its function in the C boundary calls something.
+/// The progress of a procedure: a form is implemented when its function in the C boundary calls an
+/// implementation.
 fn progress(spec: &Spec, implemented: &Implemented, procedure: &Procedure) -> Progress {
     let source = procedure.same_as.as_ref().and_then(|(base, _)| spec.procedure(base).ok()).unwrap_or(procedure);
     let has = |form: &Form| implementation(implemented, source, *form).is_some();

@@ -1,4 +1,4 @@
-//! The enumeration of functions, the constants and the list of symbols.
+//! Generates the enumeration of functions, the constants and the list of symbols.
 
 use super::MARKER;
 use super::spec::{Constant, Form, Procedure, Spec};
@@ -27,13 +27,13 @@ pub(super) const HANDLES: &[&str] = &[
     "MPI_T_event_instance",
 ];
 
-/// `MPI_Comm_dup` → `CommDup`, `MPI_T_init_thread` → `TInitThread`.
+/// The variant of a symbol: `MPI_Comm_dup` → `CommDup`, `MPI_T_init_thread` → `TInitThread`.
 pub(super) fn variant(symbol: &str) -> String {
     let words = symbol.strip_prefix("MPI_").unwrap_or(symbol).split('_');
     words.map(|word| word[..1].to_ascii_uppercase() + &word[1..]).collect()
 }
 
-/// All procedures' symbols, in alphabetical order.
+/// The symbols of all procedures, in alphabetical order.
 fn all_symbols(spec: &Spec) -> Vec<String> {
     let symbols = spec.procedures().flat_map(|p: &Procedure| p.forms().iter().map(|&form: &Form| p.symbol(form)));
     let mut symbols: Vec<String> = symbols.collect();
@@ -41,7 +41,7 @@ fn all_symbols(spec: &Spec) -> Vec<String> {
     symbols
 }
 
-/// What `nm -D` must show: one symbol a line.
+/// The list that `nm -D` must show: one symbol a line.
 pub(super) fn symbols(spec: &Spec) -> String {
     let mut out = String::new();
     for prefix in ["", "P"] {
@@ -98,7 +98,7 @@ pub(crate) const NAMES: [&str; {count}] = [
     Ok(out)
 }
 
-/// Constants for the library's inside: numbers, with handles and addresses as `usize`.
+/// The constants for the inside of the library: numbers, with handles and addresses as `usize`.
 pub(super) fn library_constants(spec: &Spec) -> Result<String> {
     let mut out = format!(
         "\
@@ -123,7 +123,8 @@ use weft_engine::error::ErrorClass;
     Ok(out)
 }
 
-/// `MPI_ERR_NO_MEM` → `NoMem`, `MPI_T_ERR_INVALID` → `ToolInvalid`. `None`: it is no class of errors.
+/// The variant of an error class: `MPI_ERR_NO_MEM` → `NoMem`, `MPI_T_ERR_INVALID` → `ToolInvalid`. `None` if
+/// the constant is no class of errors.
 fn error_class(constant: &Constant) -> Option<String> {
     let (prefix, name) = match constant.name.strip_prefix("MPI_ERR_") {
         Some("LASTCODE") => return None,
@@ -134,7 +135,7 @@ fn error_class(constant: &Constant) -> Option<String> {
     Some(prefix.to_owned() + &words.collect::<String>())
 }
 
-/// The constants that are classes of errors, with the variants of `ErrorClass` that stand for them.
+/// The constants that are classes of errors, each with its variant of `ErrorClass`.
 fn error_classes(spec: &Spec) -> impl Iterator<Item = (&Constant, String)> {
     let constants = spec.categories.iter().flat_map(|category| &category.constants);
     constants.filter_map(|constant| Some((constant, error_class(constant)?)))
@@ -164,7 +165,7 @@ pub enum ErrorClass {{
     Ok(out)
 }
 
-/// What a program sees of each class of errors: its number in the ABI, its name and its sentence.
+/// The program's view of each class of errors: its number in the ABI, its name and its sentence.
 pub(super) fn error_class_numbers(spec: &Spec) -> Result<String> {
     let mut out = format!(
         "\
@@ -192,7 +193,7 @@ pub(crate) const ERROR_CLASSES: &[(ErrorClass, i32, &str, &str)] = &[
     Ok(out)
 }
 
-/// Constants for the boundary: handles have their own types.
+/// The constants for the boundary: handles have their own types.
 pub(super) fn boundary_constants(spec: &Spec) -> Result<String> {
     let mut out = format!(
         "\
@@ -224,7 +225,7 @@ use weft_mpi::error::ErrorClass;
 
 fn number_type(constant: &Constant) -> &'static str {
     match constant.c_type.as_str() {
-        // An offset in a file view, though the table calls it an int (MPI-5.0 §14.3).
+        // The constant is an offset in a file view, though the table calls it an int (MPI-5.0 §14.3).
         _ if constant.name == "MPI_DISPLACEMENT_CURRENT" => "i64",
         "int" | "MPI_T_cb_safety" | "MPI_T_source_order" => "i32",
         _ => "usize",

@@ -1,11 +1,12 @@
-//! A call of every procedure that is not implemented, in all its forms, for `tests/c/unimplemented.c`.
+//! Generates a call of every procedure that is not implemented, in all its forms, for
+//! `tests/c/unimplemented.c`.
 
 use super::MARKER;
 use super::rust::implementation;
 use super::scan::Implemented;
 use super::spec::{Form, Parameter, Procedure, Spec};
 
-/// The header: a function for each call, and the table of all.
+/// The header: a function for each call, and the table of all functions.
 pub(super) fn calls(spec: &Spec, implemented: &Implemented) -> String {
     let mut functions = String::new();
     let mut rows = String::new();
@@ -18,7 +19,7 @@ pub(super) fn calls(spec: &Spec, implemented: &Implemented) -> String {
             }
             let symbol = procedure.symbol(form);
             let count = source.parameters.iter().filter(|p| p.in_form(source_form) && !is_rest(p)).count();
-            // Every parameter of C is a number or a pointer, and 0 is one of each.
+            // Every parameter of C is a number or a pointer, and 0 is valid for both.
             let zeros = vec!["0"; count].join(", ");
             functions.push_str(&format!("static int call_{symbol}(void) {{ return {symbol}({zeros}); }}\n"));
             rows.push_str(&format!("    {{\"{symbol}\", {}, call_{symbol}}},\n", chapter.number));
@@ -36,7 +37,7 @@ fn forms_of(procedure: &Procedure) -> impl Iterator<Item = (&Procedure, Form)> {
     procedure.forms().iter().filter(move |_| is_called).map(move |&form| (procedure, form))
 }
 
-/// What follows the named parameters of a variadic function.
+/// Returns whether a parameter stands for the arguments behind the named ones of a variadic function.
 fn is_rest(parameter: &Parameter) -> bool {
     parameter.kind == "VARARGS"
 }

@@ -1,11 +1,11 @@
-//! What the standard's text says about its procedures and the published JSON files do not.
+//! The facts about procedures that the standard's text has and the published JSON files lack.
 
 use anyhow::{Context, Result};
 
-/// The chapter number under which types of callbacks are listed; no chapter of the standard has it.
+/// The chapter number under which types of callbacks are listed; the standard has no chapter of this number.
 pub(super) const CALLBACKS: usize = 99;
 
-/// Chapters of MPI-5.0, the module of the generated code, the title.
+/// The chapters of MPI-5.0: number, module of the generated code, title.
 const CHAPTERS: &[(usize, &str, &str)] = &[
     (3, "point_to_point", "Point-to-Point Communication"),
     (4, "partitioned", "Partitioned Point-to-Point Communication"),
@@ -31,23 +31,24 @@ pub(super) fn chapter_title(number: usize) -> Result<(&'static str, &'static str
     found.map(|&(_, module, title)| (module, title)).context("unknown chapter")
 }
 
-/// Conversions that need MPI_Fint or a Fortran status: the C ABI has no such type (MPI-5.0 §20).
+/// Returns whether a procedure needs MPI_Fint or a Fortran status: the C ABI has no such type (MPI-5.0 §20).
 pub(super) fn outside_abi(name: &str) -> bool {
     ["_c2f", "_f2c", "_c2f08", "_f082c", "_f082f", "_f2f08"].iter().any(|end| name.ends_with(end))
 }
 
-/// Two procedures take MPI_Count in the standard's data and have a large-count form in the ABI's stubs: both
-/// names exist.
+/// Returns whether a procedure takes MPI_Count in the standard's data and yet has a large-count form in the
+/// ABI's stubs. That is so for two procedures: both names exist.
 pub(super) fn large_without_poly(name: &str) -> bool {
     matches!(name, "MPI_Psend_init" | "MPI_Precv_init")
 }
 
-/// The `_x` procedures are older names of large-count forms.
+/// The name without `_x`: the `_x` procedures are older names of large-count forms.
 pub(super) fn same_as_large(name: &str) -> Option<&str> {
     name.strip_suffix("_x")
 }
 
-/// MPI-5.0 §11.4.1 (before initialisation, after finalisation), and procedures that touch no object at all.
+/// Returns whether a procedure may be called before initialisation and after finalisation (MPI-5.0 §11.4.1),
+/// or touches no object at all.
 pub(super) fn anytime(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "MPI_Initialized",
@@ -75,7 +76,7 @@ pub(super) fn anytime(name: &str) -> bool {
         || name.ends_with("_fromint")
 }
 
-/// MPI-5.0 §16.
+/// Returns whether a procedure is deprecated (MPI-5.0 §16).
 pub(super) fn deprecated(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "MPI_Attr_delete",
@@ -89,7 +90,7 @@ pub(super) fn deprecated(name: &str) -> bool {
     NAMES.contains(&name) || name.ends_with("_x")
 }
 
-/// The kinds of MPI_T callbacks do not name the type of the function.
+/// The function type of an MPI_T callback: the kinds of these callbacks do not name it.
 pub(super) fn callback_of_kind(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "EVENT_CB_FUNCTION" => "MPI_T_event_cb_function",

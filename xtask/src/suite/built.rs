@@ -1,4 +1,4 @@
-//! Programs of this workspace that cases need and an installation does not have: cargo builds them.
+//! Builds, by cargo, the programs of this workspace that cases need and that an installation does not have.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use super::context::Context;
 /// `test --test NAME --no-run`.
 ///
 /// # Errors
-/// It cannot be built.
+/// The executable cannot be built.
 pub(crate) fn by_cargo(context: &Context, arguments: &[&str]) -> anyhow::Result<PathBuf> {
     let what = arguments.join(" ");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

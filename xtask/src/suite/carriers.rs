@@ -1,5 +1,5 @@
-//! Raw frames and UDP side by side between two hosts, and what happens when one of them, or the interface,
-//! fails; raw frames received by AF_XDP.
+//! Tests of raw frames and UDP side by side between two hosts, of failures of one of them or of the
+//! interface, and of raw frames received by AF_XDP.
 
 mod xdp;
 
@@ -11,13 +11,13 @@ use super::needs::Need;
 use super::process::{Finished, Run};
 use super::rails::await_carriers;
 
-/// How far a run has come when something is broken: it takes several times as long.
+/// The time before something is broken in a run, which takes several times as long.
 const BEFORE: Duration = Duration::from_millis(700);
-/// How long an interface is down that comes back.
+/// The time for which an interface is down before it comes back.
 const DOWN: Duration = Duration::from_millis(800);
-/// The longest any of these may take.
+/// The longest time of a case, seconds.
 const LIMIT_SECONDS: u64 = 60;
-/// Seconds after which a silent peer counts as failed here.
+/// The seconds after which a silent peer counts as failed in these cases.
 const PEER_TIMEOUT: &str = "2";
 const RAW: &str = "ether type 0x88b5";
 const UDP: &str = "ip protocol udp";
@@ -52,8 +52,8 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         }),
         case("an interface goes down for good: the job fails in time, with a reason", |context| {
             Ok((
-                // Who waits in Waitall finds it in a status, who is in a collective has it as the error
-                // itself.
+                // A rank in Waitall finds the error in a status; a rank in a collective has it as the call's
+                // error.
                 Expected::failure().says(" on host ").says("has not answered for longer than WEFT_PEER_TIMEOUT"),
                 broken(context, || Down::new(context)),
             ))
@@ -76,12 +76,12 @@ fn run(context: &Context, program: &str) -> anyhow::Result<Run> {
     Ok(run.env("WEFT_PEER_TIMEOUT", PEER_TIMEOUT).limit(LIMIT_SECONDS))
 }
 
-/// Messages of all sizes.
+/// Runs messages of all sizes.
 fn sizes(context: &Context) -> anyhow::Result<Run> {
     run(context, "tests/c/sizes.c")
 }
 
-/// A run of some seconds, in which `breaks` happens; what that returns lasts until the end.
+/// Makes a run of some seconds, during which `breaks` happens; the value that it returns lasts until the end.
 fn broken<T>(context: &Context, breaks: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Finished> {
     let run = run(context, "examples/heat.c")?;
     let run = run.arg("--input").arg(context.root.join("examples/heat.pgm"));
@@ -98,7 +98,7 @@ fn on_host(context: &Context, command: &[&str]) -> anyhow::Result<()> {
     hosts.do_on(&hosts.names[0], command).map(drop)
 }
 
-/// Frames of one kind do not arrive at the first host, until dropped.
+/// A filter that keeps frames of one kind from the first host, until dropped.
 struct Filter<'a>(&'a Context);
 
 impl<'a> Filter<'a> {
@@ -117,7 +117,7 @@ impl Drop for Filter<'_> {
     }
 }
 
-/// The first host's interface is down, until dropped.
+/// A guard that holds the first host's interface down, until dropped.
 pub(super) struct Down<'a>(&'a Context);
 
 impl<'a> Down<'a> {

@@ -1,15 +1,15 @@
-//! `WEFT_CHECK=1`: collectives that are called wrongly across ranks, and messages that are received as
-//! something else, each kind with its sentence; and right ones, of which nothing is said.
+//! Tests of `WEFT_CHECK=1`: each kind of collective that ranks call differently, and of message that is
+//! received as another type, gets its sentence; correct programs get none.
 
 use super::context::{Context, Expected};
 use super::{Case, Outcome};
 
 const MISMATCH: &str = "tests/launcher/mismatch.c";
 const MISMATCHED: &str = "tests/launcher/mismatched.c";
-/// Seconds that a mismatch may take to be found: without the check the programs hang.
+/// The seconds in which a mismatch must be found: without the check the programs hang.
 const LIMIT: u64 = 60;
 
-/// What is wrong, and what must be said of it.
+/// The kinds of mistakes in collectives, each with the sentence that must be printed.
 const KINDS: &[(&str, &str)] = &[
     ("operation", "on MPI_COMM_WORLD rank 1 calls MPI_Barrier, rank 0 calls MPI_Bcast"),
     ("form", "rank 1 calls MPI_Ibcast, rank 0 calls MPI_Bcast"),
@@ -34,7 +34,8 @@ const KINDS: &[(&str, &str)] = &[
     ("order", "the communicators are used in different orders"),
 ];
 
-/// The same of messages, and of data among neighbours and between groups.
+/// The kinds of mistakes in messages, and in data among neighbours and between groups, each with its
+/// sentence.
 const MESSAGES: &[(&str, &str)] = &[
     (
         "type",
@@ -83,7 +84,7 @@ const MESSAGES: &[(&str, &str)] = &[
     ("between-op", "rank 3 calls MPI_Reduce with MPI_MAX, rank 0 with MPI_SUM"),
 ];
 
-/// Programs in which all is right: whatever they send, receive and call together.
+/// Programs without mistakes in what they send, receive and call together.
 const RIGHT: &[&str] = &[
     "tests/c/between.c",
     "tests/c/chapter3.c",
@@ -148,7 +149,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     cases
 }
 
-/// Nothing is complained of.
+/// Runs a correct program: no complaint may be printed.
 fn right(context: &Context, program: &'static str, ranks: u32) -> Outcome {
     let run = context.compile(program).map(|program| context.mpiexec(ranks).arg(program));
     let run = run.map(|run| run.env("WEFT_CHECK", "1").limit(LIMIT));

@@ -1,17 +1,17 @@
-//! Programs under valgrind and with the address sanitizer: what is right is not complained of, and what is
-//! wrong is found where it is done.
+//! Tests of programs under valgrind and with the address sanitizer: correct programs get no complaint, and a
+//! mistake is found where it is made.
 
 use super::Case;
 use super::context::{Context, Expected};
 use super::process::Run;
 
 const EXCHANGE: &str = "tests/checkers/exchange.c";
-/// Valgrind takes fifty times as long.
+/// The time limit, seconds: valgrind takes fifty times as long.
 const LIMIT: u64 = 240;
-/// What memcheck's findings make of a rank's status.
+/// The exit status of a rank in which memcheck has found something.
 const FOUND: i32 = 99;
 
-/// What is wrong, for both kinds of checkers, and the call that it is found in.
+/// The mistakes for both kinds of checkers, each with the call in which it is found.
 const WRONG: &[(&str, &str)] = &[
     ("short 400", "MPI_Recv"),
     ("short 400000", "MPI_Recv"),

@@ -1,5 +1,5 @@
-//! Collectives by algorithms that are asked for, in two levels, out of step and under loss; settings that
-//! differ between ranks; `weft tune`.
+//! Tests of collectives by algorithms that a setting asks for, in two levels, out of step and under loss; of
+//! settings that differ between ranks; and of `weft tune`.
 
 use super::context::{Context, Expected};
 use super::process::Run;
@@ -11,7 +11,7 @@ const LIMIT_SECONDS: u64 = 60;
 
 const UNEQUAL: &str = "tests/c/unequal.c";
 
-/// Algorithms that the table that is built in does not choose in these places; by setting.
+/// Settings that ask for algorithms that the built-in table does not choose in these places.
 const ASKED: [(&str, &[(&str, &str)]); 3] = [
     (
         "two levels",
@@ -51,11 +51,11 @@ const ASKED: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-/// Programs that run on hosts in two clusters, with so many ranks, of which some hosts have two.
+/// Programs that run on hosts in two clusters, with their numbers of ranks; some hosts have two ranks.
 const IN_CLUSTERS: [(&str, u32); 4] =
     [("tests/c/collectives.c", 8), ("tests/c/collectives.c", 7), ("tests/c/crowded.c", 8), (UNEQUAL, 7)];
 
-/// Copies from each other's memory, whatever the size: for ranks of one host.
+/// Settings by which ranks of one host copy from each other's memory, for any size.
 pub(super) const SINGLE_COPIES: [(&str, &str); 6] = [
     ("WEFT_BCAST", "single-copy"),
     ("WEFT_REDUCE", "single-copy"),
@@ -65,7 +65,7 @@ pub(super) const SINGLE_COPIES: [(&str, &str); 6] = [
     ("WEFT_REDUCE_SCATTER", "single-copy"),
 ];
 
-/// Programs that run with these on one host, with so many ranks.
+/// Programs that run with these settings on one host, with their numbers of ranks.
 const BY_SINGLE_COPIES: [(&str, u32); 8] = [
     ("tests/c/collectives.c", 2),
     ("tests/c/collectives.c", 5),

@@ -1,6 +1,6 @@
-//! The conformance programs of `tests/c`, by chapter of the standard: the same binary, compiled by MPICH's
-//! wrapper of the standard ABI, runs on MPICH and on Weft. What a library is known not to do is left out by
-//! name, see `tests/c/left-out.txt`.
+//! Runs the conformance programs of `tests/c`, by chapter of the standard: the same binary, compiled by
+//! MPICH's wrapper of the standard ABI, runs on MPICH and on Weft. Parts that a library is known not to
+//! support are left out by name, see `tests/c/left-out.txt`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::context::{Context, Expected};
 use super::process::Run;
 use super::{Case, Outcome};
 
-/// Chapters of MPI-5.0 and their programs.
+/// The chapters of MPI-5.0 with their programs.
 pub(crate) const CHAPTERS: &[(u32, &[&str])] = &[
     (3, &["chapter3", "point_to_point", "probe"]),
     (4, &["partitioned"]),
@@ -27,26 +27,26 @@ pub(crate) const CHAPTERS: &[(u32, &[&str])] = &[
     (15, &["chapter15"]),
     (20, &["chapter20"]),
 ];
-/// Those of `make test` run with …
+/// The numbers of ranks in `make test` …
 const RANKS: &[u32] = &[2];
-/// … and all of them with.
+/// … and in `make test-large`.
 const RANKS_ALL: &[u32] = &[1, 2, 3, 4, 5];
-/// Where known faults show.
+/// The number of ranks with which known faults show.
 const RANKS_FOR_FAULTS: u32 = 5;
-/// MPICH's ranks spin where they outnumber processors.
+/// The time limit, seconds: MPICH's ranks spin where there are more ranks than processors.
 const LIMIT_SECONDS: u64 = 60;
-/// A fault may be that a program hangs.
+/// The time limit of a known fault, seconds: the fault may be that a program hangs.
 const FAULT_LIMIT_SECONDS: u64 = 20;
 pub(crate) const LEFT_OUT: &str = "tests/c/left-out.txt";
 
-/// Why a part is left out.
+/// The reason why a part is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The standard asks for it.
+    /// The standard demands the part.
     Fault,
-    /// The same, and it fails only now and then.
+    /// The standard demands the part, and it fails only now and then.
     Chance,
-    /// The standard leaves it open, and Weft promises it.
+    /// The standard leaves the part open, and Weft promises it.
     Open,
 }
 
@@ -91,7 +91,8 @@ pub(crate) fn cases(context: &Context) -> Vec<Case> {
     programs(context, RANKS)
 }
 
-/// All programs with 1 to 5 ranks, and whether what is left out still needs to be.
+/// Makes the cases of all programs with 1 to 5 ranks, and checks that each part that is left out still needs
+/// to be.
 pub(crate) fn all_cases(context: &Context) -> Vec<Case> {
     let mut cases = programs(context, RANKS_ALL);
     match left_out(&context.root) {
@@ -135,7 +136,8 @@ fn programs(context: &Context, counts: &'static [u32]) -> Vec<Case> {
     cases
 }
 
-/// A part that is left out still fails, or hangs, on that library: else its line is to be removed.
+/// A case that checks that a left-out part still fails, or hangs, on its library: else its line is to be
+/// removed.
 fn still_needed(line: LeftOut) -> Case {
     let LeftOut { library, program, part, .. } = line;
     Case::new(format!("{library} still needs {program} without \"{part}\""), move |context| {

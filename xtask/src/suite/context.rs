@@ -1,4 +1,4 @@
-//! What all cases share: where things are, compiled programs, two hosts.
+//! The context that all cases share: directories, compiled programs, two hosts.
 
 use std::cell::{OnceCell, RefCell};
 use std::ffi::OsStr;
@@ -16,11 +16,11 @@ use super::process::{Finished, Run};
 /// The exit code by which `weft` says that it can make no virtual hosts.
 pub(crate) const EXIT_NO_HOSTS: i32 = 77;
 
-/// Where the project, the installed library and the built programs are; made once.
+/// The directories of the project, of the installed library and of the built programs; made once.
 pub(crate) struct Context {
     pub(crate) root: PathBuf,
     pub(crate) prefix: PathBuf,
-    /// Compiled test programs and other things of this run.
+    /// The directory of compiled test programs and other files of this run.
     pub(crate) work: PathBuf,
     hosts: OnceCell<Hosts>,
     hosts_on_rails: OnceCell<Hosts>,
@@ -29,8 +29,9 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// `root`: where the project lies, unless it is where this was built. `prefix`: what is installed, seen
-    /// from there. `work`: the folder for compiled programs and other things of this run (`build/suite`).
+    /// Creates a context. `root`: the project's directory, unless it is where this program was built.
+    /// `prefix`: the installation, seen from there. `work`: the folder for compiled programs and other files of
+    /// this run (`build/suite`).
     pub(crate) fn new(root: Option<PathBuf>, prefix: &Path, work: Option<&Path>) -> anyhow::Result<Context> {
         let built = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the project")?;
         let root = root.unwrap_or_else(|| built.to_path_buf());
@@ -61,7 +62,7 @@ impl Context {
         self.root.join("build/venv/bin").join(name)
     }
 
-    /// Compiles a C file of the project with the installed `mpicc`, unless that has been done since it
+    /// Compiles a C file of the project with the installed `mpicc`, unless that has been done since the file
     /// changed.
     pub(crate) fn compile(&self, source: &str) -> anyhow::Result<PathBuf> {
         self.compile_with(&self.bin("mpicc"), source, "")
@@ -72,7 +73,7 @@ impl Context {
         let name = source.file_stem().context("a source has a name")?.to_string_lossy().into_owned();
         let program = self.work.join(name + suffix);
         let changed = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
-        // Headers that it includes lie beside it.
+        // Included headers lie beside the source.
         let beside = std::fs::read_dir(source.parent().context("a source has a directory")?)?
             .flatten()
             .map(|entry| entry.path());
@@ -82,7 +83,7 @@ impl Context {
         if changed(&program) > newest {
             return Ok(program);
         }
-        // Tests are compiled more often than they run; examples compute.
+        // Compiling a test takes longer than running it, so tests are not optimized; examples compute.
         let optimize = if source.starts_with(self.root.join("tests")) { "-O0" } else { "-O2" };
         let flags = ["-std=c11", optimize, "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"];
         let finished = Run::new(compiler).args(flags).arg(&program).arg(&source).finish()?;
@@ -90,17 +91,17 @@ impl Context {
         Ok(program)
     }
 
-    /// `mpiexec -n RANKS`, on this host.
+    /// The command `mpiexec -n RANKS` on this host.
     pub(crate) fn mpiexec(&self, ranks: u32) -> Run {
         Run::new(self.bin("mpiexec")).arg("-n").arg(ranks.to_string())
     }
 
-    /// `mpiexec -n RANKS` over the two hosts, half of the ranks on each.
+    /// The command `mpiexec -n RANKS` over the two hosts, half of the ranks on each.
     pub(crate) fn mpiexec_on_hosts(&self, ranks: u32) -> anyhow::Result<Run> {
         Ok(self.mpiexec_on(self.hosts()?, ranks))
     }
 
-    /// `mpiexec -n RANKS` over these hosts, half of the ranks on each.
+    /// The command `mpiexec -n RANKS` over these hosts, half of the ranks on each.
     pub(crate) fn mpiexec_on(&self, hosts: &Hosts, ranks: u32) -> Run {
         let per_host = ranks.div_ceil(2).to_string();
         self.mpiexec(ranks).args(["-ppn", &per_host, "--hosts", &hosts.names.join(","), "--agent", &hosts.agent])
@@ -122,8 +123,8 @@ impl Context {
         self.hosts_on_rails.get().context("just made")
     }
 
-    /// So many virtual machines of this kind with this device: those that are up, if they are like that, or
-    /// else new ones.
+    /// Virtual machines of this number and kind with this device: those that are up, if they fit, or else new
+    /// ones.
     pub(crate) fn guests(&self, device: Device, count: u32, machine: guests::Machine) -> anyhow::Result<Rc<Guests>> {
         let mut guests = self.guests.borrow_mut();
         let fits =
@@ -131,14 +132,14 @@ impl Context {
         if let Some(guests) = guests.as_ref().filter(fits) {
             return Ok(guests.clone());
         }
-        // Before others are there: they take a gigabyte each.
+        // The old machines are turned off first: each takes a gigabyte.
         *guests = None;
         let booted = Rc::new(Guests::boot(&self.root, count, device, machine)?);
         *guests = Some(booted.clone());
         Ok(booted)
     }
 
-    /// The next case that takes virtual machines gets new ones.
+    /// Turns the virtual machines off: the next case that takes some gets new ones.
     pub(crate) fn turn_guests_off(&self) {
         *self.guests.borrow_mut() = None;
     }
@@ -152,20 +153,22 @@ pub(crate) struct Hosts {
     kind: Kind,
 }
 
-/// What hosts are.
+/// The kind of the hosts.
 enum Kind {
     Namespaces {
-        /// `weft hosts run … cat`: it ends when its input is closed, also when this process is killed.
+        /// The process `weft hosts run … cat`: it ends when its input is closed, also when this process is
+        /// killed.
         holder: Child,
-        /// They are in a user namespace: what takes a privilege on the machine itself is not to be had.
+        /// Says whether the hosts are in a user namespace: then there is no privilege on the machine itself.
         without_root: bool,
     },
-    /// Two sets of ranks of this host that treat each other as remote; and why there is nothing better.
+    /// Two sets of ranks of this host that treat each other as remote, and the reason why there is nothing
+    /// better.
     Loopback { why: String },
 }
 
 impl Hosts {
-    /// None where they have networks of their own, else why not.
+    /// The reason why the hosts have no networks of their own; `None` if they have.
     pub(crate) fn why_no_networks(&self) -> Option<String> {
         match &self.kind {
             Kind::Namespaces { .. } => None,
@@ -173,27 +176,27 @@ impl Hosts {
         }
     }
 
-    /// Whether they are an ordinary user's own, in a user namespace.
+    /// Returns whether the hosts are an ordinary user's own, in a user namespace.
     pub(crate) fn are_without_root(&self) -> bool {
         matches!(self.kind, Kind::Namespaces { without_root: true, .. })
     }
 
-    /// A command in one of the hosts, or at the switch.
+    /// The run of a command in one of the hosts, or at the switch.
     pub(crate) fn on<T: AsRef<OsStr>>(&self, host: &str, command: impl IntoIterator<Item = T>) -> Run {
         Run::new(&self.weft).args(["hosts", "enter", host]).args(command)
     }
 
-    /// Runs a command in one of the hosts, or at the switch; what it says.
+    /// Runs a command in one of the hosts, or at the switch; returns its output.
     ///
     /// # Errors
-    /// It fails.
+    /// The command fails.
     pub(crate) fn do_on(&self, host: &str, command: &[&str]) -> anyhow::Result<String> {
         let finished = self.on(host, command).finish()?;
         anyhow::ensure!(finished.code == Some(0), "{} failed on {host}:\n{}", command.join(" "), finished.report());
         Ok(finished.output)
     }
 
-    /// The namespace with the switch between them.
+    /// The namespace with the switch between the hosts.
     pub(crate) fn switch(&self) -> anyhow::Result<String> {
         let name = self.names.first().and_then(|name| name.strip_suffix("-0"));
         Ok(format!("{}-switch", name.context("the first host's name ends in -0")?))
@@ -215,7 +218,8 @@ impl Hosts {
         let weft = weft.to_path_buf();
         if let (Some(Ok(names)), Some(Ok(agent)), Some(Ok(users))) = (lines.next(), lines.next(), lines.next()) {
             let without_root = std::fs::read_link("/proc/self/ns/user")? != Path::new(&users);
-            // That they are in a user namespace, and, in the end, what could not be removed.
+            // The remarks say that the hosts are in a user namespace, and, in the end, which of them could
+            // not be removed.
             std::thread::spawn(move || remarks.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
             let names = names.split(',').map(str::to_owned).collect();
             return Ok(Hosts { names, agent, weft, kind: Kind::Namespaces { holder, without_root } });
@@ -228,7 +232,8 @@ impl Hosts {
     }
 }
 
-/// The reason to skip in what `weft` said when it ended because it can make no hosts, [`EXIT_NO_HOSTS`].
+/// The outcome of a case that is skipped because `weft` can make no hosts ([`EXIT_NO_HOSTS`]); the reason
+/// comes from its output.
 pub(crate) fn no_hosts(said: &str) -> Outcome {
     Outcome::Skipped(why_no_hosts(said))
 }
@@ -249,10 +254,10 @@ impl Drop for Hosts {
     }
 }
 
-/// What a run must be like.
+/// The expectations of a run.
 #[derive(Default, Clone)]
 pub(crate) struct Expected {
-    /// None: any but 0.
+    /// The exit code; None: any but 0.
     pub(crate) code: Option<i32>,
     pub(crate) says: Vec<&'static str>,
     pub(crate) never_says: Vec<&'static str>,
@@ -263,7 +268,7 @@ impl Expected {
         Expected { code: Some(code), ..Expected::default() }
     }
 
-    /// It ends by itself, with any code but 0.
+    /// Expects that the run ends by itself, with any code but 0.
     pub(crate) fn failure() -> Expected {
         Expected::default()
     }

@@ -1,5 +1,5 @@
-//! `weft info` and `weft doctor`: what is broken on purpose is found, by its name, in bounded time, and
-//! nothing stays.
+//! Tests of `weft info` and `weft doctor`: each fault that a case makes on purpose is found, by its name, in
+//! bounded time, and nothing stays behind.
 //!
 //! The hosts are virtual and broken by `ip` alone, so that no firewall has to be installed.
 
@@ -13,11 +13,11 @@ use super::process::Run;
 use super::virtual_hosts::{judge, namespaces};
 use super::{Case, Outcome};
 
-/// Seconds for one case; the longest wait inside one is a few seconds.
+/// The time limit of a case, seconds; the longest wait inside a case is a few seconds.
 const LIMIT: u64 = 30;
-/// Names for the scripts: the command, the two hosts and the switch between them.
+/// The names that scripts use: the command, the two hosts and the switch between them.
 ///
-/// `keep PACKETS` keeps such packets, named as for nft, from the second host.
+/// `keep PACKETS` drops such packets, named as for nft, on their way from the second host.
 const NAMES: &str = "h0=${WEFT_HOSTS%%,*} h1=${WEFT_HOSTS##*,} switch=${WEFT_HOSTS%%-0,*}-switch; keep() { ip netns exec $h1 nft \
      \"add table ip t; add chain ip t c { type filter hook input priority 0; }; add rule ip t c $1 drop\" || exit 77; }";
 

@@ -1,5 +1,5 @@
-//! libfabric in the place of UDP: the programs of `tests/c` between virtual hosts, by datagrams with faults
-//! and by reliable messages, and what is said where libfabric is not to be had.
+//! Tests of libfabric in the place of UDP: the programs of `tests/c` between virtual hosts, by datagrams with
+//! faults and by reliable messages, and the messages where libfabric is not installed.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ const LIMIT: Duration = Duration::from_secs(LIMIT_SECONDS);
 const FOUR_HOSTS_LIMIT_SECONDS: u64 = 300;
 /// Exchanges of the program under damage.
 const DAMAGE_ROUNDS: &str = "12";
-/// Ranks of the programs of the suite `hosts`: two on each of two hosts, one on each of four.
+/// The ranks of the programs of the suite `hosts`: two on each of two hosts, one on each of four.
 const RANKS: u32 = 4;
-/// Programs that run on four hosts here; all of them do in `make test-large`.
+/// Programs that run on four hosts in this suite; all of them do in `make test-large`.
 const ON_FOUR_HOSTS: &[&str] = &["point_to_point", "collectives", "sizes"];
-/// Programs that it runs with two.
+/// Programs that run with two ranks.
 const WITH_TWO: &[&str] = &["misuse", "flood"];
-/// Providers whose waiting is looked at, and what they need beside their name.
+/// Providers whose waiting is tested, with the places to which they lead.
 const WAITING: &[(&str, Whither)] = &[
     ("udp", Whither::Hosts),
     ("tcp", Whither::Hosts),
@@ -31,7 +31,7 @@ const WAITING: &[(&str, Whither)] = &[
     ("shm", Whither::Loopback),
 ];
 const BLOCKED_LIMIT: Duration = Duration::from_secs(45);
-/// Small buffers and queues in the provider, by its own variables.
+/// Settings that make buffers and queues in the provider small, by its own variables.
 const SMALL: &[(&str, &str)] = &[
     ("FI_OFI_RXM_BUFFER_SIZE", "2048"),
     ("FI_OFI_RXM_TX_SIZE", "8"),
@@ -41,9 +41,9 @@ const SMALL: &[(&str, &str)] = &[
     ("FI_TCP_MAX_INJECT_SIZE", "16"),
     ("FI_NET_MAX_INJECT_SIZE", "16"),
 ];
-/// Traffic goes on for so many seconds; its connection is broken when it is under way.
+/// The seconds for which traffic goes on; its connection is broken meanwhile.
 const TRAFFIC_SECONDS: &str = "20";
-/// Properties of providers that the library of `tests/fabric` has on demand.
+/// Properties that the providers of the library of `tests/fabric` have on demand.
 const STRICT: &[&str] = &[
     "size=1400",
     "prefix=40",
@@ -53,8 +53,8 @@ const STRICT: &[&str] = &[
     "register,inject=0,queue=4",
     "size=508,inject=16",
 ];
-/// Properties of such a provider that writes to memory of peers: what it demands of registered memory, in
-/// either form, and what it refuses.
+/// Properties of such a provider that writes to memory of peers: its demands on registered memory, in either
+/// form, and its refusals.
 const STRICT_PLACING: &[&str] = &[
     "placing,size=20000,register",
     "placing,size=20000,endpoint,virtual,keybytes=2",
@@ -63,24 +63,24 @@ const STRICT_PLACING: &[&str] = &[
     "placing,size=20000,register,endpoint,regions=4",
     "placing,size=20000,register,refuse=3",
 ];
-/// The same of such a provider under windows; those that refuse nothing must have read, too.
+/// Programs that test such a provider with windows, and the words of properties that refuse. With all other
+/// properties, ranks must have read, too.
 const STRICT_WINDOWS: &[&str] = &["windows", "window_oracles", "window_passive"];
 const STRICT_REFUSING: [&str; 2] = ["regions=", "refuse="];
-/// Where a peer is to be given up.
+/// Settings of cases in which a peer is to be given up.
 const GIVES_UP: &[(&str, &str)] = &[("WEFT_PEER_TIMEOUT", "2")];
-/// What it says at the end of a rank that wrote nothing, and of each.
+/// The provider's sentences at the end of a rank that wrote nothing, and of each rank.
 const WROTE_NOTHING: &str = "strict libfabric: 0 bytes were written";
 const WROTE: &str = " bytes were written to memory of peers";
-/// The same of what it read.
+/// The provider's sentences about reads.
 const READ_NOTHING: &str = "strict libfabric: 0 bytes were read";
 const READ: &str = " bytes were read from memory of peers";
-/// Where the declarations of that library are.
-/// What hides the library from everything that `"$@"` starts.
+/// A script that hides the library from everything that `"$@"` starts.
 const HIDDEN: &str = "for library in $(ldconfig -p | sed -n 's/.*libfabric[.]so[.]1 .*=> //p'); do mount --bind /dev/null \"$library\" || exit; done; \
                       exec \"$@\"";
-/// Runs what follows with little memory that it may lock.
+/// A script that runs its arguments with little memory that they may lock.
 const LOCKS_LITTLE: &str = "ulimit -l 64; exec \"$@\"";
-/// Two sets of ranks on this host.
+/// The options for two sets of ranks on this host.
 const LOOPBACK: [&str; 6] = ["-ppn", "1", "--hosts", "h0,h1", "--agent", "env WEFT_NODE={host}"];
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
@@ -103,7 +103,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     cases
 }
 
-/// The programs over the providers that everybody has.
+/// The cases of the programs over the providers that every libfabric has.
 fn providers() -> Vec<Case> {
     let mut cases = Vec::new();
     for provider in ["udp", "tcp"] {
@@ -118,7 +118,7 @@ fn providers() -> Vec<Case> {
     cases
 }
 
-/// What `weft doctor` says of hosts between which libfabric is used.
+/// The cases of `weft doctor` with hosts between which libfabric is used.
 fn doctors() -> Vec<Case> {
     let provider = |(provider, size): (&'static str, &'static str)| {
         Case::new(format!("doctor, provider {provider}"), move |context| doctor(context, provider, size))
@@ -135,7 +135,7 @@ fn doctors() -> Vec<Case> {
     cases.chain([two_interfaces.needs(&[Need::Libfabric, Need::Networks])]).collect()
 }
 
-/// With faults that are made, sealed, beside another carrier, with little room.
+/// The cases with injected faults, with sealing, beside another carrier, and with little room.
 fn bad_days() -> Vec<Case> {
     let mut cases = Vec::new();
     for program in ["point_to_point", "sizes", "collectives"] {
@@ -148,8 +148,8 @@ fn bad_days() -> Vec<Case> {
     }
     let beside = &[("WEFT_LINK", "ethernet,fabric")];
     cases.push(over("sizes, 2 ranks, raw frames beside it".into(), "sizes", 2, "", beside));
-    // Over reliable messages: a connection that is sealed; and a flow, since there is another carrier or
-    // something that injects faults.
+    // The cases over reliable messages: a sealed connection; and a flow, since there is another carrier or a
+    // fault injector.
     let tcp = ("WEFT_FABRIC_PROVIDER", "tcp");
     for (what, settings) in [
         ("sealed", [tcp, ("WEFT_SEALED", "1")]),
@@ -163,7 +163,7 @@ fn bad_days() -> Vec<Case> {
     cases
 }
 
-/// A provider of ours that insists on what others only may.
+/// The cases with a provider of ours that insists on demands that others may make.
 fn strict_providers() -> Vec<Case> {
     let mut cases = Vec::new();
     for property in STRICT {
@@ -226,7 +226,7 @@ fn strict_providers() -> Vec<Case> {
     cases
 }
 
-/// Without the library, or without the provider.
+/// The cases without the library, or without the provider.
 fn absence() -> Vec<Case> {
     let unknown = Case::new("a provider that is not there is named", |context| {
         let run = || on_hosts(context, "start", 2, &[("WEFT_FABRIC_PROVIDER", "cloth")])?.finish();
@@ -244,18 +244,19 @@ fn absence() -> Vec<Case> {
     ]
 }
 
-/// What takes too long for every change.
+/// The cases that take too long for every change.
 pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
     let case = |provider| four_hosts(format!("provider {provider}, all programs on 4 hosts"), provider, PROGRAMS);
     ["udp", "tcp"].into_iter().map(case).collect()
 }
 
-/// The program `sizes` over the library of `tests/fabric`, whose provider is like this.
+/// Runs the program `sizes` over the library of `tests/fabric`, whose provider has this property.
 fn strict(context: &Context, property: &str, settings: &[(&str, &str)], expected: &Expected) -> Outcome {
     strict_behind(context, "sizes", &[], property, settings, expected)
 }
 
-/// A program of windows over it. Where nothing is refused, each rank writes, and one of them at least reads.
+/// Runs a program of windows over such a provider. Some rank must write, and some rank must read. If the
+/// provider refuses nothing, each rank must write, and each must read unless the program is `window_passive`.
 fn windows(context: &Context, program: &str, property: &str) -> Outcome {
     let mut expected = Expected::code(0).says(WROTE).says(READ);
     if !STRICT_REFUSING.iter().any(|refusing| property.contains(refusing)) {
@@ -267,7 +268,7 @@ fn windows(context: &Context, program: &str, property: &str) -> Outcome {
     strict_behind(context, program, &[], property, &[], &expected)
 }
 
-/// Any program over it, run by a command that these words begin.
+/// Runs any program over such a provider, by a command that begins with the words `before`.
 fn strict_behind(
     context: &Context,
     program: &str,
@@ -284,7 +285,8 @@ fn strict_behind(
             Run::new("cc").args(["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]).arg(&library);
         let compiled = compile.arg(context.root.join("tests/fabric/libfabric.c")).finish()?;
         anyhow::ensure!(compiled.code == Some(0), "{}", compiled.report());
-        // Its sockets, which a rank that fails leaves; names of sockets are short.
+        // The directory of the provider's sockets, which a rank that fails leaves behind; names of sockets
+        // are short.
         let sockets = std::env::temp_dir().join(format!("weft-strict-{}", std::process::id()));
         std::fs::create_dir_all(&sockets)?;
         let property = format!("{property},tell");
@@ -298,14 +300,14 @@ fn strict_behind(
 
 fn doctor(context: &Context, provider: &str, size: &'static str) -> Outcome {
     let finished = doctor_on(context, provider, &[]);
-    // Newer libraries call it otherwise.
+    // Newer libraries have another name for the provider.
     if finished.as_ref().is_ok_and(|finished| finished.output.contains("has no endpoints here")) {
         return Outcome::Skipped(format!("libfabric has no provider {provider}"));
     }
     Expected::code(0).says(size).says("0 faults").judge(finished)
 }
 
-/// What the doctor says of two hosts made with these options.
+/// The output of `weft doctor` on two hosts made with these options.
 fn doctor_on(context: &Context, provider: &str, options: &[&str]) -> anyhow::Result<Finished> {
     let script = "\"$0\" doctor \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\"";
     let run = Run::new(context.bin("weft")).args(["hosts", "run", "--count", "2"]).args(options);
@@ -327,15 +329,15 @@ fn four_hosts(name: String, provider: &'static str, programs: &'static [&str]) -
     Case::new(name, move |context| Expected::code(0).judge(run(context))).needs(&[Need::Libfabric])
 }
 
-/// Where the ranks of a run are.
+/// The place of the ranks of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whither {
     Hosts,
-    /// A provider that leads to processes of this host only.
+    /// A provider that leads only to processes of this host.
     Loopback,
 }
 
-/// Ten seconds in MPI_Recv over each provider that there is, all of them at the same time.
+/// Spends ten seconds in MPI_Recv over each provider that there is, all of them at the same time.
 fn blocked(context: &Context) -> anyhow::Result<()> {
     let start = |&(provider, whither): &(&'static str, Whither)| {
         let program = context.compile("tests/c/blocked.c")?;
@@ -356,8 +358,8 @@ fn blocked(context: &Context) -> anyhow::Result<()> {
         let is_told = finished.output.contains("has nothing to sleep on");
         let used = finished.output.contains("ms of processor time");
         let said = finished.output.contains("while it was blocked");
-        // Who is told that there is nothing to sleep on may have used its processor, and does not end with 0
-        // then.
+        // A rank that is told that there is nothing to sleep on may have used its processor, and then does
+        // not end with 0.
         let is_right = said && (finished.code == Some(0) && !used || is_told && used);
         anyhow::ensure!(is_right, "provider {provider}:\n{}", finished.report());
         slept += usize::from(!is_told);
@@ -366,14 +368,14 @@ fn blocked(context: &Context) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The kernel of the first host ends all connections of TCP while messages are under way.
+/// Breaks connections: the kernel of the first host ends all TCP connections while messages are under way.
 fn breaks(context: &Context) -> Outcome {
     let table = "table inet fabric { chain arriving { type filter hook input priority 0; meta l4proto tcp reject with tcp reset; }; }";
     let run = || {
         let hosts = context.hosts()?;
         let on_first = |command: &[&str]| hosts.do_on(&hosts.names[0], command).map(drop);
         let run = context.mpiexec_on_hosts(2)?.arg(context.compile("tests/c/rails.c")?);
-        // The provider is to find it, and not the limit for peers, also where there is much else to do.
+        // The provider must find the break, and not the limit for peers, also where it has much else to do.
         let run = libfabric::by("tcp", run).args(["small", TRAFFIC_SECONDS]).env("WEFT_PEER_TIMEOUT", "10");
         let running = run.start()?;
         let is_under_way = running.says("under way", LIMIT);
@@ -414,7 +416,7 @@ fn on_hosts(context: &Context, program: &str, ranks: u32, settings: &[(&str, &st
     Ok(settings.iter().fold(run, |run, (name, value)| run.env(name, value)))
 }
 
-/// A program between two sets of ranks, as if libfabric was not installed.
+/// Runs a program between two sets of ranks, as if libfabric were not installed.
 fn without_libfabric(context: &Context, link: &str, expected: &Expected) -> anyhow::Result<Outcome> {
     let program = context.compile("tests/c/start.c")?;
     // An ordinary user may hide files in a user namespace only.

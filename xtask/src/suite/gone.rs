@@ -1,5 +1,6 @@
-//! Ranks that only wait for others: they hear of it when those are gone, or their host is, and of nothing
-//! when they are only slow. Also under a launcher that does nothing about ranks that die.
+//! Tests of ranks that only wait for others. They hear when those ranks are gone, or their host is; they hear
+//! nothing when those ranks are only slow. Cases run also under a launcher that does nothing about ranks that
+//! die.
 
 use std::time::Duration;
 
@@ -13,19 +14,19 @@ use super::process::{Run, Running};
 use super::strangers::rank_of;
 use super::{Case, libfabric};
 
-/// Half of them wait, each in another call.
+/// The number of ranks: half of them wait, each in another call.
 const RANKS: u32 = 2 * WAYS.len() as u32;
-/// Ranks of those that die inside of a collective.
+/// The ranks of a job in which one dies inside a collective.
 const COLLECTIVE_RANKS: u32 = 6;
-/// Seconds after which a silent peer counts as failed here.
+/// The seconds after which a silent peer counts as failed in these cases.
 const PEER_TIMEOUT: u64 = 2;
-/// A third of that.
+/// A third of the timeout, for which ranks are stopped.
 const STOPPED: Duration = Duration::from_millis(1000 * PEER_TIMEOUT / 3);
-/// A rank that is only slow computes for three times that.
+/// The arguments of a rank that is only slow: it computes for three timeouts.
 const SLOW: &[&str] = &["slow", "6"];
 const START: Duration = Duration::from_secs(20);
 const LIMIT_SECONDS: u64 = 45;
-/// What `vanish gone` ends with when all have heard.
+/// The exit code of `vanish gone` when all ranks have heard.
 const HEARD: i32 = 42;
 const WAYS: [&str; 10] = [
     "MPI_Recv heard",
@@ -39,8 +40,8 @@ const WAYS: [&str; 10] = [
     "many MPI_Send heard",
     "MPI_Test heard",
 ];
-/// Seconds in which ranks of one host hear that others of it have died, with their start and on a busy
-/// machine.
+/// The seconds in which ranks of one host hear that others of the host have died, including their start, on a
+/// busy machine.
 const NEIGHBOURS_LIMIT_SECONDS: u64 = 25;
 
 /// Operations that `dies` knows, and their forms.
@@ -60,11 +61,12 @@ const COLLECTIVES: [&str; 13] = [
     "neighbor_alltoall",
 ];
 const FORMS: [&str; 3] = ["blocking", "nonblocking", "persistent"];
-/// Items in each of their blocks: through the memory of a node, where there is one, and by messages.
+/// The numbers of items in each block: few, which go through the memory of a node where there is one, and
+/// many, which go by messages.
 const ITEMS: [&str; 2] = ["1", "50000"];
 const DIES: &str = "tests/c/dies.c";
 
-/// What ends the epochs that `window_dies` knows, or is in the middle of one.
+/// The calls in which `window_dies` ends an epoch, or is in the middle of one.
 const EPOCHS: [&str; 10] = [
     "MPI_Win_fence",
     "MPI_Win_complete",
@@ -77,7 +79,7 @@ const EPOCHS: [&str; 10] = [
     "MPI_Rget",
     "MPI_Win_free",
 ];
-/// Ranks of those that die inside of an epoch.
+/// The ranks of a job in which one dies inside an epoch.
 const WINDOW_RANKS: u32 = 4;
 /// Windows over memory that the ranks of a node share, and over memory of the program.
 const MEMORY: [&str; 2] = ["allocated", "created"];
@@ -100,7 +102,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     cases
 }
 
-/// All ranks of the first half have heard, whatever they were in.
+/// The expectation that all ranks of the first half have heard, in whatever call they were.
 fn told_in_collectives() -> Expected {
     Expected::code(HEARD).never_says("each_collective.h:").never_says("dies.c:")
 }
@@ -109,7 +111,7 @@ fn told_in_epochs() -> Expected {
     Expected::code(HEARD).says("MPI_Win_free heard of it").never_says("window_dies.c:")
 }
 
-/// A program half of whose ranks wait for the others, whose host loses its network.
+/// A case whose program has half of its ranks wait for the others, while their host loses its network.
 fn network_lost(
     name: &str,
     program: &'static str,
@@ -132,14 +134,14 @@ fn network_lost(
         .needs(&[Need::Networks])
 }
 
-/// Ranks of one host, started by a launcher that leaves it to them to notice that some have died.
+/// The cases of ranks of one host under a launcher that leaves it to them to notice that some have died.
 fn neighbours() -> Vec<Case> {
     let no_copies = ("WEFT_SINGLE_COPY", "0");
     let kill = |ranks: &[Pid]| ranks.iter().try_for_each(|pid| Ok(kill_process(*pid, Signal::KILL)?));
     let nothing = |_: &[Pid]| Ok(());
     let stop = |ranks: &[Pid]| {
         ranks.iter().try_for_each(|pid| kill_process(*pid, Signal::STOP))?;
-        // For several of the looks of those that wait.
+        // The time is enough for several looks of the waiting ranks.
         std::thread::sleep(Duration::from_secs(1));
         Ok(ranks.iter().try_for_each(|pid| kill_process(*pid, Signal::CONT))?)
     };
@@ -194,7 +196,7 @@ fn neighbours() -> Vec<Case> {
     ]
 }
 
-/// A program half of whose ranks wait for the others, to which something happens then.
+/// A case whose program has half of its ranks wait for the others, to which something then happens.
 fn neighbour(
     name: &str,
     program: &'static str,
@@ -220,13 +222,13 @@ fn neighbour(
     })
 }
 
-/// The ranks of a run's second half, as far as they live.
+/// The living ranks of a run's second half.
 fn second_half(running: &Running, ranks: u32) -> Vec<Pid> {
     let all = running.processes().into_iter().map(|(pid, _)| pid);
     all.filter(|pid| rank_of(*pid).is_some_and(|rank| rank >= ranks / 2)).collect()
 }
 
-/// Where the ranks of a job are.
+/// The place of the ranks of a job.
 #[derive(Clone, Copy)]
 enum Place {
     Node,
@@ -255,7 +257,7 @@ impl Place {
     }
 }
 
-/// A job that ends with what the rank has died of.
+/// A case in which the job ends with the signal that killed the rank.
 fn killed_in_collective(place: Place, operation: &'static str, form: &'static str, items: &'static str) -> Case {
     let name = format!("{form} {operation} of {items} items, {}: a rank is killed inside it", place.name());
     let attempt = move |context: &Context| {
@@ -265,7 +267,7 @@ fn killed_in_collective(place: Place, operation: &'static str, form: &'static st
     Case::new(name, move |context| killed().never_says("dies.c:").judge(attempt(context)))
 }
 
-/// The same in an epoch of a window.
+/// A case in which a rank is killed in an epoch of a window.
 fn killed_in_epoch(epoch: &'static str, memory: &'static str) -> Case {
     let attempt = move |context: &Context| {
         let run = context.mpiexec(WINDOW_RANKS - 1).arg(context.compile(WINDOW_DIES)?);
@@ -304,7 +306,7 @@ pub(super) fn over(provider: Option<&'static str>) -> Vec<Case> {
     ]
 }
 
-/// Whoever waits hears of it, whatever it waits in.
+/// The expectation that every waiting rank hears of it, in whatever call it waits.
 fn all_hear() -> Expected {
     WAYS.iter().fold(Expected::code(HEARD), |expected, way| expected.says(way)).never_says("vanish.c:")
 }
@@ -313,7 +315,7 @@ fn killed() -> Expected {
     Expected::code(128 + Signal::KILL.as_raw()).says("died by signal 9")
 }
 
-/// Ranks that compute for longer than the timeout, and are stopped for a part of it.
+/// A case with ranks that compute for longer than the timeout, and are stopped for a part of it.
 fn slow(provider: Option<&'static str>, progress: &'static str) -> Case {
     let name = format!("ranks compute for three timeouts, WEFT_PROGRESS={progress}");
     case(

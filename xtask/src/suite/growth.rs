@@ -1,7 +1,7 @@
-//! Whether something grows: a robust slope through noisy figures, and how sure it is.
+//! Decides whether a quantity grows: a robust slope through noisy figures, with its certainty.
 
-/// A standard normal value is below this with a probability of 99.5 %: the bounds of a slope hold it with 99
-/// %.
+/// The bound below which a standard normal value lies with a probability of 99.5 %: the bounds of a slope
+/// hold it with 99 %.
 const Z: f64 = 2.576;
 
 /// The slope through points, with its bounds.
@@ -14,8 +14,8 @@ pub(crate) struct Slope {
 
 impl Slope {
     /// The median of the slopes between all pairs of points (H. Theil 1950), with the bounds that Kendall's
-    /// test gives for it (P. K. Sen 1968): up to a quarter of the points may lie anywhere. `None` where they
-    /// are too few to say anything.
+    /// test gives for it (P. K. Sen 1968): up to a quarter of the points may lie anywhere. `None` where there
+    /// are too few points.
     pub(crate) fn through(points: &[(f64, f64)]) -> Option<Slope> {
         let mut slopes: Vec<f64> = Vec::with_capacity(points.len() * points.len() / 2);
         for (at, (x, y)) in points.iter().enumerate() {
@@ -35,14 +35,14 @@ impl Slope {
     }
 }
 
-/// The value in the middle.
+/// The middle of the sorted values.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// How much something has grown between its first and its last point.
+/// The growth of a quantity between its first and its last point.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Growth {
     pub(crate) median: f64,
@@ -58,7 +58,7 @@ impl Growth {
         Some(Growth { median, slope: Slope::through(points)?, span: last - first })
     }
 
-    /// Whether it is sure to be more than `tolerance`.
+    /// Returns whether the growth is certainly more than `tolerance`.
     pub(crate) fn exceeds(&self, tolerance: f64) -> bool {
         self.slope.low * self.span > tolerance
     }
@@ -77,8 +77,8 @@ mod tests {
         })
     }
 
-    /// So many points around 1000 that grow by `slope` each, with noise of `amplitude`; every eighth lies
-    /// anywhere above.
+    /// Makes `count` points around 1000 that grow by `slope` each, with noise of `amplitude`; every eighth
+    /// lies anywhere above.
     fn points(count: usize, slope: f64, amplitude: f64, seed: u64) -> Vec<(f64, f64)> {
         let outlier = |at: usize| if at % 8 == 3 { 5000.0 } else { 0.0 };
         let value =

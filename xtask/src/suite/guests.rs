@@ -1,10 +1,10 @@
 //! `cargo xtask rdma`: virtual machines in which MPI runs over RDMA devices that the kernel plays: `siw`
 //! (iWARP) or `rdma_rxe` (RoCE).
 //!
-//! A guest boots what `tests/rdma/image.sh` made. Its root is the host's own, which it cannot change: what it
-//! writes stays in its memory. A directory is shared with it: commands and exit codes go through there.
-//! Guests are joined by a network of their own, and reach each other by a remote shell ([`shell`]), so that
-//! `mpiexec` in the first of them starts ranks in all.
+//! A guest boots the image that `tests/rdma/image.sh` made. Its root is the host's own, which it cannot
+//! change: files that it writes stay in its memory. A directory is shared with it: commands and exit codes go
+//! through there. Guests are joined by a network of their own, and reach each other by a remote shell
+//! ([`shell`]), so that `mpiexec` in the first guest starts ranks in all.
 
 mod inside;
 mod machine;
@@ -30,25 +30,27 @@ const HOW: &str = "usage: cargo xtask rdma [--guests N] [--device siw|rxe] [--in
   variables of this environment that concern MPI; --large-segments: siw hands on segments of up to 64 KB, which the kernel cuts, as TCP does; --instructions: their clocks go on by a nanosecond with each instruction, and by the time that passes while they
   are idle; WEFT_HOSTS and WEFT_AGENT lead to all guests:
   cargo xtask rdma -- sh -c 'mpiexec --hosts $WEFT_HOSTS -n 2 ./program'";
-/// What makes kernel and initramfs.
+/// The script that makes kernel and initramfs.
 const IMAGE: &str = "tests/rdma/image.sh";
-/// What a guest does first.
+/// The script that a guest runs first.
 const GUEST: &str = "tests/rdma/guest.sh";
-/// How the directories begin that are shared with guests; the process that has booted them follows, and a
-/// number.
+/// The beginning of the names of directories that are shared with guests; the process that has booted them
+/// follows, and a number.
 const SHARE: &str = "share-";
-/// Making the image takes half a minute, and as long as 300 MB take to come here.
+/// The time limit of making the image, seconds: half a minute, and the time to fetch 300 MB.
 const IMAGE_LIMIT_SECONDS: u64 = 1200;
-/// Two guests are up in ten seconds, where nothing else runs.
+/// The time limit of booting: two guests are up in ten seconds where nothing else runs.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
-/// How long a guest may take to end a command that it was told to kill, and to look for what is left.
+/// The time that a guest may take to end a command that it was told to kill, and to look for processes that
+/// are left.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 const GUESTS_MAX: u32 = 8;
 const LIMIT_SECONDS: u64 = 600;
-/// Lines of a guest's console that are shown when it fails.
+/// The lines of a guest's console that are shown when it fails.
 const CONSOLE_LINES: usize = 25;
-/// Variables that a command in the guests gets from here, by how they begin; and those with these names.
+/// The variables that a command in the guests gets from here, by the beginnings of their names or by their
+/// whole names.
 const PASSED: &[&str] = &["WEFT_", "FI_", "MPI", "RDMAV_", "IBV_", "UCX_", "LD_LIBRARY_PATH", "PYTHON", "STRICT"];
 
 static BOOTED: AtomicU32 = AtomicU32::new(0);
@@ -63,7 +65,7 @@ pub(crate) enum Device {
 }
 
 impl Device {
-    /// As `rdma link add … type` has it.
+    /// The name of the device in `rdma link add … type`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Device::Siw => "siw",
@@ -80,7 +82,7 @@ impl Device {
     }
 }
 
-/// What is needed beside Weft is absent: why there can be no guests.
+/// The reason why there can be no guests: a program that they need beside Weft is missing.
 pub(crate) fn missing() -> Option<String> {
     let has = |name: &str| {
         let path = process::search_path();
@@ -94,7 +96,7 @@ pub(crate) fn missing() -> Option<String> {
 pub(crate) struct Guests {
     share: PathBuf,
     count: u32,
-    /// None: turned off.
+    /// The machines; None: turned off.
     machines: RefCell<Vec<Option<Child>>>,
     device: Device,
     machine: Machine,
@@ -104,10 +106,10 @@ pub(crate) struct Guests {
 }
 
 impl Guests {
-    /// Makes the image, unless it is there, and boots so many guests.
+    /// Makes the image, unless it exists, and boots this number of guests.
     ///
     /// # Errors
-    /// Something that it takes is not there, or a guest does not come up.
+    /// A program or file that a guest needs is missing, or a guest does not come up.
     pub(crate) fn boot(root: &Path, count: u32, device: Device, machine: Machine) -> anyhow::Result<Guests> {
         let made = Run::new(root.join(IMAGE)).limit(IMAGE_LIMIT_SECONDS).finish()?;
         anyhow::ensure!(made.code == Some(0), "{}", made.report());
@@ -116,7 +118,7 @@ impl Guests {
         remove_stale(&home)?;
         let share = home.join(format!("{SHARE}{}-{number}", std::process::id()));
         fs::create_dir_all(&share)?;
-        // A copy: who builds another one meanwhile takes it away from nobody.
+        // The guests get a copy: another build of this program meanwhile does not touch it.
         let xtask = share.join("xtask");
         fs::copy("/proc/self/exe", &xtask).context("this program cannot be copied")?;
         fs::copy(root.join(GUEST), share.join("guest.sh"))?;
@@ -179,7 +181,7 @@ impl Guests {
         Ok(Session { guests: self, path, name, mark, began: Instant::now() })
     }
 
-    /// The last lines of all consoles: what the kernels and the first processes said.
+    /// The last lines of all consoles: the output of the kernels and of the first processes.
     pub(crate) fn consoles(&self) -> String {
         let shown = (1..=self.count()).map(|node| {
             let text = fs::read(self.console(node)).unwrap_or_default();
@@ -191,7 +193,7 @@ impl Guests {
         shown.collect()
     }
 
-    /// Whether every machine still runs.
+    /// Returns whether every machine still runs.
     pub(crate) fn are_up(&self) -> bool {
         (1..=self.count).all(|node| self.is_up(node))
     }
@@ -202,7 +204,7 @@ impl Guests {
         machine.is_some_and(|machine| matches!(machine.try_wait(), Ok(None)))
     }
 
-    /// Takes the power from a guest.
+    /// Turns a guest off, as if it lost its power.
     pub(crate) fn turn_off(&self, node: u32) -> anyhow::Result<()> {
         let machine = self.machines.borrow_mut().get_mut(node as usize - 1).and_then(Option::take);
         let mut machine = machine.with_context(|| format!("node{node} is off"))?;
@@ -259,13 +261,13 @@ pub(crate) struct Session<'guests> {
 }
 
 impl Session<'_> {
-    /// What it has said so far.
+    /// The command's output so far.
     pub(crate) fn output(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.path.with_extension("out")).unwrap_or_default()).into_owned()
     }
 
-    /// Waits until the output holds `text`; false when it has not come within `limit`, or before the command
-    /// ended.
+    /// Waits until the output holds `text`. Returns false when `text` has not come within `limit`, or before
+    /// the command ended.
     pub(crate) fn says(&self, text: &str, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         loop {
@@ -280,12 +282,13 @@ impl Session<'_> {
         }
     }
 
-    /// Its exit code, once it has ended.
+    /// The command's exit code, once it has ended.
     fn code(&self) -> Option<i32> {
         fs::read_to_string(self.path.with_extension("code")).ok()?.trim().parse().ok()
     }
 
-    /// Runs it to its end, or to the limit; what it leaves in any of the guests is killed and named.
+    /// Runs the command to its end, or to the limit; kills and names the processes that it leaves in any of
+    /// the guests.
     ///
     /// # Errors
     /// A guest answers no longer.
@@ -293,19 +296,20 @@ impl Session<'_> {
         self.finish_telling(limit, |_| ())
     }
 
-    /// The same without a look at what it leaves.
+    /// Runs the command as [`Session::finish`] does, without a look at the processes that it leaves.
     pub(crate) fn finish_alone(self, limit: Duration) -> anyhow::Result<Finished> {
         let (code, elapsed) = self.wait(limit, |_| ())?;
         Ok(Finished { code, output: self.output(), elapsed, leftovers: Vec::new() })
     }
 
-    /// The same as [`Session::finish`]; `tell` is given what the command says when it says it.
+    /// Runs the command as [`Session::finish`] does; `tell` is given the command's output as it comes.
     fn finish_telling(self, limit: Duration, tell: impl FnMut(&[u8])) -> anyhow::Result<Finished> {
         let (code, elapsed) = self.wait(limit, tell)?;
         Ok(Finished { code, output: self.output(), elapsed, leftovers: self.sweep(code.is_some())? })
     }
 
-    /// Its exit code, if it ended in time, and how long it took. It has ended in any case.
+    /// Waits until the command has ended or been ended. Returns its exit code, if it ended in time, and its
+    /// duration.
     fn wait(&self, limit: Duration, mut tell: impl FnMut(&[u8])) -> anyhow::Result<(Option<i32>, Duration)> {
         let mut told = 0;
         let mut tell_news = || {
@@ -332,7 +336,8 @@ impl Session<'_> {
         Ok((code, elapsed))
     }
 
-    /// Processes of this command in all guests that are up. Those of one that was killed are no surprise.
+    /// Ends the processes of this command in all guests that are up, and returns their names. Processes of a
+    /// command that was killed are expected, and not returned.
     fn sweep(&self, is_over: bool) -> anyhow::Result<Vec<String>> {
         let nodes = (1..=self.guests.count()).filter(|node| self.guests.is_up(*node));
         let path = |node| self.guests.directory(node).join(&self.name);
@@ -361,31 +366,31 @@ impl Session<'_> {
     }
 }
 
-/// Removes what runs that were killed have left.
+/// Removes the directories that killed runs have left.
 fn remove_stale(home: &Path) -> anyhow::Result<()> {
     for entry in fs::read_dir(home)?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let pid = name.strip_prefix(SHARE).and_then(|rest| rest.split('-').next());
         if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
-            // Another run may be doing the same.
+            // Another run may remove the same directory.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
     Ok(())
 }
 
-/// As one word of a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The variables of this environment that concern MPI, and where programs are.
+/// The variables of this environment that concern MPI, and the path of programs.
 fn passed() -> Vec<(String, String)> {
     let concerns = |name: &str| name == "PATH" || PASSED.iter().any(|begin| name.starts_with(begin));
     std::env::vars().filter(|(name, _)| concerns(name)).collect()
 }
 
-/// `cargo xtask rdma`.
+/// Runs `cargo xtask rdma`.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let (mut count, mut device, mut machine, mut limit) = (2, Device::Siw, Machine::default(), LIMIT_SECONDS);
     let mut shows_console = false;
@@ -441,7 +446,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     }
 }
 
-/// `xtask guest`, which runs in the guests.
+/// Runs `xtask guest`, the command that runs in the guests.
 pub(crate) fn run_inside(arguments: &[String]) -> anyhow::Result<()> {
     match arguments {
         [word, directory] if word == "serve" => inside::serve(Path::new(directory)),

@@ -1,5 +1,5 @@
-//! A job under attack: forged, replayed, damaged and foreign packets between two hosts cost it time, and
-//! nothing else. And a job without privileges, with and without the helper that has them.
+//! Tests of a job under attack: forged, replayed, damaged and foreign packets between two hosts cost the job
+//! time, and nothing else. Also tests of a job without privileges, with and without the helper that has them.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -10,22 +10,24 @@ use super::needs::Need;
 use super::process::{Finished, Run, Running};
 use super::{Case, Outcome, built, strangers};
 
-/// What is sent in the first attack, and in those on one thing.
+/// The numbers of packets of the first attack, and of those against a single part.
 const MILLION: u64 = 1_000_000;
 const SOME: u64 = 200_000;
 const LIMIT: Duration = Duration::from_secs(150);
-/// One of so many must have been counted by cause, at least: many are lost where they arrive too fast.
+/// The least share of packets that must have been counted by cause is one in this number: many packets are
+/// lost where they arrive too fast.
 const COUNTED_SHARE: u64 = 50;
-/// What the line about multicast says of packets that came again, and of those that are of no member.
+/// The parts of the line about multicast that must have counts: duplicate packets, and packets that come from
+/// no member.
 const GROUPS_COUNT: &[&str] = &["packets multicast: ", " duplicate", " rejected"];
-/// An ordinary user.
+/// The user id of an ordinary user.
 const NOBODY: &str = "65534";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = vec![
         attacked("a million hostile packets", MILLION, &[], &[]),
         attacked("hostile packets, UDP alone", SOME, &[("WEFT_LINK", "shared,udp")], &[]),
-        // To a group, too, what is replayed, and what comes from strangers and foreign jobs, is counted.
+        // Packets to a group are counted as well: replayed packets, and those of strangers and foreign jobs.
         attacked("hostile packets, multicast", SOME, &[("WEFT_BCAST", "window")], GROUPS_COUNT),
         attacked(
             "hostile packets, multicast by UDP alone",
@@ -66,7 +68,8 @@ fn on_hosts(name: &str, attempt: impl Fn(&Context) -> anyhow::Result<Outcome> + 
     Case::new(name, attempt).needs(&[Need::Networks])
 }
 
-/// What `weft` tells a user without the privilege of what is missing, and of `weft-netd` that has it.
+/// A case that checks the message of `weft` to a user without the privilege: it names the missing privilege,
+/// and `weft-netd` that has it.
 fn told(command: &'static str, has_helper: bool, says: &'static str) -> Case {
     let helper = if has_helper { "beside weft-netd" } else { "without weft-netd" };
     on_hosts(&format!("weft {command} {helper} says what is missing and who has it"), move |context| {
@@ -110,14 +113,14 @@ fn attacked(name: &str, packets: u64, settings: &'static [(&str, &str)], says: &
     })
 }
 
-/// The packets in the line of `--stats` about those that were dropped.
+/// The number of packets in the line of `--stats` about dropped packets.
 fn counted(finished: &Finished) -> u64 {
     let line = finished.output.lines().find_map(|line| line.split_once("packets dropped on arrival: "));
     let words = line.map(|(_, causes)| causes.split([' ', ','])).into_iter().flatten();
     words.filter_map(|word| word.parse::<u64>().ok()).sum()
 }
 
-/// The attacker, built by whoever built this.
+/// The attacker, built by the cargo that runs this program.
 fn tool(context: &Context) -> anyhow::Result<PathBuf> {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     if let Some(path) = BUILT.get() {
@@ -127,8 +130,8 @@ fn tool(context: &Context) -> anyhow::Result<PathBuf> {
     Ok(BUILT.get_or_init(|| path).clone())
 }
 
-/// Runs what follows without any privilege: root as nobody; on a user's own hosts as that user, who has some
-/// there.
+/// The words that run a command without any privilege: for root as nobody; on a user's own hosts as that
+/// user, without the privileges that he has there.
 fn as_nobody(hosts: &Hosts) -> &'static [&'static str] {
     match hosts.are_without_root() {
         true => &["setpriv", "--inh-caps", "-all", "--ambient-caps", "-all"],
@@ -136,11 +139,11 @@ fn as_nobody(hosts: &Hosts) -> &'static [&'static str] {
     }
 }
 
-/// Messages of all sizes between ranks that have no privilege.
+/// Sends messages of all sizes between ranks without privilege.
 fn unprivileged(context: &Context, helpers: Option<&Helpers>) -> anyhow::Result<Run> {
     let hosts = context.hosts()?;
     let netd = helpers.map_or("/nowhere".into(), |helpers| helpers.socket("{host}"));
-    // What follows the host runs there.
+    // The words behind the host run there.
     let agent = format!("{} env WEFT_NETD={} {}", hosts.agent, netd.display(), as_nobody(hosts).join(" "));
     let program = context.compile("tests/c/sizes.c")?;
     let reaches = hosts.on(&hosts.names[0], as_nobody(hosts)).args(["test", "-x"]).arg(&program).finish()?;
@@ -149,7 +152,7 @@ fn unprivileged(context: &Context, helpers: Option<&Helpers>) -> anyhow::Result<
     Ok(run.arg(program).limit(60))
 }
 
-/// `weft-netd` on both hosts, for who has no privilege; ended when dropped.
+/// Servers of `weft-netd` on both hosts, for a user without privilege; ended when dropped.
 struct Helpers {
     running: Vec<Running>,
     directory: PathBuf,
@@ -162,7 +165,7 @@ impl Helpers {
         let mut helpers = Self { running: Vec::new(), directory };
         let hosts = context.hosts()?;
         let group = Run::new("getent").args(["group", NOBODY]).finish()?.output;
-        // On a user's own hosts who asks is who owns the socket.
+        // On a user's own hosts, the user that asks owns the socket.
         let group = group.split(':').next().filter(|_| !hosts.are_without_root());
         let program = context.prefix.join("sbin/weft-netd");
         for host in &hosts.names {

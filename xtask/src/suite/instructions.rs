@@ -1,5 +1,5 @@
-//! `cargo xtask instructions`, and the suite of that name: what a message of 8 bytes costs, in instructions
-//! of user space.
+//! `cargo xtask instructions`, and the suite of that name: counts the instructions of user space that a
+//! message of 8 bytes costs.
 //!
 //! Times on a shared machine differ by tens of percent from run to run, these counts by less than one percent
 //! (decision 0109). The command prints them for one installed Weft or compares several; the suite compares
@@ -18,11 +18,11 @@ use super::process;
 use super::{Case, Outcome};
 use count::{Count, MESSAGES, Mode, Place, kinds};
 
-/// What a change may cost when two trees are compared.
+/// The largest cost of a change when two trees are compared, as a ratio.
 const LIMIT: f64 = 1.03;
-/// The same beside the committed table: it need not be written anew for each small change.
+/// The largest ratio to the committed table, which need not be written anew for each small change.
 const LIMIT_OF_TABLE: f64 = 1.10;
-/// System calls for a message that are not seen: such as are made once in a window, or for an
+/// The system calls per message that may differ unseen: a call that is made once in a window, or for an
 /// acknowledgement, may fall into another block.
 const SYSTEM_CALLS_UNSEEN: f64 = 0.05;
 const TABLE: &str = "tests/instructions/counts.json";
@@ -34,16 +34,16 @@ const USAGE: &str =
   --save FILE     write the counts of the last prefix
   --json          print JSON instead of a table";
 
-/// Counts of one installed Weft.
+/// The counts of one installed Weft.
 #[derive(Clone, Debug, PartialEq)]
 struct Table {
-    /// What made it: other compilers make other counts.
+    /// The compiler of the library: other compilers make other counts.
     compiler: String,
     architecture: String,
     counts: Vec<Count>,
 }
 
-/// A count beside the same one of another Weft.
+/// A count beside the same count of another Weft.
 struct Pair<'a> {
     before: Option<&'a Count>,
     after: &'a Count,
@@ -138,7 +138,7 @@ fn guard(context: &Context, place: Place, mode: Mode) -> anyhow::Result<Outcome>
     })
 }
 
-/// The sentences about what costs more than `limit` times what it did.
+/// The sentences about counts that are more than `limit` times their former value.
 fn exceeding(pairs: &[Pair<'_>], limit: f64) -> Vec<String> {
     let mut found = Vec::new();
     for Pair { before, after } in pairs {
@@ -212,7 +212,7 @@ impl Table {
         Ok(Table { compiler, architecture: std::env::consts::ARCH.into(), counts })
     }
 
-    /// Each count, with the same one of `before` where that has it.
+    /// The counts, each with the same count of `before` where `before` has it.
     fn beside<'a>(&'a self, before: Option<&'a Table>) -> Vec<Pair<'a>> {
         let same =
             |one: &Count, other: &Count| (&one.place, &one.mode, &one.side) == (&other.place, &other.mode, &other.side);
@@ -221,7 +221,7 @@ impl Table {
     }
 
     fn to_json(&self) -> Value {
-        // What callgrind tells has no more digits than that worth keeping.
+        // Callgrind's figures have no more digits worth keeping.
         let rounded = |value: f64| (value * 1000.0).round() / 1000.0;
         let count = |count: &Count| {
             json!({

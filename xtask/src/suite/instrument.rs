@@ -1,5 +1,5 @@
-//! `weft compare`, `weft bench` and `weft availability`: they run to the end, keep samples, and say what is
-//! wrong.
+//! Tests of `weft compare`, `weft bench` and `weft availability`: they run to the end, keep samples, and
+//! report what is wrong.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,11 @@ use super::context::{Context, EXIT_NO_HOSTS, Expected, no_hosts};
 use super::process::{Finished, Run};
 use super::{Case, Outcome};
 
-/// How long the first sample may take: programs are built before it.
+/// The time that the first sample may take: programs are built before it.
 const FIRST_SAMPLE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
-/// Why `weft availability` refuses a figure, and ends with 1: the machine did something else meanwhile.
+/// The reasons for which `weft availability` refuses a figure, and ends with 1: the machine did something
+/// else meanwhile.
 const REFUSALS: [&str; 2] = ["disturbed: ", "the sweep did not reach the stop threshold"];
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
@@ -85,7 +86,7 @@ fn weft(context: &Context, line: &str) -> Run {
     Run::new(context.bin("weft")).args(line.split(' ')).env("XDG_CACHE_HOME", context.work.join("cache")).limit(90)
 }
 
-/// A prefix whose `mpiexec` says no.
+/// Makes a prefix whose `mpiexec` refuses to run.
 fn fake_library(context: &Context) -> PathBuf {
     let prefix = context.work.join("broken-library");
     let write = |name: &str, text: &str| {
@@ -106,7 +107,8 @@ fn run_file(context: &Context, name: &str) -> PathBuf {
     path
 }
 
-/// Runs a comparison into a file; then each of its jobs must have succeeded, and its end must be there.
+/// Runs a comparison into a file. Each of its jobs must have succeeded, and the file must have its last
+/// record.
 fn check_run(context: &Context, name: &str, run: Run, code: i32) -> Outcome {
     let path = run_file(context, name);
     let finished = run.arg("--output").arg(&path).finish();
@@ -119,7 +121,7 @@ fn check_run(context: &Context, name: &str, run: Run, code: i32) -> Outcome {
     }
     let text = std::fs::read_to_string(&path).unwrap_or_default();
     let jobs = || text.lines().filter(|line| line.contains(r#""record":"job""#));
-    // What the machine does not have is no fault of the instrument.
+    // A feature that the machine lacks is no fault of the instrument.
     let bad: Vec<&str> = jobs().filter(|line| !line.contains("succeeded") && !line.contains("unsupported")).collect();
     match (bad.is_empty(), jobs().count() > 0, text.lines().last()) {
         (true, true, Some(end)) if end.contains(r#""interrupted":false"#) => Outcome::Passed,
@@ -127,8 +129,8 @@ fn check_run(context: &Context, name: &str, run: Run, code: i32) -> Outcome {
     }
 }
 
-/// On one host every sample of two ranks says what a cache line cost, or that it could not be measured; a
-/// launch does not.
+/// Checks that on one host every sample of two ranks has the time of a cache line, or says that it could not
+/// be measured; a launch has none.
 fn check_lines(context: &Context, name: &str) -> Outcome {
     let path = context.work.join(format!("instrument-{name}.jsonl"));
     let text = std::fs::read_to_string(&path).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! `mpiexec` when things go wrong, and what people's scripts ask of it.
+//! Tests of `mpiexec`: failures of ranks, of hosts and of `mpiexec` itself, and the features that users'
+//! scripts need.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +14,7 @@ mod limits;
 
 const READY: Duration = Duration::from_secs(20);
 const END: Duration = Duration::from_secs(10);
-/// One line that mpiexec must get through whole, 5 × 40 letters.
+/// The letters of a line that mpiexec must hand on whole, 5 × 40.
 const LETTERS: usize = 200;
 
 const BEHAVE: &str = "tests/launcher/behave.c";
@@ -62,7 +63,8 @@ fn behave(context: &Context, location: Location, ranks: u32, arguments: &str) ->
     Ok(location.mpiexec(context, ranks)?.arg(context.compile(BEHAVE)?).args(arguments.split(' ')))
 }
 
-/// Ranks that end badly: the exit code is theirs, one line says who and how, and the others are ended.
+/// The cases of ranks that end badly: the exit code is theirs, one line names the rank and the cause, and the
+/// other ranks are ended.
 fn endings(location: Location) -> Vec<Case> {
     let table: &[(&str, &str, i32, &[&'static str])] = &[
         ("a rank dies by SIGSEGV", "signal 3 11", 139, &["rank 3", "SIGSEGV"]),
@@ -84,7 +86,8 @@ fn endings(location: Location) -> Vec<Case> {
     table.iter().map(make).collect()
 }
 
-/// Programs that use MPI wrongly in a way that ends, or could hang, a job: it is said what is wrong.
+/// The cases of programs that use MPI wrongly in a way that ends, or could hang, a job: a sentence says what
+/// is wrong.
 fn misused(location: Location) -> Vec<Case> {
     let case = |name: &str, ranks: u32, arguments: &'static str, expected: fn() -> Expected| {
         Case::new(format!("{name}, {ranks} ranks, {}", location.name()), move |context| {
@@ -122,7 +125,7 @@ fn misused(location: Location) -> Vec<Case> {
     cases
 }
 
-/// `mpiexec` itself is ended: nothing outlives it.
+/// The cases in which `mpiexec` itself is ended: no process of the job outlives it.
 fn kills(location: Location) -> Vec<Case> {
     let case = |name: &str, signal: Signal, whole_group: bool, code: i32| {
         Case::new(format!("{name}, {}", location.name()), move |context| {
@@ -170,7 +173,7 @@ fn output_is_whole(location: Location) -> Case {
     })
 }
 
-/// The example `hello`, changed.
+/// Makes a changed copy of the example `hello`.
 fn damaged(context: &Context, name: &str, change: impl FnOnce(&mut Vec<u8>)) -> anyhow::Result<PathBuf> {
     use std::os::unix::fs::PermissionsExt as _;
     let mut program = std::fs::read(context.compile("examples/hello.c")?)?;
@@ -348,10 +351,10 @@ fn options() -> Vec<Case> {
     ]
 }
 
-/// Jobs that one story starts at the same time.
+/// The most jobs that one story starts at the same time.
 const JOBS_MAX: usize = 5;
 
-/// What `mpiexec --report-bindings` says of each rank's processors; `None`: it is not bound.
+/// The processors of each rank in the output of `mpiexec --report-bindings`; `None`: the rank is not bound.
 fn bound_to(output: &str) -> Vec<Option<String>> {
     let lines = output.lines().filter(|line| line.starts_with("mpiexec: rank ") && line.contains("bound"));
     let list = |line: &str| {
@@ -361,7 +364,7 @@ fn bound_to(output: &str) -> Vec<Option<String>> {
     lines.map(list).collect()
 }
 
-/// A variable that these options give to the ranks, which run in a directory of their own choice.
+/// A case with a variable that these options give to the ranks, which run in a chosen directory.
 fn variable(options: &'static [&'static str]) -> Case {
     Case::new(format!("a variable by {}; --wdir", options[0]), move |context| {
         let run = context.compile(BEHAVE).map(|program| {
@@ -373,7 +376,7 @@ fn variable(options: &'static [&'static str]) -> Case {
     })
 }
 
-/// Bindings: a registry of their own keeps other jobs of the machine out of these stories.
+/// The cases of bindings: a registry of their own keeps other jobs of the machine out of these stories.
 fn processors() -> Vec<Case> {
     let registry = |context: &Context| context.work.join("registry");
     let enough = || std::thread::available_parallelism().is_ok_and(|count| count.get() >= 2);
@@ -385,8 +388,8 @@ fn processors() -> Vec<Case> {
         anyhow::ensure!(distinct == enough(), "ranks are bound to {bound:?}:\n{}", finished.report());
         Ok(())
     };
-    // As long as a rank runs its processor is taken: they must run at the same time, also when one host
-    // starts later.
+    // A rank's processor is taken as long as the rank runs: the ranks must run at the same time, also when
+    // one host starts later.
     let options = ["--bind-to", "hwthread", "--report-bindings", "sleep", "1"];
     vec![
         Case::new("--bind-to gives each rank a processor of its own", move |context| {
@@ -433,8 +436,8 @@ fn processors() -> Vec<Case> {
     ]
 }
 
-/// Two ranks with the time of one and a half processors: they are told that they share one, and neither is
-/// bound.
+/// Runs two ranks with the time of one and a half processors: they are told that they share a processor, and
+/// neither is bound.
 fn quota(context: &Context, registry: &Path) -> Outcome {
     let options =
         ["-n", "2", "--bind-to", "core", "--report-bindings", "sh", "-c", "echo ranks and processors: $WEFT_LOAD"];
@@ -446,7 +449,7 @@ fn quota(context: &Context, registry: &Path) -> Outcome {
     Expected::code(0).says("time quota allows for 1 processor").says("ranks and processors: 2/1").judge(finished)
 }
 
-/// A host without power: its agent says nothing more, and nothing tells that it is gone.
+/// A case of a host without power: its agent sends no more, and no sign tells that it is gone.
 fn silent_host() -> Case {
     Case::new("a host that falls silent ends the job", |context| {
         let attempt = || -> anyhow::Result<Finished> {

@@ -1,9 +1,9 @@
-//! Runs over libfabric, and whether there is one.
+//! Runs over libfabric.
 
 use super::context::Context;
 use super::process::Run;
 
-/// What takes UDP's place.
+/// The setting that puts libfabric in UDP's place.
 pub(super) const LINK: &str = "shared,fabric";
 
 /// The run over endpoints of this provider.

@@ -1,26 +1,26 @@
-//! Objects that are made and freed leave nothing behind, each kind by itself and all together; and what the
-//! program has freed while it was under way is complete before a process leaves.
+//! Tests that objects that are made and freed leave nothing behind, each kind by itself and all together.
+//! Operations that the program has freed while they were under way must be complete before a process leaves.
 
 use super::Case;
 use super::context::{Context, Expected};
 use super::programs::attempt;
 use super::soak::{RANKS, Row, SAMPLES, SPARE_SECONDS, judged, soak, table};
 
-/// Rounds of a run that is only to show that nothing leaks at once, or that a leak is found.
+/// The rounds of a run that shows that no large leak exists, or that a leak is found.
 const ROUNDS_SHORT: u32 = 40;
 const LIMIT_SHORT_SECONDS: u64 = 300;
-/// Turns of each kind of object in the suite of all of them, and their limit.
+/// The turns of each kind of object in the suite of all kinds, and the time limit.
 const TURNS_ALL: &str = "100000";
 const LIMIT_ALL_SECONDS: u64 = 3600;
 const MINUTES_LARGE: u64 = 10;
-/// Operations that `tests/c/left_to_finalize.c` leaves to MPI_Finalize, and lengths of their messages: one
-/// for each protocol.
+/// The operations that `tests/c/left_to_finalize.c` leaves to MPI_Finalize, and the lengths of their
+/// messages: one for each protocol.
 const LEFT: [&str; 9] = ["isend", "issend", "ibsend", "bsend", "persistent", "irecv", "any", "recv_init", "disconnect"];
-/// What is left to the last session has a program of its own.
+/// The program for operations that are left to the last session.
 const SESSION: &str = "session";
 const LEFT_BYTES: [&str; 3] = ["4", "40000", "2000000"];
 
-/// An operation is left to MPI_Finalize, with each number of bytes, on one host and on two.
+/// The cases of an operation that is left to MPI_Finalize, with each number of bytes, on one host and on two.
 fn left(what: &str, operation: &'static str, expected: &Expected) -> Vec<Case> {
     let case = |(bytes, hosts): (&'static str, u32)| {
         let expected = expected.clone();
@@ -44,7 +44,7 @@ fn nothing_grows(rows: anyhow::Result<Vec<Row>>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The judge finds what leaks, at every rank, and nothing else.
+/// Checks that the judge finds a leak at every rank, and no other growth.
 fn leak_is_found(context: &Context, leak: &str, field: &str) -> anyhow::Result<()> {
     let rows = judged(soak(context, 0, ROUNDS_SHORT, Some(leak)), LIMIT_SHORT_SECONDS, false)?;
     let is_found = rows.iter().all(|row| row.grows() == (row.quantity.field == field));
@@ -86,7 +86,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     cases
 }
 
-/// What takes long: each kind of object, 100,000 times, and ten minutes of everything.
+/// The cases that take long: each kind of object, 100,000 times, and ten minutes of all kinds.
 pub(crate) fn all_cases(context: &Context) -> Vec<Case> {
     let seconds = MINUTES_LARGE * 60;
     let mut cases =

@@ -1,12 +1,12 @@
-//! Messages of one host where memory is short, where the kernel lets no process copy from another, and
-//! between containers.
+//! Tests of messages of one host where memory is short, where the kernel forbids copies between processes,
+//! and between containers.
 
 use super::context::{Context, Expected};
 use super::process::Run;
 use super::{Case, Outcome};
 
 const END: u64 = 60;
-/// What `unshare` says when this user may make no namespaces, and what `mount` does.
+/// The words of `unshare` when this user may make no namespaces, and those of `mount`.
 const REFUSED: [&str; 2] = ["unshare: unshare failed", "Operation not permitted"];
 const NO_COPIES: &str = "refuses copies between ranks of this host";
 const DIVIDED: &str = "ranks of this host cannot all share memory";
@@ -41,7 +41,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     ]
 }
 
-/// All sizes of messages between 3 ranks, with so much memory in /dev/shm.
+/// Sends messages of all sizes between 3 ranks, with `size` of memory in /dev/shm.
 fn with_shm(context: &Context, size: &str, says: &'static str, variable: &str) -> Outcome {
     let attempt = || {
         let script = format!(
@@ -58,8 +58,8 @@ fn with_shm(context: &Context, size: &str, says: &'static str, variable: &str) -
     Expected::code(0).says(says).judge(finished)
 }
 
-/// All sizes of messages between ranks that choose protocols by costs of no machine: the kernel copies nearly
-/// for nothing, and a ring does; each rank believes the one or the other.
+/// Sends messages of all sizes between ranks that choose protocols by costs of no real machine. By one set of
+/// costs the kernel copies nearly for nothing, by the other a ring does; each rank believes one of the two.
 fn other_costs(context: &Context) -> Outcome {
     const COSTS: [(&str, &str); 2] = [
         (
@@ -101,7 +101,7 @@ fn refused(context: &Context) -> Outcome {
     Expected::code(0).says(NO_COPIES).judge(attempt())
 }
 
-/// `$SIZES`, all sizes of messages, on one host by `mpiexec` with these arguments, which put some of the
+/// Runs `$SIZES`, messages of all sizes, on one host by `mpiexec` with these arguments, which put some of the
 /// ranks into containers.
 fn contained(context: &Context, arguments: &str, says: &'static str) -> Outcome {
     let attempt = || {

@@ -1,17 +1,17 @@
-//! Broadcasts and other operations by multicast on four and eight virtual hosts, under hardship: each
-//! receiver loses packets of its own, stops for a while or for good.
+//! Tests of broadcasts and other operations by multicast on four and eight virtual hosts, under hardship:
+//! each receiver loses packets of its own, or stops for a while or for good.
 
 use super::context::{Context, EXIT_NO_HOSTS, Expected, no_hosts};
 use super::process::{Finished, Run};
 use super::{Case, Outcome};
 
 const LIMIT_SECONDS: u64 = 100;
-/// Two levels of acknowledgements: each co-root looks after the others of its half.
+/// The scheme of two levels of acknowledgements: each co-root looks after the other receivers of its half.
 const CO_ROOTS: &str = "coroot-2+aggregate-3";
-/// Shares of packets that every receiver loses on its own, of what goes to all as well as of what goes to it
-/// alone.
+/// The shares of packets that every receiver loses on its own, among packets to all as well as among packets
+/// to it alone.
 const LOSSES: [&str; 4] = ["0.1%", "1%", "5%", "10%"];
-/// What `hardship gone` ends with.
+/// The exit code of `hardship gone`.
 const HEARD: i32 = 42;
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
@@ -37,7 +37,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             judge(&multicast(), on_hosts(context, 4, "hardship", &["paused"], &[("WEFT_BCAST", scheme.to_owned())]))
         }));
         cases.push(Case::new(format!("a receiver or co-root is gone, {scheme}: the root is told"), move |context| {
-            // By the time that it waited itself, or by another host that has given the broadcast up for that.
+            // A rank is told by its own timeout, or by another host whose timeout has given the broadcast up.
             let settings = [("WEFT_BCAST", scheme.to_owned()), ("WEFT_PEER_TIMEOUT", "2".to_owned())];
             let expected = Expected::code(HEARD).says("rank 0 was told").says("MPI_ERR_PROC_ABORTED");
             judge(&expected, on_hosts(context, 4, "hardship", &["gone"], &settings))
@@ -49,7 +49,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         cases.push(Case::new(name, move |context| frames_counted(context, hosts)));
     }
     cases.push(Case::new("a switch that filters multicast while it is in use: trees take over", |context| {
-        // The program makes the file in the middle, and goes on when it is gone.
+        // The program makes the file in the middle, and goes on when the file is gone.
         let file = context.work.join("multicast-filtered");
         let wait = format!("while kill -0 $job && ! [ -e '{0}' ]; do sleep 0.05; done", file.display());
         let script =
@@ -86,8 +86,8 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             let snoop =
                 format!("ip netns exec $switch ip link set br0 type bridge mcast_snooping 1 mcast_querier {querier}");
             let script = format!("{SWITCH}; {snoop}; {RUN}");
-            // What the hosts join they say by themselves, so that it works either way as long as the bridge
-            // remembers.
+            // Hosts send reports of the groups that they join, so that multicast works either way as long as
+            // the bridge remembers.
             judge(&multicast(), scripted(context, 4, &script, "multicast", &[], &[("WEFT_BCAST", "window".into())]))
         }));
     }
@@ -107,7 +107,8 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     cases
 }
 
-/// Who is stopped, for a while or for good, while the network loses packets; and as many hosts as there are.
+/// The cases of ranks that stop, for a while or for good, while the network loses packets; and of as many
+/// hosts as there are.
 fn hardships_together(cases: &mut Vec<Case>) {
     let lossy = ("WEFT_FAULTS", "drop=5%,reorder=2%,duplicate=1%,seed=3".to_owned());
     for scheme in ["window", CO_ROOTS] {
@@ -135,7 +136,8 @@ fn hardships_together(cases: &mut Vec<Case>) {
     }
 }
 
-/// The ways by which packets go to a group, each alone; and IPv6, behind bridges that snoop on MLD.
+/// The cases of each way by which packets go to a group, alone; and of IPv6, behind bridges that snoop on
+/// MLD.
 fn carriers(cases: &mut Vec<Case>) {
     const WAYS: [(&str, &str); 3] = [
         ("UDP alone", "shared,udp"),
@@ -160,7 +162,7 @@ fn carriers(cases: &mut Vec<Case>) {
     }
 }
 
-/// Operations other than the broadcast that may be multicast: their settings, and what the program calls
+/// The operations other than the broadcast that may be multicast: their settings, and the program's words for
 /// them.
 const OTHERS: [(&str, &str); 4] = [
     ("WEFT_BARRIER", "barrier"),
@@ -170,12 +172,12 @@ const OTHERS: [(&str, &str); 4] = [
     ("WEFT_ALLREDUCE", "duplicate"),
 ];
 
-/// All of [`OTHERS`] by multicast.
+/// The settings that multicast all of [`OTHERS`].
 fn all_of_them() -> Vec<(&'static str, String)> {
     OTHERS.map(|(setting, _)| (setting, "multicast".to_owned())).to_vec()
 }
 
-/// Operations other than the broadcast.
+/// The cases of operations other than the broadcast.
 fn others(cases: &mut Vec<Case>) {
     const PROGRAM: &str = "multicast_others";
     for (setting, word) in OTHERS {
@@ -211,22 +213,23 @@ fn others(cases: &mut Vec<Case>) {
     }));
 }
 
-/// The namespace of the bridge between the hosts.
+/// The script's variable with the namespace of the bridge between the hosts.
 const SWITCH: &str = "first=${WEFT_HOSTS%%,*}; switch=${first%-0}-switch";
-/// It passes nothing on to the second host that comes to a multicast address.
+/// A command by which the bridge passes no packet to a multicast address on to the second host.
 const FILTER: &str = "ip netns exec $switch ip link set p1-0 type bridge_slave mcast_flood off";
-/// Takes the hosts' IPv4 addresses away, and gives them some of IPv6.
+/// A command that takes the hosts' IPv4 addresses away, and gives them IPv6 addresses.
 const ONLY_IPV6: &str = "number=1; for host in $(echo \"$WEFT_HOSTS\" | tr , ' '); do ip netns exec \"$host\" sh -c \
     \"ip -4 addr flush dev e0; echo 0 >/proc/sys/net/ipv6/conf/e0/disable_ipv6; ip -6 addr add fd77::$number/64 dev e0 nodad\" || exit 1; \
     number=$((number + 1)); done";
 const RUN: &str = "\"$0\" -n $count -ppn 1 --stats --hosts \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\" \"$@\"";
-/// Broadcasts that are counted, and frames that nobody here sends: hosts join groups, and ask for each
-/// other's addresses.
+/// The number of counted broadcasts, and the most multicast frames that hosts send by themselves: they join
+/// groups, and ask for each other's addresses.
 const COUNTED: u64 = 2000;
 const FRAMES_OF_HOSTS: u64 = 100;
 
-/// The root multicasts each broadcast once whether there are two hosts or eight, and no other multicast
-/// frames pass the bridge but the questions what has arrived, which a busy machine has it ask now and then.
+/// Checks that the root multicasts each broadcast once, with two hosts as with eight. The only other
+/// multicast frames on the bridge are the root's questions which packets have arrived; it asks now and then
+/// on a busy machine.
 fn frames_counted(context: &Context, hosts: u32) -> anyhow::Result<Outcome> {
     let count = "ip netns exec $switch cat /sys/class/net/br0/statistics/multicast";
     let script = format!("{SWITCH}; before=$({count}); {RUN} || exit 1; echo frames $(($({count}) - before))");
@@ -245,7 +248,7 @@ fn frames_counted(context: &Context, hosts: u32) -> anyhow::Result<Outcome> {
     }
 }
 
-/// The packets of one kind in the line of `--stats` about what was multicast.
+/// The number of packets of one kind in the line of `--stats` about multicast.
 fn packets(output: &str, what: &str) -> u64 {
     let line = output.lines().find_map(|line| line.split_once("packets multicast: "));
     let kinds = line.map(|(_, kinds)| kinds.split(", ")).into_iter().flatten();
@@ -253,12 +256,12 @@ fn packets(output: &str, what: &str) -> u64 {
     kinds.filter_map(count).sum()
 }
 
-/// That the broadcasts are right says nothing of how they came.
+/// The expectation that broadcasts were multicast: correct contents do not show how they came.
 fn multicast() -> Expected {
     Expected::code(0).says("packets multicast: ")
 }
 
-/// Runs a program with one rank on each of so many virtual hosts.
+/// Runs a program with one rank on each of `count` virtual hosts.
 pub(super) fn on_hosts(
     context: &Context,
     count: u32,
@@ -269,7 +272,7 @@ pub(super) fn on_hosts(
     scripted(context, count, RUN, program, words, settings)
 }
 
-/// The same within a script: `$count` hosts, and [`RUN`] in it.
+/// Runs a program within a script: `$count` hosts, and [`RUN`] in it.
 fn scripted(
     context: &Context,
     count: u32,

@@ -1,4 +1,4 @@
-//! What a case needs that not every machine has: without it the case is skipped, and the reason is told.
+//! The needs of cases that not every machine fulfils: without them a case is skipped, with the reason.
 
 use rustix::process::geteuid;
 
@@ -6,31 +6,31 @@ use super::context::Context;
 use super::libfabric;
 use super::process::Run;
 
-/// Headers of libfabric, wherever Debian has them.
+/// The headers of libfabric, in the places where Debian has them.
 const HEADERS: [&str; 2] = ["/usr/include/rdma/fabric.h", "/usr/local/include/rdma/fabric.h"];
 
 #[derive(Clone, Copy)]
 pub(crate) enum Need {
     /// The two hosts have networks of their own.
     Networks,
-    /// So do the two hosts with two interfaces each.
+    /// The two hosts with two interfaces each have networks of their own.
     NetworksOnRails,
     Libfabric,
     LibfabricHeaders,
-    /// What filters packets.
+    /// The tool that filters packets.
     Nft,
-    /// What takes captures apart.
+    /// The tool that reads captures.
     Tshark,
-    /// What attaches programs to interfaces of the hosts.
+    /// The right to attach programs to interfaces of the hosts.
     AttachedPrograms,
     Root,
 }
 
 impl Need {
-    /// Why it is not to be had here.
+    /// The reason why the need is not fulfilled on this machine.
     ///
     /// # Errors
-    /// It is not known: hosts cannot be made for a reason that is no property of the machine.
+    /// The answer is not known: hosts cannot be made for a reason that is no property of the machine.
     pub(super) fn missing(self, context: &Context) -> anyhow::Result<Option<String>> {
         let unless = |is_here: bool, why: &str| (!is_here).then(|| why.to_owned());
         Ok(match self {
@@ -52,7 +52,7 @@ impl Need {
     }
 }
 
-/// Whether a program says its version.
+/// Returns whether a program prints its version.
 fn answers(program: &str) -> bool {
     Run::new(program).arg("-v").finish().is_ok_and(|finished| finished.code == Some(0))
 }

@@ -1,6 +1,6 @@
-//! Two hosts between which the network carries smaller packets from some moment on, and larger ones again:
-//! jobs lose time, and nothing else. The smaller MTU is that of one host's interface, of both hosts'
-//! interfaces, or of a port of the switch between them, which sends no ICMP message.
+//! Tests of two hosts between which the network carries smaller packets from some moment on, and later larger
+//! ones again: jobs lose time, and nothing else. The smaller MTU is that of one host's interface, of both
+//! hosts' interfaces, or of a port of the switch between them. The switch sends no ICMP message.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use super::process::{Finished, Run, Running};
 use super::rails::await_carriers;
 use super::{Case, Outcome};
 
-/// The longest any of these may take.
+/// The longest time of a case.
 const LIMIT: Duration = Duration::from_secs(90);
-/// Seconds for which a job goes on that has nothing to notice.
+/// The seconds for which a job goes on that has nothing to notice.
 const UNNOTICED: &str = "1";
-/// The MTU of an Ethernet, and those that are smaller.
+/// The MTU of an Ethernet, and smaller ones.
 const FULL: u32 = 1500;
 const SMALLER: u32 = 1400;
-/// Less than the smallest packets need.
+/// An MTU below the smallest packets.
 const TOO_SMALL: u32 = 200;
 
-/// What carries less.
+/// The place with the smaller MTU.
 #[derive(Clone, Copy)]
 enum Place {
     OneHost,
@@ -31,12 +31,12 @@ enum Place {
 const PLACES: [(&str, Place); 3] =
     [("at one host", Place::OneHost), ("at both hosts", Place::BothHosts), ("at the switch only", Place::Switch)];
 
-/// What a job is like.
+/// The description of a job.
 struct Job {
     traffic: &'static str,
     settings: &'static [(&'static str, &'static str)],
     place: Place,
-    /// The MTU is as it was before once that has been found to be smaller.
+    /// Says whether the MTU is full again once the job has found it to be smaller.
     comes_back: bool,
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
 
 type Judged = anyhow::Result<(Expected, anyhow::Result<Finished>)>;
 
-/// Attempts something on hosts whose interfaces are as they were afterwards.
+/// Makes an attempt on hosts, and restores their interfaces afterwards.
 fn on_hosts(
     context: &Context,
     hosts: impl Fn(&Context) -> anyhow::Result<&Hosts>,
@@ -116,8 +116,8 @@ fn program(context: &Context, hosts: &Hosts, words: &[&str]) -> anyhow::Result<R
 }
 
 fn play(context: &Context, hosts: &Hosts, job: &Job) -> Judged {
-    // Nobody notices who sends nothing but small packets. What is multicast is cut for who asks for it, and
-    // no flow notices if the rest leaves in trains.
+    // A sender of small packets notices nothing. Multicast data is cut for a receiver that asks for it, and
+    // no flow notices the MTU if the rest leaves in trains.
     let is_noticed = !["small", "broadcasts"].contains(&job.traffic);
     let until = if job.comes_back { "larger" } else { "smaller" };
     let words = if is_noticed { vec![job.traffic, "0", until] } else { vec![job.traffic, UNNOTICED] };
@@ -157,8 +157,8 @@ fn one_of_two_rails(context: &Context, hosts: &Hosts) -> Judged {
     Ok((Expected::code(0).says("changes of a path's MTU: ").never_says("down"), running.finish(LIMIT)))
 }
 
-/// Python that sends ICMP "fragmentation needed" of 68 bytes, about every UDP port in use there, from the
-/// first host's neighbour to it.
+/// A Python program that sends forged ICMP "fragmentation needed" of 68 bytes to the first host from its
+/// neighbour, about every UDP port in use there.
 const FORGERY: &str = "
 import socket, struct, sys, time
 own, victim, ports = sys.argv[1], sys.argv[2], [int(port) for port in sys.argv[3].split(',') if port]
@@ -202,7 +202,7 @@ fn set(hosts: &Hosts, place: Place, mtu: u32) -> anyhow::Result<()> {
     }
 }
 
-/// Both ports of one rail.
+/// Sets the MTU of both ports of one rail.
 fn set_at_switch(hosts: &Hosts, rail: usize, mtu: u32) -> anyhow::Result<()> {
     let switch = hosts.switch()?;
     (0..hosts.names.len()).try_for_each(|host| set_at(hosts, &switch, &format!("p{host}-{rail}"), mtu))
@@ -212,7 +212,7 @@ fn set_at(hosts: &Hosts, host: &str, interface: &str, mtu: u32) -> anyhow::Resul
     hosts.do_on(host, &["ip", "link", "set", interface, "mtu", &mtu.to_string()]).map(drop)
 }
 
-/// Every interface is as it was.
+/// Restores every interface.
 fn heal(hosts: &Hosts) -> anyhow::Result<()> {
     set(hosts, Place::BothHosts, FULL)?;
     let rails = hosts.do_on(&hosts.names[0], &["ip", "-o", "link", "show", "type", "veth"])?.lines().count();

@@ -1,4 +1,4 @@
-//! Weft beside programs and tools that were not made for it: Hydra, MPICH's programs, CMake, mpi4py.
+//! Tests of Weft beside programs and tools that were not made for it: Hydra, MPICH's programs, CMake, mpi4py.
 
 use std::path::PathBuf;
 
@@ -7,16 +7,16 @@ use super::needs::Need;
 use super::process::{Finished, Run};
 use super::{Case, Outcome, libfabric};
 
-/// mpi4py's tests with one rank take a minute here; with five ranks on two processors longer, and on a busy
-/// machine ten minutes.
+/// The time limit of mpi4py's tests: with one rank they take a minute, with five ranks on two processors
+/// longer, and on a busy machine ten minutes.
 const MPI4PY_LIMIT_SECONDS: u64 = 900;
 const MPI4PY_BUILD_LIMIT_SECONDS: u64 = 300;
-/// Python starts in a second, and in many on a busy machine.
+/// The time limit of a pool: Python starts in a second, and in many on a busy machine.
 const POOL_LIMIT_SECONDS: u64 = 120;
-/// The demonstration takes half a minute; without the build of mpi4py at hand one more.
+/// The time limit of the demonstration: it takes half a minute, and one minute more if mpi4py must be built.
 const DEMO_LIMIT_SECONDS: u64 = 300;
-/// What is left out of mpi4py's tests, one a line: `module reason` or `pattern reason`; with `>N` before it,
-/// only where more than N ranks run.
+/// The list of mpi4py's tests that are left out, one a line: `module reason` or `pattern reason`; with `>N`
+/// before it, only where more than N ranks run.
 const LEFT_OUT: &str = "tests/mpi4py/left-out.txt";
 
 pub(crate) fn hydra(_: &Context) -> Vec<Case> {
@@ -63,7 +63,7 @@ pub(crate) fn cmake(_: &Context) -> Vec<Case> {
     })]
 }
 
-/// The measurement programs build, run and give valid samples; how fast is no test.
+/// The case of the measurement programs: they build, run and give valid samples; their speed is not tested.
 pub(crate) fn measurements(_: &Context) -> Vec<Case> {
     let programs = Case::new("every program, with 2 and 4 ranks", |context| {
         let run = Run::new(context.root.join("bench/programs/check.sh")).arg(&context.prefix).limit(300);
@@ -81,7 +81,7 @@ pub(crate) fn measurements(_: &Context) -> Vec<Case> {
     vec![programs, carriers]
 }
 
-/// The runs of `make test`: one rank, an odd number of them, and two hosts.
+/// The runs of `make test`: one rank, an odd number of ranks, and two hosts.
 pub(crate) fn mpi4py(_: &Context) -> Vec<Case> {
     mpi4py_runs(&[1, 3], &[2])
 }
@@ -96,7 +96,7 @@ pub(crate) fn mpi4py_all(_: &Context) -> Vec<Case> {
         });
         cases.push(case.needs(&[Need::Libfabric]));
     }
-    // More ranks, and more hosts, for the collectives alone.
+    // The collectives alone run with more ranks, and on more hosts.
     for ranks in [6, 7, 8] {
         cases.push(Case::new(format!("its tests of collectives, {ranks} ranks"), move |context| {
             collective_tests(context, ranks, context.mpiexec(ranks))
@@ -107,7 +107,7 @@ pub(crate) fn mpi4py_all(_: &Context) -> Vec<Case> {
         let case = Case::new(name, move |context| collective_tests(context, ranks, on_hosts(context, ranks, hosts)));
         cases.push(case.needs(&[Need::Networks]));
     }
-    // One-sided operations on one host to four.
+    // One-sided operations run on one host to four.
     for (ranks, hosts) in [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (2, 2), (5, 2), (3, 3), (4, 4)] {
         let name = format!("its tests of windows, {ranks} ranks on {hosts} hosts");
         let case = Case::new(name, move |context| match hosts {
@@ -119,7 +119,7 @@ pub(crate) fn mpi4py_all(_: &Context) -> Vec<Case> {
     cases
 }
 
-/// `mpiexec` with so many ranks on so many virtual hosts, which end with it.
+/// The run of `mpiexec` with `ranks` ranks on `hosts` virtual hosts, which end with it.
 fn on_hosts(context: &Context, ranks: u32, hosts: u32) -> Run {
     let per_host = ranks.div_ceil(hosts);
     let script =
@@ -128,18 +128,18 @@ fn on_hosts(context: &Context, ranks: u32, hosts: u32) -> Run {
     run.arg(script).arg(context.bin("mpiexec"))
 }
 
-/// The modules whose names say that they are about collectives; nothing is left out of those.
+/// Runs the modules whose names say that they test collectives; none of these is left out.
 fn collective_tests(context: &Context, ranks: u32, mpiexec: Run) -> Outcome {
     run_tests(context, ranks, &["-i", "test_cco"], || Ok(mpiexec))
 }
 
-/// The modules about windows, and the locks and counters that its `util.sync` makes of them; nothing is left
-/// out of those.
+/// Runs the modules about windows, and about the locks and counters that mpi4py's `util.sync` makes of
+/// windows; none of these is left out.
 fn window_tests(context: &Context, ranks: u32, mpiexec: Run) -> Outcome {
     run_tests(context, ranks, &["-i", "^test_(win|rma|rma_nb|util_sync)\\.py$"], || Ok(mpiexec))
 }
 
-/// What its tests need; nothing is done when it was built with the same library.
+/// Builds what mpi4py's tests need, unless that was built with the same library.
 pub(super) fn mpi4py_build(name: &str) -> Case {
     Case::new(name, |context| {
         let script = context.root.join("tools/mpi4py.sh");
@@ -166,7 +166,7 @@ fn mpi4py_runs(one_host: &[u32], two_hosts: &[u32]) -> Vec<Case> {
     cases.push(Case::new("mpi4py.futures with its own tests, 3 ranks on two hosts", |context| {
         Expected::code(0).says("OK").never_says("FAILED (").judge(futures(context, context.mpiexec_on_hosts(3)))
     }));
-    // Outside of its run mode it spawns.
+    // Outside of its run mode the executor spawns.
     for launcher in ["without mpiexec", "under mpiexec"] {
         let name = format!("MPIPoolExecutor outside of its run mode, {launcher}, ends, and says what helps");
         cases.push(Case::new(name, move |context| {
@@ -199,11 +199,11 @@ fn mpi4py_runs(one_host: &[u32], two_hosts: &[u32]) -> Vec<Case> {
     cases
 }
 
-/// What messages of the demonstration may have gone over, or both.
+/// The links that messages of the demonstration may have used, alone or together.
 const LINKS: &[&str] = &["self", "shared", "udp", "ethernet", "xdp", "ethernet+udp", "xdp+udp"];
 
-/// The second column of the demonstration's last table, where a row has one: a program's first row begins
-/// with its name.
+/// The links in the second column of the demonstration's last table, where a row has one: a program's first
+/// row begins with its name.
 fn links_of(output: &str) -> Vec<String> {
     let rows = output.lines().skip_while(|line| !line.trim_start().starts_with("program")).skip(1);
     let link = |line: &str| {
@@ -214,7 +214,7 @@ fn links_of(output: &str) -> Vec<String> {
     rows.take_while(|line| !line.contains("the whole demo")).filter_map(link).collect()
 }
 
-/// What `make demo` runs, on what is installed.
+/// Runs `make demo` on the installed library.
 pub(crate) fn demo(_: &Context) -> Vec<Case> {
     vec![Case::new("from mpi4py to lost packets", |context| {
         let run = Run::new(context.root.join("demo/demo.sh")).limit(DEMO_LIMIT_SECONDS);
@@ -231,8 +231,8 @@ pub(crate) fn demo(_: &Context) -> Vec<Case> {
     })]
 }
 
-/// Its pool of processes that were started together with the master, which talk over an intercommunicator.
-/// Where tests make a pool of their own they would spawn, which they leave out by themselves.
+/// Runs the tests of mpi4py's pool, whose processes were started together with the master and talk over an
+/// intercommunicator. Tests that make a pool of their own would spawn, and leave themselves out.
 fn futures(context: &Context, mpiexec: anyhow::Result<Run>) -> anyhow::Result<Finished> {
     let home = context.root.join("build/mpi4py");
     let run = mpiexec?.arg(context.python("python")).args(["-m", "mpi4py.futures"]);
@@ -257,7 +257,8 @@ fn run_tests(
     Expected::code(0).says("OK").never_says("FAILED (").judge(attempt())
 }
 
-/// Where mpi4py's tests run, and the words that run them with so many ranks, without what is left out.
+/// The directory where mpi4py's tests run, and the words that run them with `ranks` ranks, without the tests
+/// that are left out.
 pub(super) fn test_words(context: &Context, ranks: u32, selected: &[&str]) -> anyhow::Result<(PathBuf, Vec<String>)> {
     let home = context.root.join("build/mpi4py");
     let list = std::fs::read_to_string(context.root.join(LEFT_OUT))?;
@@ -271,7 +272,7 @@ pub(super) fn test_words(context: &Context, ranks: u32, selected: &[&str]) -> an
     Ok((tests, words))
 }
 
-/// The runner's options for what is left out.
+/// The runner's options that leave tests out.
 fn left_out(list: &str, ranks: u32) -> anyhow::Result<Vec<String>> {
     let mut options = Vec::new();
     for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {

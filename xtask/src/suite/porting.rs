@@ -1,11 +1,11 @@
-//! What programs that others wrote, and their configure scripts, find: the compiler wrappers in every
-//! dialect, pkg-config, `mpi.h`.
+//! Tests of the parts that others' programs and their configure scripts look for: the compiler wrappers in
+//! every dialect, pkg-config, `mpi.h`.
 
 use super::Case;
 use super::context::{Context, Expected};
 use super::process::Run;
 
-/// Questions to `mpicc`, and what the answer holds. `PREFIX` is where Weft is installed.
+/// Questions to `mpicc`, with parts of the answers. `PREFIX` is the installation's prefix.
 const QUESTIONS: &[(&[&str], &[&str])] = &[
     // MPICH and Intel MPI.
     (&["-show"], &["mine -IPREFIX/include -LPREFIX/lib", "-lmpi_abi"]),
@@ -35,7 +35,7 @@ const QUESTIONS: &[(&[&str], &[&str])] = &[
     (&["-dumpmachine"], &["mine -dumpmachine\n"]),
 ];
 
-/// How each library names the compiler behind its wrapper, in C and in C++.
+/// The variables by which each library names the compiler behind its wrapper, in C and in C++.
 const COMPILER_VARIABLES: &[(&str, &str)] =
     &[("WEFT_CC", "WEFT_CXX"), ("MPICH_CC", "MPICH_CXX"), ("OMPI_CC", "OMPI_CXX"), ("I_MPI_CC", "I_MPI_CXX")];
 
@@ -52,7 +52,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     ]
 }
 
-/// A compiler that says how it was called.
+/// Makes a compiler that prints how it was called.
 fn speaking_compiler(context: &Context, name: &str) -> anyhow::Result<String> {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = context.work.join("compilers");

@@ -1,5 +1,4 @@
-//! Running one command under a time limit, with everything it says in a file, and nothing left of it
-//! afterwards.
+//! Runs one command under a time limit, with all its output in a file, and leaves nothing of it afterwards.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -13,25 +12,26 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-/// How long a command may take to end after SIGTERM.
+/// The time that a command may take to end after SIGTERM.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long what a command started may outlive it: processes that are being killed need a moment.
+/// The time for which processes may outlive their command: processes that are being killed need a moment.
 const LEFTOVER_TIMEOUT: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(4);
-/// Marks every process of one run in its environment, by which leftovers are found.
+/// The variable that marks every process of one run in its environment, by which leftovers are found.
 pub(crate) const MARK: &str = "WEFT_SUITE_RUN";
-/// Lines shown of a run that failed.
+/// The lines that are shown of a failed run.
 const SHOWN_LINES: usize = 40;
 
-/// The exit code shells give to what SIGINT ended.
+/// The exit code that shells give to a program that SIGINT ended.
 pub(crate) const EXIT_INTERRUPTED: i32 = 130;
 
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
-/// Set by SIGINT and SIGTERM: commands run in process groups of their own, so Ctrl-C does not reach them.
+/// The flag that SIGINT and SIGTERM set: commands run in process groups of their own, so Ctrl-C does not
+/// reach them.
 static INTERRUPTED: std::sync::OnceLock<Arc<AtomicBool>> = std::sync::OnceLock::new();
 
-/// From now on SIGINT and SIGTERM first end the command that runs.
+/// Catches SIGINT and SIGTERM: from now on they first end the command that runs.
 pub(crate) fn catch_interrupts() -> std::io::Result<()> {
     let flag = INTERRUPTED.get_or_init(Default::default);
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -44,13 +44,13 @@ pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
-/// PATH with the directories of administrators behind it: `ip` and `nft` are there, and an ordinary user's
+/// The PATH, followed by the directories of administrators: `ip` and `nft` are there, and an ordinary user's
 /// PATH does not lead there.
 pub(crate) fn search_path() -> OsString {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let own = std::env::split_paths(&path).filter(|directory| !directory.as_os_str().is_empty());
     let all: Vec<PathBuf> = own.chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from)).collect();
-    // Each came out of a list or holds no colon.
+    // Each directory came out of a list or holds no colon.
     std::env::join_paths(all).unwrap_or(path)
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn marked(mark: &str) -> Vec<(Pid, String)> {
     .collect()
 }
 
-/// What to run.
+/// A command to run.
 #[derive(Clone)]
 pub(crate) struct Run {
     program: OsString,
@@ -82,14 +82,14 @@ pub(crate) struct Run {
     limit: Duration,
 }
 
-/// What came of it.
+/// The result of a run.
 pub(crate) struct Finished {
-    /// The exit code; 128 + signal for a process that died by one; none when the time limit ended it.
+    /// The exit code; 128 + signal for a process that died by a signal; none when the time limit ended it.
     pub(crate) code: Option<i32>,
-    /// Standard output and error, as they came.
+    /// The standard output and error, in the order in which they came.
     pub(crate) output: String,
     pub(crate) elapsed: Duration,
-    /// Processes that were still there, as `pid command`; they have been killed.
+    /// The processes that were still there, as `pid command`; they have been killed.
     pub(crate) leftovers: Vec<String>,
 }
 
@@ -115,7 +115,7 @@ impl Run {
         self
     }
 
-    /// The same, run by a command that these words begin.
+    /// Puts the words `before` in front of the command, which they then run.
     pub(crate) fn behind(mut self, before: &[&str]) -> Run {
         if let [program, rest @ ..] = before {
             let own = std::mem::replace(&mut self.program, program.into());
@@ -145,20 +145,20 @@ impl Run {
         self
     }
 
-    /// Runs it to its end, or to the limit.
+    /// Runs the command to its end, or to the limit.
     pub(crate) fn finish(&self) -> anyhow::Result<Finished> {
         self.start()?.finish(self.limit)
     }
 
-    /// Starts it in a process group of its own.
+    /// Starts the command in a process group of its own.
     pub(crate) fn start(&self) -> anyhow::Result<Running> {
         let number = RUNS.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{number}", std::process::id());
         let directory = std::env::temp_dir();
         let log = directory.join(format!("weft-suite-{mark}.log"));
         let file = File::create(&log)?;
-        // Under nohup(1), or in the background of a script, signals are ignored here, and would be by what is
-        // started.
+        // Under nohup(1), or in the background of a script, signals are ignored here, and the started command
+        // would inherit that.
         let mut command = Command::new("env");
         command
             .arg("--default-signal")
@@ -177,7 +177,7 @@ impl Run {
             .map_err(|error| anyhow::anyhow!("cannot run env, to run {}: {error}", self.program.to_string_lossy()))?;
         if let (Some(text), Some(mut input)) = (&self.input, child.stdin.take()) {
             use std::io::Write;
-            // A program that does not read its input closes the pipe: no failure by itself.
+            // A program that does not read its input closes the pipe: that is no failure by itself.
             let _ = input.write_all(text.as_bytes());
         }
         Ok(Running { child, mark, log, began: Instant::now() })
@@ -197,13 +197,13 @@ impl Running {
         Pid::from_child(&self.child)
     }
 
-    /// What it has said so far.
+    /// The output so far.
     pub(crate) fn output(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Waits until the output holds `text`; false when it has not come within `limit`, or before the command
-    /// ended.
+    /// Waits until the output holds `text`. Returns false when `text` has not come within `limit`, or before
+    /// the command ended.
     pub(crate) fn says(&self, text: &str, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         loop {
@@ -218,19 +218,19 @@ impl Running {
         }
     }
 
-    /// Whether the command has ended; it can still be waited for.
+    /// Returns whether the command has ended; it can still be waited for.
     pub(crate) fn has_ended(&self) -> bool {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(self.pid()), look).is_ok_and(|ended| ended.is_some())
     }
 
-    /// The processes of this run that live now, as `pid command`. One that begins has no environment for a
-    /// moment and is not found: whether the command goes on is said by `has_ended`.
+    /// The processes of this run that live now, as `pid command`. A process that begins has no environment
+    /// for a moment and is not found: `has_ended` says whether the command goes on.
     pub(crate) fn processes(&self) -> Vec<(Pid, String)> {
         marked(&self.mark)
     }
 
-    /// SIGKILL to this process alone, and waits for its end; what it started goes on.
+    /// Sends SIGKILL to this process alone, and waits for its end; its children go on.
     pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -262,7 +262,7 @@ impl Running {
         Ok(Finished { code, output, elapsed, leftovers })
     }
 
-    /// SIGTERM, a moment to clean up, SIGKILL: each to the whole process group.
+    /// Ends the command: SIGTERM, a moment to clean up, SIGKILL, each to the whole process group.
     fn end(&mut self) -> anyhow::Result<()> {
         let _ = kill_process_group(self.pid(), Signal::TERM);
         let deadline = Instant::now() + END_TIMEOUT;
@@ -276,7 +276,7 @@ impl Running {
         Ok(())
     }
 
-    /// Gives what is left a moment to go, then kills it and names it.
+    /// Gives the processes that are left a moment to go, then kills and names them.
     fn sweep(&self) -> Vec<String> {
         let deadline = Instant::now() + LEFTOVER_TIMEOUT;
         loop {
@@ -296,7 +296,7 @@ impl Running {
 }
 
 impl Finished {
-    /// The last lines of the output and how it ended, for a report.
+    /// The last lines of the output, and the end of the run, for a report.
     pub(crate) fn report(&self) -> String {
         let lines: Vec<&str> = self.output.lines().collect();
         let from = lines.len().saturating_sub(SHOWN_LINES);

@@ -5,7 +5,7 @@ use super::needs::Need;
 use super::process::Run;
 use super::{Case, Outcome};
 
-/// Programs of `tests/c`, with the rank counts they run with on one host.
+/// The programs of `tests/c`, with the numbers of ranks with which they run on one host.
 pub(super) const PROGRAMS: &[&str] = &[
     "point_to_point",
     "chapter3",
@@ -53,22 +53,23 @@ pub(super) const PROGRAMS: &[&str] = &[
     "registration_cache",
 ];
 const RANKS_ONE_HOST: &[u32] = &[1, 2, 3, 4, 8];
-/// Even and odd: with 3 one host has two ranks and the other one.
+/// The numbers of ranks on two hosts, even and odd: with 3 one host has two ranks and the other one.
 const RANKS_TWO_HOSTS: &[u32] = &[2, 3, 4, 8];
-/// A run takes about a second where each rank has a processor; 8 ranks on 2 processors take their time.
+/// The time limit: a run takes about a second where each rank has a processor, and longer with 8 ranks on 2
+/// processors.
 const LIMIT_SECONDS: u64 = 60;
 
-/// What networks do on a bad day, and on a terrible one.
+/// The faults of a network on a bad day, and on a terrible one.
 pub(super) const BAD_DAY: &str = "drop=5%,duplicate=1%,reorder=1%,seed=7";
 pub(super) const FAULTS: &[(&str, &str)] =
     &[("bad", BAD_DAY), ("terrible", "drop=20%,duplicate=5%,reorder=5%,seed=11")];
 
-/// Everything at once, damage included: what was damaged must not be believed, least of all an
+/// All faults at once, damage included: a damaged packet must not be believed, least of all an
 /// acknowledgement.
 pub(super) const DAMAGE: &str = "drop=5%,duplicate=2%,reorder=3%,corrupt=1%";
-/// Runs of the program under it, each with a seed of its own …
+/// The runs of the program under these faults, each with a seed of its own …
 const DAMAGE_SEEDS: u32 = 3;
-/// … and exchanges in each.
+/// … and the exchanges in each run.
 const DAMAGE_ROUNDS: &str = "12";
 
 fn source(name: &str) -> String {
@@ -96,7 +97,7 @@ pub(crate) fn one_host(_: &Context) -> Vec<Case> {
             Ok(run.arg(context.compile(&source("hardware"))?).arg("bound"))
         })
     }));
-    // What is counted anew after Finalize once met an old count by chance, in one start of a hundred.
+    // A count that begins anew after Finalize once met an old count by chance, in one start of a hundred.
     cases.push(Case::new("sessions_after, 2 ranks, a hundred times", |context| {
         let mut runs =
             (0..100).map(|_| attempt(|| Ok(context.mpiexec(2).arg(context.compile(&source("sessions_after"))?))));
@@ -160,8 +161,8 @@ pub(crate) fn two_hosts(_: &Context) -> Vec<Case> {
     cases.push(program("given_up", 2, Where::TwoHosts, None));
     cases.push(program("large", 2, Where::TwoHosts, None));
     cases.push(program("flood", 2, Where::TwoHosts, None));
-    // As it comes, small packets are raw frames where the privilege is there, and bulk data goes by UDP; here
-    // each has to do both.
+    // By default small packets are raw frames where the privilege is there, and bulk data goes by UDP; here
+    // each link carries both.
     for link in ["ethernet", "udp", "shared,udp"] {
         cases.push(over(link, format!("WEFT_LINK={link}, sizes, 2 ranks"), move |context| {
             attempt(|| Ok(context.mpiexec_on_hosts(2)?.arg(context.compile(&source("sizes"))?).env("WEFT_LINK", link)))
@@ -205,7 +206,8 @@ pub(crate) fn faults(_: &Context) -> Vec<Case> {
     cases
 }
 
-/// Broadcasts that are multicast, if the network between the hosts is found to carry that.
+/// A case of broadcasts that are multicast, if the library finds that the network between the hosts carries
+/// multicast.
 fn multicast(ranks: u32, scheme: &'static str, fault: Option<(&'static str, &'static str)>) -> Case {
     let day = fault.map_or(String::new(), |(day, _)| format!(" on a {day} day"));
     Case::new(format!("WEFT_BCAST={scheme}, multicast, {ranks} ranks{day}"), move |context| {
@@ -215,7 +217,7 @@ fn multicast(ranks: u32, scheme: &'static str, fault: Option<(&'static str, &'st
             let run = fault.into_iter().fold(run, |run, (_, setting)| run.env("WEFT_FAULTS", setting));
             run.limit(LIMIT_SECONDS).finish()
         };
-        // That the broadcasts are right says nothing of how they came.
+        // Correct broadcasts do not show how they came.
         Expected::code(0).says("packets multicast: ").judge(finished())
     })
 }
@@ -282,7 +284,7 @@ pub(crate) fn examples(_: &Context) -> Vec<Case> {
     cases
 }
 
-/// How ranks of heat get their neighbours' rims.
+/// The way in which ranks of heat get their neighbours' rims.
 #[derive(Clone, Copy)]
 enum Exchange {
     Messages,

@@ -1,5 +1,5 @@
-//! Two hosts with two interfaces: large messages use both, and whichever fails, the program goes on. Over
-//! Weft's own links, and over libfabric.
+//! Tests of two hosts with two interfaces: large messages use both, and when either fails, the program goes
+//! on. Over Weft's own links, and over libfabric.
 
 use std::time::Duration;
 
@@ -8,23 +8,24 @@ use super::needs::Need;
 use super::process::{Finished, Run, Running};
 use super::{Case, Outcome, libfabric};
 
-/// The longest any of these may take.
+/// The longest time of a case.
 const LIMIT: Duration = Duration::from_secs(40);
-/// How long traffic goes on before something is broken.
+/// The time for which traffic goes on before something is broken.
 const BEFORE: Duration = Duration::from_millis(300);
-/// Traffic goes on until its sender has found a path to have failed …
+/// The argument by which traffic goes on until its sender has found a path to have failed …
 const UNTIL_FAILED: &str = "0.5 failed";
-/// … or until that one carries packets again.
+/// … or until that path carries packets again.
 const UNTIL_HEALED: &str = "0.5 healed";
 /// The least share of each of two equal interfaces, in percent.
 const SHARE_MIN: u64 = 30;
-/// The same over libfabric, whose datagrams leave one by one: they are divided less evenly (decision 0134).
+/// The least share over libfabric, whose datagrams leave one by one: they are divided less evenly (decision
+/// 0134).
 const SHARE_MIN_FABRIC: u64 = 2;
 
-/// The interfaces by name: who names several has reliable endpoints on all of them.
+/// The interfaces by name: with several names a rank has reliable endpoints on all of them.
 const BOTH: &str = "e0,e1";
 
-/// What carries the traffic.
+/// The links that carry the traffic.
 #[derive(Clone, Copy)]
 enum Links {
     Own,
@@ -69,7 +70,7 @@ pub(super) fn over_fabric() -> Vec<Case> {
     cases
 }
 
-/// What is so over any links.
+/// The cases that are the same over any links.
 fn of(links: Links) -> Vec<Case> {
     vec![
         case(links, "large messages go over both", move |context| {
@@ -112,7 +113,7 @@ fn case(links: Links, name: &str, attempt: impl Fn(&Context) -> Judged + 'static
     };
     Case::new(name, move |context| {
         let outcome = attempt(context);
-        // The next case finds all as it was.
+        // The next case finds all interfaces as they were.
         let healed = context.hosts_on_rails().and_then(heal);
         match (outcome, healed) {
             (Err(error), _) | (_, Err(error)) => Outcome::Failed(format!("{error:#}")),
@@ -138,7 +139,7 @@ fn traffic(context: &Context, links: Links, kind: &str, seconds: &str) -> anyhow
     Ok(run.arg(context.compile("tests/c/rails.c")?).arg(kind).args(seconds.split_whitespace()))
 }
 
-/// Traffic for so many seconds, and what breaks it when it is under way.
+/// Runs traffic for `seconds` seconds; `breaks` breaks something when the traffic is under way.
 fn run(
     context: &Context,
     links: Links,
@@ -160,7 +161,7 @@ fn set(hosts: &Hosts, host: usize, interface: &str, state: &str) -> anyhow::Resu
     hosts.do_on(&hosts.names[host], &["ip", "link", "set", interface, state]).map(drop)
 }
 
-/// Every interface is up and has its carrier.
+/// Brings every interface up, and waits until it has its carrier.
 fn heal(hosts: &Hosts) -> anyhow::Result<()> {
     for (host, interface) in (0..hosts.names.len()).flat_map(|host| ["e0", "e1"].map(|interface| (host, interface))) {
         set(hosts, host, interface, "up")?;
@@ -168,7 +169,7 @@ fn heal(hosts: &Hosts) -> anyhow::Result<()> {
     hosts.names.iter().try_for_each(|host| await_carriers(hosts, host, 2))
 }
 
-/// Waits until so many interfaces of a virtual host have their carrier: that takes a moment behind
+/// Waits until `count` interfaces of a virtual host have their carrier: that takes a moment after
 /// `ip link set up`.
 pub(super) fn await_carriers(hosts: &Hosts, host: &str, count: usize) -> anyhow::Result<()> {
     let deadline = std::time::Instant::now() + LIMIT;
@@ -202,12 +203,12 @@ fn rails(output: &str) -> Vec<Rail> {
     output.lines().filter_map(rail).collect()
 }
 
-/// What the sender of bulk data sent on an interface.
+/// The bytes that the sender of bulk data sent on an interface.
 fn bytes(rails: &[Rail], interface: &str) -> u64 {
     rails.iter().filter(|rail| rail.from == "0" && rail.interface == interface).map(|rail| rail.bytes).sum()
 }
 
-/// What is wrong if this interface, and no other, should have failed and be in this state at the sender.
+/// The fault, if this interface, and no other, should have failed and be in this state at the sender.
 fn failed(rails: &[Rail], interface: &str, state: &str) -> Option<String> {
     let of_sender: Vec<&Rail> = rails.iter().filter(|rail| rail.from == "0").collect();
     let is_right = |rail: &&Rail| match rail.interface == interface {

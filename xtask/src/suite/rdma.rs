@@ -1,6 +1,6 @@
-//! MPI over RDMA: programs between virtual machines whose kernels play a device, `siw` (iWARP) or `rdma_rxe`
-//! (RoCE), over each carrier that leads there and in each of its modes; and what is said when something
-//! breaks.
+//! Tests of MPI over RDMA: programs between virtual machines whose kernels play a device, `siw` (iWARP) or
+//! `rdma_rxe` (RoCE), over each carrier that leads there and in each of its modes; and the errors when
+//! something breaks.
 
 mod multicast;
 mod promises;
@@ -15,21 +15,22 @@ use super::process::Finished;
 use super::{Case, Outcome};
 
 const DEVICES: &[Device] = &[Device::Siw, Device::Rxe];
-/// An emulated processor is slower by some ten times, and two of them may share one.
+/// The time limits: an emulated processor is slower by some ten times, and two guests may share one
+/// processor.
 const LIMIT: Duration = Duration::from_secs(120);
 const MPI4PY_LIMIT: Duration = Duration::from_secs(1800);
 const START: Duration = Duration::from_secs(40);
-/// Seconds after which a silent peer counts as failed where one is to fail.
+/// The seconds after which a silent peer counts as failed, where a peer is to fail.
 const PEER_TIMEOUT: &str = "4";
-/// Traffic goes on for so many seconds; it is under way when something breaks.
+/// The seconds for which traffic goes on; it is under way when something breaks.
 const TRAFFIC_SECONDS: &str = "25";
-/// What a rank may lock, in KiB, where that is to be less than an endpoint takes.
+/// The memory that a rank may lock, in KiB, where that is to be less than an endpoint takes.
 const LOCKED_KIB: &str = "64";
-/// The same where it is to be enough for an endpoint, but not for a connection: over libfabric, and over the
-/// device itself.
+/// The memory that is enough for an endpoint, but not for a connection: over libfabric, and over the device
+/// itself.
 const LOCKED_BY_FABRIC_KIB: &str = "16384";
 const LOCKED_BY_VERBS_KIB: &str = "1024";
-/// Takes away what lets root lock as much as it likes.
+/// The command that takes away the privilege by which root locks as much as it likes.
 const WITHOUT_PRIVILEGE: [&str; 2] = ["setpriv", "--bounding-set=-ipc_lock"];
 
 /// A carrier in one of its modes.
@@ -38,24 +39,26 @@ struct Mode {
     name: &'static str,
     devices: &'static [Device],
     settings: &'static [(&'static str, &'static str)],
-    /// Whether small messages are written to memory of their receivers, as `fast_path` is told; none: no such
-    /// thing.
+    /// The words by which `fast_path` is told whether small messages are written to memory of their
+    /// receivers; none: the carrier has no fast path.
     writes: Option<&'static [&'static str]>,
-    /// Also mpi4py's modules, four guests, the doctor, and what breaks.
+    /// Says whether the mode also runs mpi4py's modules, four guests, the doctor, and the cases that break
+    /// something.
     thorough: bool,
 }
 
 const FABRIC: (&str, &str) = ("WEFT_LINK", "shared,fabric");
 const PROVIDER: (&str, &str) = ("WEFT_FABRIC_PROVIDER", "verbs;ofi_rxm");
-/// ofi_rxm makes its queues for so many peers, and rxe has no room for those of the usual number.
+/// The number of peers for which ofi_rxm makes its queues: rxe has no room for the queues of the usual
+/// number.
 const PEERS: (&str, &str) = ("FI_UNIVERSE_SIZE", "16");
 
 const VERBS: (&str, &str) = ("WEFT_LINK", "shared,verbs");
 
-/// Also between ranks of one guest.
+/// The setting by which the device is used between ranks of one guest as well.
 const DEVICE_ONLY: (&str, &str) = ("WEFT_LINK", "verbs");
-/// KiB that a peer takes that is hardly talked to, and KiB for all of them together; the same with a ring for
-/// each.
+/// The KiB that an idle peer takes, and the KiB of all idle peers together; the same with a ring for each
+/// peer.
 const PEER_KIB: &[&str] = &["8", "256"];
 const PEER_WITH_RING_KIB: &[&str] = &["64", "256"];
 
@@ -106,7 +109,7 @@ const MODES: &[Mode] = &[
     },
 ];
 
-/// How MPICH says that it uses that provider.
+/// The line of MPICH that names the provider.
 const MPICH_PROVIDER: &str = "libfabric provider: verbs;ofi_rxm";
 
 /// Programs of `tests/c` with their ranks and arguments.
@@ -123,7 +126,7 @@ const PROGRAMS: &[(&str, u32, &[&str])] = &[
     ("window_epochs", 2, &[]),
     ("window_passive", 2, &[]),
 ];
-/// mpi4py's modules about messages between two, and about windows.
+/// The modules of mpi4py about messages between two ranks, and about windows.
 const MPI4PY: [(&str, &str); 2] = [("point-to-point", "^test_p2p"), ("windows", "^test_(win|rma|rma_nb)\\.py$")];
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
@@ -146,13 +149,13 @@ fn all() -> Vec<Case> {
                 cases.push(on_guests(device, *mode, 2, "fast_path", 2, writes));
             }
         }
-        // Where the device tells of a write when it has left, a read behind it shows that it is there.
+        // Where the device reports a write when it has left, a read behind it shows that it is in place.
         let reads: &[&str] = if device == Device::Siw { &["1"] } else { &["0"] };
         if let Some(mode) = MODES.iter().find(|mode| mode.name == "verbs, one-sided") {
             cases.push(on_guests(device, *mode, 2, "remote_access", 2, reads));
         }
-        // Registered memory that is no longer there, in the mode of all operations; and where nothing that
-        // was registered may be used again.
+        // Cases of registered memory that is no longer there: in the mode of all operations, and where no
+        // registration may be used again.
         for (mode, setting, kept) in KEPT {
             cases.push(registration_cache(device, mode, setting, kept));
         }
@@ -173,8 +176,7 @@ fn all() -> Vec<Case> {
     cases
 }
 
-/// Whether registrations are kept: what is said of the case, the setting, and what the program is told to
-/// expect.
+/// The settings of kept registrations: the case's words, the setting, and the program's argument.
 const KEPT: [(&str, &str, &str); 2] = [("kept", "16777216", "yes"), ("not kept", "0", "no")];
 
 fn registration_cache(device: Device, what: &str, bytes: &'static str, expected: &'static str) -> Case {
@@ -188,8 +190,8 @@ fn registration_cache(device: Device, what: &str, bytes: &'static str, expected:
     })
 }
 
-/// What `make test` runs of them, by name: each carrier and each operation on one of the devices, and what
-/// breaks.
+/// The names of the cases that `make test` runs: each carrier and each operation on one of the devices, and
+/// the failures.
 const SELECTED: &[&str] = &[
     "siw: rping of rdma-core",
     "siw: the device keeps what carriers promise",
@@ -224,7 +226,7 @@ pub(crate) fn selection(_: &Context) -> Vec<Case> {
     all().into_iter().filter(|case| SELECTED.contains(&case.name())).collect()
 }
 
-/// Without MPI: the device carries a ping-pong, and its connection manager makes a connection.
+/// A case without MPI: the device carries a ping-pong, and its connection manager makes a connection.
 fn bare(device: Device) -> Case {
     let script = "agent=${WEFT_AGENT%% {host\\}}; $agent node2 rping -s -C 3 -v & sleep 1; rping -c -a 192.0.2.2 -C 3 -v && wait && echo connected";
     Case::new(format!("{}: rping of rdma-core", device.name()), move |context| {
@@ -233,12 +235,12 @@ fn bare(device: Device) -> Case {
     })
 }
 
-/// The peer over the same device, by its own libfabric: what fails there too is not ours alone.
+/// A case of MPICH over the same device, by its own libfabric: a failure that it shares is not Weft's alone.
 fn mpich(device: Device) -> Case {
     Case::new(format!("{}: MPICH's program and library under Weft's mpiexec, 2 ranks", device.name()), move |context| {
         let run = |guests: &Guests| {
             let program = peers::theirs(context)?.to_string_lossy().into_owned();
-            // It says which provider it uses.
+            // MPICH prints the provider that it uses.
             let settings =
                 [("MPIR_CVAR_CH4_NETMOD", "ofi"), ("FI_PROVIDER", PROVIDER.1), PEERS, ("MPIR_CVAR_DEBUG_SUMMARY", "1")];
             let words = mpiexec(context, guests, 2).into_iter().chain([program]);
@@ -277,8 +279,8 @@ fn mpi4py(device: Device, mode: Mode, what: &str, pattern: &'static str) -> Case
     })
 }
 
-/// All ranks talk to all others by the device: with so few connections that each closes another one, and as
-/// many as there are peers, of which each may take so much registered memory.
+/// Cases in which all ranks talk to all others by the device. With few connections, each new one closes
+/// another. With a connection for each peer, each peer may take only a bounded amount of registered memory.
 fn peers_of_many(device: Device) -> Vec<Case> {
     let mode = |name, settings| Mode { name, devices: DEVICES, settings, writes: None, thorough: false };
     let one = mode("verbs, one connection at a time", &[DEVICE_ONLY, ("WEFT_VERBS_CONNECTIONS", "1")]);
@@ -289,7 +291,7 @@ fn peers_of_many(device: Device) -> Vec<Case> {
     vec![of(one, 4, &[]), of(two, 4, &[]), of(sent, 12, PEER_KIB), of(rings, 12, PEER_WITH_RING_KIB)]
 }
 
-/// The doctor between the guests finds that packets of all sizes get through.
+/// A case in which `weft doctor` between the guests finds that packets of all sizes get through.
 fn doctor(device: Device, mode: Mode) -> Case {
     Case::new(format!("{}, {}: weft doctor", device.name(), mode.name), move |context| {
         let run = |guests: &Guests| {
@@ -300,7 +302,7 @@ fn doctor(device: Device, mode: Mode) -> Case {
     })
 }
 
-/// The page of a machine says how messages travel over the device.
+/// A case in which the page of `weft info` shows how messages travel over the device.
 fn info(device: Device, mode: Mode) -> Case {
     Case::new(format!("{}, {}: weft info", device.name(), mode.name), move |context| {
         let run = |guests: &Guests| {
@@ -318,13 +320,13 @@ fn info(device: Device, mode: Mode) -> Case {
     })
 }
 
-/// What breaks under a job, and what must be said then: an error that names peer and cause, and no hang.
+/// The cases of failures under a job: the error must name peer and cause, and no rank may hang.
 fn failures(device: Device, mode: Mode) -> Vec<Case> {
     let case = |what: &str, run: Breaking, expected: Expected| {
         Case::new(format!("{}, {}: {what}", device.name(), mode.name), move |context| {
             let settings: Vec<_> = mode.settings.iter().copied().chain([("WEFT_PEER_TIMEOUT", PEER_TIMEOUT)]).collect();
             let outcome = on(context, device, 2, &expected, |guests| run(context, guests, &settings));
-            // Their network or their device is not what it was.
+            // The guests' network or device has changed.
             context.turn_guests_off();
             outcome
         })
@@ -349,7 +351,7 @@ fn failures(device: Device, mode: Mode) -> Vec<Case> {
 }
 
 type Settings<'a> = &'a [(&'a str, &'a str)];
-/// A job under which something breaks.
+/// A job during which something breaks.
 type Breaking = fn(&Context, &Guests, Settings<'_>) -> anyhow::Result<Finished>;
 
 fn nothing_breaks(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyhow::Result<Finished> {
@@ -363,7 +365,7 @@ fn device_gone(context: &Context, guests: &Guests, settings: Settings<'_>) -> an
     })
 }
 
-/// The first guest's kernel refuses whatever is to leave for the second one.
+/// Makes the first guest's kernel refuse all packets to the second one.
 fn refused(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyhow::Result<Finished> {
     late(context, guests, settings, |guests| {
         do_on(context, guests, 1, &["busybox", "ip", "route", "add", "prohibit", "192.0.2.2"])
@@ -371,7 +373,7 @@ fn refused(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyhow
     .map(out_of_reach)
 }
 
-/// TCP has three quarters of the ports that the first guest's kernel chooses from.
+/// Gives TCP three quarters of the ports from which the first guest's kernel chooses.
 fn ports_taken(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyhow::Result<Finished> {
     let take = "echo 40000 40063 >/proc/sys/net/ipv4/ip_local_port_range
         for port in $(seq 40000 40047); do busybox nc -l -p $port </dev/null >/dev/null 2>&1 & done
@@ -381,7 +383,7 @@ fn ports_taken(context: &Context, guests: &Guests, settings: Settings<'_>) -> an
     start_program(context, guests, settings, 4, &[], "many_peers", &[])?.finish(LIMIT).map(out_of_reach)
 }
 
-/// Two ranks that begin to talk when something has happened.
+/// Runs two ranks that begin to talk when something has happened.
 fn late(
     context: &Context,
     guests: &Guests,
@@ -404,8 +406,8 @@ fn link_down(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyh
     .map(out_of_reach)
 }
 
-/// Nobody can reach what still runs on the other guest; its agent ends it when it has heard nothing for long
-/// enough.
+/// Removes the leftovers from a result: this guest cannot reach the processes on the other one, whose agent
+/// ends them when it has heard nothing for long enough.
 fn out_of_reach(finished: Finished) -> Finished {
     Finished { leftovers: Vec::new(), ..finished }
 }
@@ -442,14 +444,14 @@ fn exhausted(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyh
     with_locked(context, guests, settings, kib)
 }
 
-/// A program whose ranks may lock so much memory.
+/// Runs a program whose ranks may lock `kib` KiB of memory.
 fn with_locked(context: &Context, guests: &Guests, settings: Settings<'_>, kib: &str) -> anyhow::Result<Finished> {
     let limited = format!("ulimit -l {kib}; exec \"$0\" \"$@\"");
     let before: Vec<&str> = WITHOUT_PRIVILEGE.into_iter().chain(["sh", "-c", &limited]).collect();
     start_program(context, guests, settings, 2, &before, "sizes", &[])?.finish(LIMIT)
 }
 
-/// Runs something on so many guests with this device; if they answer no longer, they are turned off.
+/// Makes a run on `count` guests with this device; if the guests answer no longer, they are turned off.
 fn on(
     context: &Context,
     device: Device,
@@ -460,7 +462,7 @@ fn on(
     on_like(context, (device, count, Machine::default()), expected, run)
 }
 
-/// The same on guests that are made of something else.
+/// Makes a run on guests with other hardware.
 fn on_like(
     context: &Context,
     (device, count, machine): (Device, u32, Machine),
@@ -477,7 +479,7 @@ fn on_like(
     expected.judge(finished)
 }
 
-/// `mpiexec -n RANKS`, the same number on each guest.
+/// The command `mpiexec -n RANKS`, with the same number of ranks on each guest.
 fn mpiexec(context: &Context, guests: &Guests, ranks: u32) -> Vec<String> {
     let per_guest = ranks.div_ceil(guests.count()).to_string();
     let hosts: Vec<String> = (1..=guests.count()).map(|node| format!("node{node}")).collect();
@@ -486,7 +488,7 @@ fn mpiexec(context: &Context, guests: &Guests, ranks: u32) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
 
-/// A program of `tests/c` under `mpiexec`, with other words in front of it.
+/// Starts a program of `tests/c` under `mpiexec`, with other words in front of it.
 fn start_program<'guests>(
     context: &Context,
     guests: &'guests Guests,
@@ -519,7 +521,7 @@ fn start<'guests>(
 /// Runs a command on one guest.
 ///
 /// # Errors
-/// It fails.
+/// The command fails.
 fn do_on(context: &Context, guests: &Guests, node: u32, words: &[&str]) -> anyhow::Result<()> {
     let finished = start(context, guests, node, &[], words)?.finish_alone(START)?;
     anyhow::ensure!(finished.code == Some(0), "{} failed on node{node}:\n{}", words.join(" "), finished.report());

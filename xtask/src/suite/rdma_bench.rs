@@ -1,10 +1,10 @@
-//! `cargo xtask bench-rdma`: what MPI over an RDMA device costs, by counting. Times of emulated machines say
-//! nothing, so all ranks run in one guest whose clock goes on by a nanosecond with each instruction: of the
-//! ranks, of the kernel, and of the device that the kernel plays.
+//! `cargo xtask bench-rdma`: measures the cost of MPI over an RDMA device, by counting. Times on emulated
+//! machines mean nothing. So all ranks run in one guest whose clock goes on by a nanosecond with each
+//! instruction: of the ranks, of the kernel, and of the device that the kernel plays.
 //!
 //! Each program runs twice, with few iterations and with many; the difference is that of the iterations.
-//! Ranks are on hosts of their own, which are one guest. What a message costs in user space is counted by
-//! callgrind besides, where nobody looks in vain.
+//! Ranks are on hosts of their own, which are one guest. Callgrind counts the user-space cost of a message
+//! besides, in runs where no look is in vain.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -21,14 +21,15 @@ const HOW: &str = "usage: cargo xtask bench-rdma [--prefix DIR] [--only NAME] [-
   (--only: operations with this in their names; --over: roads with this in theirs)
   instructions and packets of each operation over RDMA devices that the kernel plays, and over TCP and UDP; the tables, and with --json the figures;
   both stay in build/bench/";
-/// A run in a guest takes a few seconds.
+/// The time limit: a run in a guest takes a few seconds.
 const LIMIT: Duration = Duration::from_secs(400);
 const RANKS: u32 = 2;
 const RANKS_COLLECTIVE: u32 = 4;
-/// Messages of a block that callgrind counts, and blocks; the first one is for warming up.
+/// The messages of a block that callgrind counts, and the number of blocks; the first block is for warming
+/// up.
 const COUNTED: [usize; 2] = [64, 3];
-/// What a guest counts: nanoseconds in which its processor did something, and packets of its loopback
-/// interface. Then what the program printed.
+/// The script that counts in a guest: nanoseconds in which its processor did something, and packets of its
+/// loopback interface. The program's output follows.
 const COUNT: &str = r#"
 ulimit -l unlimited
 until [ "$(cat /sys/class/net/eth0/operstate)" = up ] || [ $((waited = waited + 1)) -gt 100 ]; do sleep 0.1; done
@@ -40,16 +41,16 @@ after=$(counters)
 echo "counted" $before $after
 tail -n 1 /tmp/said"#;
 
-/// Where the programs that are counted have their FIFOs, and making that anew.
+/// The directory of FIFOs between the counted programs, and the command that makes it anew.
 const BETWEEN: &str = "/tmp/between";
 const FRESH: &str = "rm -rf /tmp/rank-* /tmp/between; mkdir /tmp/between";
 
-/// How ranks reach each other.
+/// The way in which ranks reach each other.
 struct Road {
     name: &'static str,
     device: Device,
     settings: &'static [(&'static str, &'static str)],
-    /// As TCP has them. `siw` is made without.
+    /// Says whether the device has large segments, as TCP has; `siw` is made without.
     has_large_segments: bool,
 }
 
@@ -75,19 +76,19 @@ const ROADS: &[Road] = &[
     road("rxe, sendrecv", Device::Rxe, &[VERBS, SENT]),
     road("rxe, one-sided", Device::Rxe, &[VERBS, ONE_SIDED]),
 ];
-/// The guests that they take.
+/// The guests for these roads.
 const MACHINES: [(Device, bool); 3] = [(Device::Siw, false), (Device::Siw, true), (Device::Rxe, false)];
 
-/// A program of `bench/programs`, and what of it is counted.
+/// A program of `bench/programs`, and the part of it that is counted.
 struct Program {
     name: &'static str,
     file: &'static str,
     words: &'static [&'static str],
     ranks: u32,
-    /// The option that repeats what is counted, few times and many.
+    /// The option that repeats the counted part, and its two values: few times and many.
     repeats: &'static str,
     times: [u32; 2],
-    /// Operations of an iteration.
+    /// The number of operations in an iteration.
     operations: u32,
 }
 
@@ -116,7 +117,7 @@ const fn of(
     Program { name, file, words, ranks, repeats: "--iterations", times, operations }
 }
 
-/// A benchmark of NAS, which begins anew for each sample.
+/// The description of a NAS benchmark, which begins anew for each sample.
 const fn kernel(name: &'static str, file: &'static str, times: [u32; 2]) -> Program {
     Program {
         name,
@@ -129,14 +130,14 @@ const fn kernel(name: &'static str, file: &'static str, times: [u32; 2]) -> Prog
     }
 }
 
-/// Instructions and packets of an operation.
+/// The instructions and packets of an operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Cost {
     instructions: f64,
     packets: f64,
 }
 
-/// `cargo xtask bench-rdma`.
+/// Runs `cargo xtask bench-rdma`.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the project")?;
     let (mut prefix, mut only, mut over, mut is_json) =
@@ -175,9 +176,9 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// By road and program.
+/// The costs by road and program.
 type Costs = BTreeMap<(usize, usize), Cost>;
-/// Who, which side, instructions and system calls of a message.
+/// The library with the side, and the instructions and system calls of a message.
 type Counts = Vec<(String, [f64; 2])>;
 
 struct Bench {
@@ -187,7 +188,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// What could be counted, and why the rest could not.
+    /// The counts that could be made, and the reasons why others could not.
     fn operations(&self, only: &str, over: &str) -> anyhow::Result<(Costs, Vec<String>)> {
         for program in PROGRAMS.iter().filter(|program| program.name.contains(only)) {
             self.build(program.file)?;
@@ -207,7 +208,7 @@ impl Bench {
                     tell(&format!("{}: {}", of_it.name, program.name));
                     match self.cost(&guests, of_it, program) {
                         Ok(cost) => drop(costs.insert((road, index), cost)),
-                        // The others are shown all the same.
+                        // The other costs are shown all the same.
                         Err(error) => failed.push(format!("{error:#}")),
                     }
                     anyhow::ensure!(!process::is_interrupted(), "interrupted");
@@ -244,7 +245,7 @@ impl Bench {
         counted(&finished.output).with_context(failed)
     }
 
-    /// Ranks on hosts of their own, which are one guest.
+    /// The command of ranks on hosts of their own, which are one guest.
     fn mpiexec(&self, ranks: u32) -> Vec<String> {
         let hosts: Vec<String> = (0..ranks).map(|host| format!("h{host}")).collect();
         let program = self.prefix.join("bin/mpiexec").display().to_string();
@@ -261,7 +262,7 @@ impl Bench {
         own.into_iter().chain(settings.iter().map(|(name, value)| ((*name).into(), (*value).into()))).collect()
     }
 
-    /// What a message of 8 bytes costs in user space, over `siw`.
+    /// The cost of a message of 8 bytes in user space, over `siw`.
     fn counts(&self) -> anyhow::Result<Counts> {
         let compile = |compiler: PathBuf, file: &str, library: &[&str]| {
             let source = self.root.join("tests/instructions").join(format!("{file}.c"));
@@ -315,7 +316,7 @@ impl Bench {
     }
 }
 
-/// What is being done, where somebody looks.
+/// Prints the present step on a terminal.
 fn tell(what: &str) {
     if std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K{what} …");
@@ -329,7 +330,7 @@ fn difference(from: [f64; 2], to: [f64; 2], operations: f64) -> Cost {
     Cost { instructions, packets }
 }
 
-/// Nanoseconds and packets from what the guest says: both before, both after.
+/// The nanoseconds and packets from the guest's output, which has both before and both after.
 fn counted(output: &str) -> anyhow::Result<[f64; 2]> {
     let line = output.lines().find_map(|line| line.strip_prefix("counted ")).context("nothing was counted")?;
     let values: Vec<f64> = line.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
@@ -337,7 +338,7 @@ fn counted(output: &str) -> anyhow::Result<[f64; 2]> {
     Ok([time_after - time, packets_after - packets])
 }
 
-/// Instructions and system calls of a message at both ranks, from the totals of the blocks: the medians.
+/// The instructions and system calls of a message at both ranks, from the totals of the blocks: the medians.
 fn sides(name: &str, output: &str) -> anyhow::Result<Counts> {
     ["sender", "receiver"]
         .iter()
@@ -373,7 +374,7 @@ fn operations_table(costs: &Costs) -> String {
     table += &format!("|---|{}\n", "---|".repeat(roads.len()));
     for index in indices {
         let cells = roads.iter().map(|&road| match costs.get(&(road, index)) {
-            // What RoCE sends to itself passes no interface.
+            // Packets that RoCE sends to itself pass no interface.
             Some(cost) if ROADS[road].device == Device::Rxe => thousands(cost.instructions),
             Some(cost) => format!("{} ({:.1})", thousands(cost.instructions), cost.packets),
             None => "-".to_owned(),

@@ -1,4 +1,4 @@
-//! What `weft report` makes of a run file, looked at by a browser.
+//! Tests the page that `weft report` makes of a run file, in a browser.
 
 use std::path::PathBuf;
 
@@ -6,9 +6,9 @@ use super::context::{Context, Expected};
 use super::process::Run;
 use super::{Case, Outcome};
 
-/// Names of the browser in Debian and elsewhere.
+/// The names of the browser in Debian and elsewhere.
 const BROWSERS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
-/// Two windows; a browser takes seconds to start, and may wait for a processor.
+/// The time limit for two windows: a browser takes seconds to start, and may wait for a processor.
 const LIMIT_SECONDS: u64 = 240;
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {

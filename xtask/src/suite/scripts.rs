@@ -1,19 +1,19 @@
-//! What people's scripts ask of `mpiexec` and `weft`: options of other launchers, programs of other
-//! libraries, long lines, and readers that have seen enough.
+//! Tests of features that users' scripts need of `mpiexec` and `weft`: options of other launchers, programs
+//! of other libraries, long lines, and readers that close the pipe early.
 
 use super::context::{Context, Expected};
 use super::process::{Finished, Run};
 use super::{Case, Outcome};
 
-/// Longer than anything here takes.
+/// The time limit, longer than any of these cases takes.
 const LIMIT_SECONDS: u64 = 60;
-/// Bytes of a long line, more than an agent reads at once, or may send without being told that it was
-/// written.
+/// The bytes of a long line: more than an agent reads at once, or may send before it is told that the line
+/// was written.
 const LONG_LINE: usize = 300_000;
-/// Ranks that write long lines, each so many.
+/// The ranks that write long lines, and the lines of each.
 const WRITERS: usize = 4;
 const LINES_EACH: usize = 3;
-/// Reaches "hosts" that are this one, in nodes of their own.
+/// The agent that reaches "hosts" that are this one, in nodes of their own.
 const AGENT: &str = "sh -c 'exec env WEFT_NODE={host} \"$@\"' sh";
 const SAY_SIZE: [&str; 3] = ["sh", "-c", "echo size $PMI_SIZE"];
 
@@ -76,8 +76,8 @@ fn other_launchers() -> Vec<Case> {
     ]
 }
 
-/// A program that names another MPI library, and does not speak to `mpiexec`: each of its processes is a job
-/// of its own.
+/// A case of a program that names another MPI library and does not speak to `mpiexec`: each of its processes
+/// is a job of its own.
 fn stranger() -> Case {
     Case::new("a program of another MPI library is noticed", |context| {
         let directory = context.work.join("another-mpi");
@@ -118,7 +118,7 @@ fn long_lines() -> Case {
     })
 }
 
-/// Commands that write into a pipe that nobody reads any more.
+/// The commands that write into a pipe whose reader has gone.
 const UNREAD: [&str; 14] = [
     "weft version",
     "weft --help",
@@ -135,7 +135,7 @@ const UNREAD: [&str; 14] = [
     "mpiexec --help",
     "mpiexec --version",
 ];
-/// Starts what follows with such a pipe as its standard output.
+/// A Python program that starts its arguments with such a pipe as standard output.
 const CLOSED: &str = "import os, sys\nreader, writer = os.pipe()\nos.close(reader)\nos.dup2(writer, 1)\nos.execv(sys.argv[1], sys.argv[1:])";
 
 fn without_a_reader(line: &'static str) -> Case {

@@ -1,5 +1,5 @@
-//! `cargo xtask soak`: all kinds of objects, made and freed for an hour between two hosts that lose packets,
-//! and whether anything grows.
+//! `cargo xtask soak`: makes and frees all kinds of objects for an hour between two hosts that lose packets,
+//! and checks whether any quantity grows.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -15,26 +15,26 @@ use super::process::{self, Finished, Run};
 
 const HOW: &str = "usage: cargo xtask soak [--minutes N] [--prefix DIR] [--json FILE]";
 pub(crate) const RANKS: u32 = 4;
-/// What a network loses on a good day.
+/// The losses of a network on a good day.
 const FAULTS: &str = "drop=0.1%,duplicate=0.05%,reorder=0.1%,seed=34";
 pub(crate) const SAMPLES: u32 = 400;
-/// The part of the samples that is not looked at: caches fill.
+/// The part of the samples that is left out: caches fill.
 const WARMING_UP: f64 = 0.2;
-/// How much longer than it was told a run may take: to start, to end its last round, to leave.
+/// The time that a run may take beyond its duration: to start, to end its last round, to leave.
 pub(crate) const SPARE_SECONDS: u64 = 180;
 const BAR: usize = 30;
-/// The last sample is looked for in so many characters.
+/// The number of characters at the end of the output in which the last sample is looked for.
 const LOOKED_BACK: usize = 2000;
 
-/// Something that must not grow.
+/// A quantity that must not grow.
 pub(crate) struct Quantity {
     name: &'static str,
     pub(crate) field: &'static str,
-    /// By so much it may grow in a run, whatever its length, …
+    /// The amount by which it may grow in a run of any length, …
     tolerance: f64,
-    /// … or by this part of its median.
+    /// … or the part of its median.
     share: f64,
-    /// Only a long run says something of it.
+    /// Says whether only a long run can judge the quantity.
     takes_long: bool,
 }
 
@@ -49,7 +49,7 @@ const QUANTITIES: [Quantity; 6] = [
     },
 ];
 
-/// What has become of one quantity of one rank.
+/// The growth of one quantity of one rank.
 pub(crate) struct Row {
     of: String,
     rank: u64,
@@ -75,14 +75,14 @@ impl Row {
 
 /// The samples that a program has printed.
 fn samples(output: &str) -> Vec<Value> {
-    // Other lines, and such as have not come to their end, are none.
+    // Other lines, and lines that are cut off, are no samples.
     output.lines().filter_map(|line| serde_json::from_str(line.split_once("sample ")?.1).ok()).collect()
 }
 
 /// Judges all quantities of all ranks.
 ///
 /// # Errors
-/// There are too few samples to say anything.
+/// There are too few samples for a judgement.
 fn judge(samples: &[Value], is_long: bool) -> anyhow::Result<Vec<Row>> {
     let mut series: BTreeMap<(String, u64), Vec<&Value>> = BTreeMap::new();
     for sample in samples {
@@ -126,14 +126,14 @@ pub(crate) fn table(rows: &[Row]) -> String {
     text
 }
 
-/// The program that does everything, on two hosts.
+/// The run of the program that uses all kinds of objects, on two hosts.
 pub(crate) fn soak(context: &Context, seconds: u64, samples: u32, leak: Option<&str>) -> anyhow::Result<Run> {
     let run = context.mpiexec_on_hosts(RANKS)?.arg(context.compile("tests/c/soak.c")?);
     let run = run.args([seconds.to_string(), samples.to_string()]).args(leak);
     Ok(run.env("WEFT_FAULTS", FAULTS))
 }
 
-/// `cargo xtask soak`.
+/// Runs `cargo xtask soak`.
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let mut prefix = PathBuf::from("build/prefix");
     let (mut minutes, mut file) = (60, None);
@@ -173,7 +173,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs it to its end, with a bar on a terminal, and elsewhere a line for each tenth.
+/// Runs the program to its end, with a bar on a terminal, and elsewhere a line for each tenth.
 fn watch(run: &Run, seconds: u64) -> anyhow::Result<Finished> {
     let running = run.start()?;
     let began = Instant::now();
@@ -211,7 +211,7 @@ fn watch(run: &Run, seconds: u64) -> anyhow::Result<Finished> {
     running.finish(Duration::from_secs(seconds + SPARE_SECONDS))
 }
 
-/// Runs a program that prints samples; what it grows by.
+/// Runs a program that prints samples; returns the growth of its quantities.
 pub(crate) fn judged(run: anyhow::Result<Run>, limit_seconds: u64, is_long: bool) -> anyhow::Result<Vec<Row>> {
     let finished = run?.limit(limit_seconds).finish()?;
     anyhow::ensure!(finished.code == Some(0), "the program failed\n{}", finished.report());
@@ -222,7 +222,7 @@ pub(crate) fn judged(run: anyhow::Result<Run>, limit_seconds: u64, is_long: bool
 mod tests {
     use super::*;
 
-    /// What rank 0 prints in 60 rounds; the heap grows by `heap` in each, and the processor time by `time`.
+    /// The output of rank 0 in 60 rounds; the heap grows by `heap` in each, and the processor time by `time`.
     fn output(heap: u64, time: f64) -> String {
         let line = |turn: u64| {
             let (heap, time) =

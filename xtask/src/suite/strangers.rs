@@ -1,6 +1,7 @@
-//! Another user of the machine, and all that a running job has: every socket, file, mapping and process of it
-//! is found in `/proc`, must be of a kind that the book's page on security lists, and is attacked. The job
-//! goes on, with as many descriptors as before, and who sleeps goes on sleeping.
+//! Tests of another user of the machine against everything that a running job has. Every socket, file,
+//! mapping and process of the job is found in `/proc`, must be of a kind that the book's page on security
+//! lists, and is attacked. The job goes on, with as many descriptors as before, and ranks that sleep go on
+//! sleeping.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,24 +16,24 @@ use super::needs::Need;
 use super::process::{Run, Running};
 use super::{Case, Outcome};
 
-/// Whom the stranger is.
+/// The user id of the stranger.
 const NOBODY: &str = "65534";
-/// Where each kind of thing has a row.
+/// The page where each kind of thing has a row.
 const PAGE: &str = "docs/book/security.md";
 const STRANGER: &str = "tests/hostile/stranger.c";
-/// How long each host is attacked.
+/// The time for which each host is attacked.
 const ATTACK_SECONDS: &str = "1.5";
 const LIMIT: Duration = Duration::from_secs(60);
-/// How long ranks sleep: longer than an attack, on a busy machine too.
+/// The time for which ranks sleep: longer than an attack, on a busy machine too.
 const SLEEP_SECONDS: &str = "8";
-/// Times that a rank wakes during an attack, at most: four looks at its neighbours a second, and signs of
+/// The most times that a rank wakes during an attack: four looks at its neighbours a second, and signs of
 /// life.
 const WAKES_MAX: u64 = 500;
 
-/// A kind of thing, as its row begins; `None`: none that anybody has thought of.
+/// The kind of a thing, as its row begins; `None`: a kind that the page does not list.
 type Kind = Option<&'static str>;
 
-/// What a name in `/proc` stands for, and how that can be attacked.
+/// The kind of a name in `/proc`, and the targets by which it can be attacked.
 type Classified = (Kind, Vec<String>);
 
 const DOORBELL: &str = "doorbell";
@@ -50,7 +51,7 @@ const STREAMS: &str = "standard streams";
 const PROCESS: &str = "the processes";
 const KINDS: [&str; 13] =
     [DOORBELL, SEATS, PAIRS, UDP, TCP, PACKETS, PIPES, NAMELESS, SEGMENT, STANDING, REGISTRY, STREAMS, PROCESS];
-/// Kinds of which every job of two hosts has something.
+/// The kinds that every job of two hosts has.
 const SEEN: [&str; 8] = [DOORBELL, PAIRS, UDP, PIPES, NAMELESS, SEGMENT, STANDING, PROCESS];
 
 pub(super) fn cases() -> Vec<Case> {
@@ -70,7 +71,7 @@ fn attacked(context: &Context) -> anyhow::Result<Outcome> {
     let run = context.mpiexec_on_hosts(4)?.arg(context.compile("tests/hostile/traffic.c")?).arg(&end);
     let running = run.limit(LIMIT.as_secs()).start()?;
     let attack = || {
-        // Sockets of groups and timers are opened when the first message needs them: a count of a job that
+        // Sockets of groups and timers are opened when the first message needs them: a count in a job that
         // has only begun would take them for a leak.
         anyhow::ensure!(running.says("warm", LIMIT), "the job does not become warm:\n{}", running.output());
         let ranks = ranks_of(&running, 4)?;
@@ -83,8 +84,8 @@ fn attacked(context: &Context) -> anyhow::Result<Outcome> {
             let reached = strange(context, process, &targets)?;
             anyhow::ensure!(reached.is_empty(), "a stranger has come to what is not his:\n{}", reached.join("\n"));
         }
-        // A rank opens a file of /proc for a moment each time it looks whether its neighbours live: what
-        // stays open counts.
+        // A rank opens a file of /proc for a moment each time it looks whether its neighbours live: only
+        // descriptors that stay open count.
         let deadline = Instant::now() + LIMIT;
         loop {
             let after = descriptors(&ranks)?;
@@ -111,7 +112,7 @@ fn undisturbed(context: &Context) -> anyhow::Result<Outcome> {
     let attack = || {
         anyhow::ensure!(running.says("waiting", LIMIT), "the ranks do not wait");
         let ranks = ranks_of(&running, 4)?;
-        // The first half sleeps, on one host: the second computes, and wakes itself.
+        // The first half sleeps, on one host: the second half computes, and wakes itself.
         let sleepers = &ranks[..2];
         let mut things = Vec::new();
         for pid in sleepers {
@@ -134,20 +135,20 @@ fn undisturbed(context: &Context) -> anyhow::Result<Outcome> {
     Ok(Expected::code(0).never_says("vanish.c:").judge(finished))
 }
 
-/// Lets a stranger do what he can to `targets`, where `process` is; what he has come to.
+/// Lets a stranger attack `targets` from the network of `process`; returns the stranger's successes.
 fn strange(context: &Context, process: Pid, targets: &BTreeSet<String>) -> anyhow::Result<Vec<String>> {
     let net = format!("--net=/proc/{}/ns/net", process.as_raw_nonzero());
     let run = Run::new("nsenter").arg(net).arg(context.compile(STRANGER)?).args([ATTACK_SECONDS, NOBODY]).args(targets);
     let finished = run.limit(LIMIT.as_secs()).finish()?;
     anyhow::ensure!(finished.code == Some(0), "{}", finished.report());
-    // Everybody may see which processors are taken, and write to nowhere.
+    // Every user may see which processors are taken, and write to /dev/null.
     let is_allowed =
         |line: &&str| line.starts_with(&format!("reads {REGISTRY_DIRECTORY}")) || line.ends_with("/dev/null");
     let reached = finished.output.lines().filter(|line| !line.starts_with("tried ")).filter(|line| !is_allowed(line));
     Ok(reached.map(str::to_owned).collect())
 }
 
-/// The ranks of a job, by their number, once they all are there and have begun to talk.
+/// The ranks of a job, by their number, once all of them are there and have begun to talk.
 fn ranks_of(running: &Running, count: usize) -> anyhow::Result<Vec<Pid>> {
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -163,17 +164,17 @@ fn ranks_of(running: &Running, count: usize) -> anyhow::Result<Vec<Pid>> {
     }
 }
 
-/// All that the processes of a job have.
+/// The things that the processes of a job have.
 ///
 /// # Errors
-/// Something is of no kind that the page lists, and is still there in a second look: what comes and goes in
-/// between is in no table of the system.
+/// A thing is of no kind that the page lists, and is still there in a second look: a thing that comes and
+/// goes in between is in no table of the system.
 fn things_of_job(running: &Running) -> anyhow::Result<Vec<Thing>> {
     let mut before: Option<BTreeSet<String>> = None;
     loop {
         let mut things = Vec::new();
         for (pid, _) in running.processes() {
-            // One that has ended has nothing.
+            // A process that has ended has no things.
             things.extend(things_of(pid).unwrap_or_default());
         }
         let unknown: BTreeSet<String> =
@@ -192,18 +193,18 @@ fn has(things: &[Thing], kind: &str) -> bool {
     things.iter().any(|thing| thing.kind == Some(kind))
 }
 
-/// The rank that a process is; not what it was started by, which has the same environment.
+/// The rank of a process; `None` for the process that started it, which has the same environment.
 pub(super) fn rank_of(pid: Pid) -> Option<u32> {
     let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
     let value = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"PMI_RANK="))?;
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// The descriptors of each rank, by number and by what each stands for.
+/// The descriptors of each rank: the number, and the thing for which it stands.
 fn descriptors(ranks: &[Pid]) -> anyhow::Result<Vec<BTreeSet<String>>> {
     let of_rank = |pid: &Pid| {
         let entries = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero()))?.flatten();
-        // One that is closed between the two looks is none.
+        // A descriptor that is closed between the two looks does not count.
         let named = |entry: fs::DirEntry| {
             let link = fs::read_link(entry.path()).ok()?;
             Some(format!("{} of process {}: {}", entry.file_name().display(), pid.as_raw_nonzero(), link.display()))
@@ -213,7 +214,7 @@ fn descriptors(ranks: &[Pid]) -> anyhow::Result<Vec<BTreeSet<String>>> {
     ranks.iter().map(of_rank).collect()
 }
 
-/// How often the threads of a process have gone to sleep.
+/// The number of times that the threads of a process have gone to sleep.
 fn wakes(pid: Pid) -> anyhow::Result<u64> {
     let mut all = 0;
     for thread in fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()))? {
@@ -225,19 +226,19 @@ fn wakes(pid: Pid) -> anyhow::Result<u64> {
     Ok(all)
 }
 
-/// Something that a process has.
+/// A thing that a process has.
 struct Thing {
     process: Pid,
     kind: Kind,
-    /// What the system calls it.
+    /// The system's name of the thing.
     what: String,
-    /// How it can be attacked, for `stranger.c`.
+    /// The targets by which it can be attacked, for `stranger.c`.
     targets: Vec<String>,
 }
 
 const REGISTRY_DIRECTORY: &str = "/dev/shm/weft-processors";
 
-/// What is attacked, for one process of each network.
+/// The targets of an attack, for one process of each network.
 fn by_host(things: &[Thing]) -> Vec<(Pid, BTreeSet<String>)> {
     let mut all: BTreeMap<String, (Pid, BTreeSet<String>)> = BTreeMap::new();
     for thing in things {
@@ -248,7 +249,7 @@ fn by_host(things: &[Thing]) -> Vec<(Pid, BTreeSet<String>)> {
     all.into_values().collect()
 }
 
-/// All that a process has which others could reach.
+/// The things of a process that others could reach.
 fn things_of(process: Pid) -> anyhow::Result<Vec<Thing>> {
     let number = process.as_raw_nonzero();
     let own = |file: &str| format!("file:/proc/{number}/{file}");
@@ -285,7 +286,7 @@ fn things_of(process: Pid) -> anyhow::Result<Vec<Thing>> {
     Ok(things)
 }
 
-/// What `/proc/PID/net` says of sockets, by their inode.
+/// The sockets in `/proc/PID/net`, by their inode.
 struct Sockets(BTreeMap<String, Classified>);
 
 impl Sockets {
@@ -316,7 +317,7 @@ impl Sockets {
         Self(all)
     }
 
-    /// What kind of thing `what` is, as a link of `/proc` names it.
+    /// The kind of the thing `what`, which is named as a link of `/proc` names it.
     fn classify(&self, what: &str) -> Classified {
         if let Some(inode) = what.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')) {
             return self.0.get(inode).cloned().unwrap_or_default();
@@ -346,7 +347,7 @@ impl Sockets {
     }
 }
 
-/// `0100007F:1F90`, as the kernel writes addresses: words in the order of this machine.
+/// Parses `0100007F:1F90`, the kernel's form of an address: words in the byte order of this machine.
 fn udp_target(local: &str) -> Option<String> {
     let (address, port) = local.split_once(':')?;
     let words: Vec<u32> = address

@@ -1,4 +1,4 @@
-//! Tools beside a program: a profiler by the names PMPI_*, preloaded and linked; and gdb.
+//! Tests of tools beside a program: a profiler by the names PMPI_*, preloaded and linked; and gdb.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,14 +13,14 @@ const PROFILER: &str = "tests/tools/profiler.c";
 const PROFILED: &str = "tests/tools/profiled.c";
 const WAITS: &str = "tests/tools/waits.c";
 const MPIR: &str = "tests/tools/mpir.py";
-/// What the table must say of ranks of the profiled program: the file and what runs are the same.
+/// The lines of the table about ranks of the profiled program: the file and the running program are the same.
 const MPIR_RANKS: [&str; 3] = ["MPIR: rank 0 on ", "MPIR: rank 1 on ", " is profiled, and that runs profiled"];
 const DEBUGGER: &str = "share/weft/weft-gdb.py";
-/// How long it may take until the program waits as it should, and how long gdb may take.
+/// The time that the program may take until it waits as it should, and that gdb may take.
 const LIMIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What the profiler must say of two ranks: three messages of 1, 2 and 3 int, and one of two reductions.
+/// The profiler's lines about two ranks: three messages of 1, 2 and 3 int, and one of two reductions.
 const SAYS: [&str; 4] = [
     "profile: rank 0: MPI_Send 3 calls, 24 bytes",
     "profile: rank 1: MPI_Recv 3 calls, 24 bytes",
@@ -48,7 +48,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             })
         }),
         Case::new("gdb: without a rank it says so", |context| {
-            // No process has this number.
+            // There is no process with this number.
             let source = format!("source {}", context.prefix.join(DEBUGGER).display());
             let run = Run::new("gdb").args(["-q", "-nx", "-batch", "-ex", &source, "-ex", "weft attach 2147483647"]);
             let expected = Expected::failure().says("no process at or below 2147483647 is a running rank");
@@ -57,7 +57,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     ]
 }
 
-/// A debugger that knows no more than the MPIR interface, over `mpiexec` with these words.
+/// Runs a debugger that knows only the MPIR interface, over `mpiexec` with these words.
 fn mpir(
     context: &Context,
     expected: Expected,
@@ -78,7 +78,7 @@ fn gdb_is_here() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Compiles with more words for the compiler.
+/// Compiles with further options for the compiler.
 fn build(context: &Context, name: &str, sources: &[&str], flags: &[&str]) -> anyhow::Result<PathBuf> {
     let target = context.work.join(name);
     let sources = sources.iter().map(|source| context.root.join(source));
@@ -102,7 +102,7 @@ fn profile(context: &Context, linked: bool) -> Outcome {
     SAYS.into_iter().fold(Expected::code(0), Expected::says).judge(run())
 }
 
-/// gdb attaches to all ranks of a job that waits, and shows what they wait for, their queues, and where they
+/// Lets gdb attach to all ranks of a waiting job; it shows what they wait for, their queues, and where they
 /// are in the program.
 fn debug(context: &Context) -> anyhow::Result<Outcome> {
     gdb_is_here()?;
@@ -112,8 +112,8 @@ fn debug(context: &Context) -> anyhow::Result<Outcome> {
     let waits = loop {
         std::thread::sleep(PAUSE);
         let seen = Run::new(context.bin("weft")).args(["info", "--live", &pid, "--once"]).finish()?.output;
-        // A rank stands long enough for a conclusion when this one is drawn: from then on it is stopped by
-        // the debugger.
+        // When this conclusion is drawn, the rank has stood still for long enough: from then on the debugger
+        // stops it.
         if seen.contains("unexpected from rank 1") && seen.contains("why: rank 0 waits for rank 1") {
             break true;
         }

@@ -1,4 +1,4 @@
-//! What can be seen of a job from outside: packets that it captured, read by tshark, and ranks that hang.
+//! Tests of the views of a job from outside: packets that it captured, read by tshark, and ranks that hang.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use super::needs::Need;
 use super::process::{Finished, Run, Running};
 use super::{Case, Outcome};
 
-/// What `tests/launcher/traced.c` sends.
+/// The messages that `tests/launcher/traced.c` sends.
 const SMALL: usize = 20;
 const SMALL_BYTES: usize = 64;
 const LARGE_BYTES: u64 = 200_000;
-/// Number of the first packet of every flow: numbers start so that they wrap soon.
+/// The number of the first packet of every flow: numbers start so that they wrap soon.
 const FIRST: u32 = u32::MAX - 299;
-/// How long a rank may take until it waits, and until it is seen to.
+/// The time that a rank may take until it waits, and until a look finds it waiting.
 const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(50);
 const LIMIT_SECONDS: u64 = 60;
-/// Kinds of packets, and of frames in them.
+/// The kinds of packets, and of frames in them.
 const MESSAGES: &str = "2";
 const DATA: [&str; 2] = ["3", "4"];
 const EAGER: &str = "1";
@@ -49,7 +49,7 @@ fn traced(context: &Context, what: &str) -> anyhow::Result<Run> {
     Ok(context.mpiexec_on_hosts(2)?.arg(program).arg(what).limit(LIMIT_SECONDS))
 }
 
-/// Runs the exchange with a capture, and compares what tshark reads with what the program did.
+/// Runs the exchange with a capture, and compares tshark's reading with the program's messages.
 fn captured(context: &Context, link: &str, sealed: &str) -> anyhow::Result<Outcome> {
     let at = context.work.join(format!("trace-{link}-{sealed}-%rank.pcapng"));
     let run = traced(context, "exchange")?.env("WEFT_CAPTURE", &at);
@@ -63,7 +63,7 @@ fn captured(context: &Context, link: &str, sealed: &str) -> anyhow::Result<Outco
     Ok(if wrong.is_empty() { Outcome::Passed } else { Outcome::Failed(wrong.join("\n")) })
 }
 
-/// One packet as tshark shows it. Fields that a packet has several times are separated by `;`.
+/// A packet as tshark shows it. Fields that a packet has several times are separated by `;`.
 struct Packet {
     sender: String,
     kind: String,
@@ -102,7 +102,7 @@ fn read(context: &Context, file: &Path) -> anyhow::Result<Vec<Packet>> {
     let run = run.args(["-T", "fields", "-E", "separator=|", "-E", "occurrence=a", "-E", "aggregator=;"]);
     let finished = run.args(FIELDS.iter().flat_map(|field| ["-e", field])).finish()?;
     anyhow::ensure!(finished.code == Some(0), "tshark failed:\n{}", finished.report());
-    // As root it warns of that on standard error.
+    // As root tshark prints a warning on standard error.
     let lines = finished.output.lines().filter(|line| line.matches('|').count() == FIELDS.len() - 1);
     Ok(lines.map(packet).collect())
 }
@@ -127,7 +127,7 @@ fn packet(line: &str) -> Packet {
     }
 }
 
-/// What in the two files is not as the program did it.
+/// The differences between the two files and the program's messages.
 fn compare(context: &Context, files: &[PathBuf; 2], sealed: bool) -> anyhow::Result<Vec<String>> {
     let read = [read(context, &files[0])?, read(context, &files[1])?];
     let mut wrong = Vec::new();
@@ -196,11 +196,11 @@ fn limited_file(context: &Context) -> Outcome {
     Expected::code(0).says("no more packets are captured; the job goes on").judge(attempt())
 }
 
-/// Both ranks hang; one of them is stopped as well.
+/// Runs a job of which both ranks hang; one of them is stopped as well.
 fn hanging(context: &Context) -> anyhow::Result<Outcome> {
     let running = traced(context, "hang")?.start()?;
     let seen = look(context, &running);
-    // They would wait for ever.
+    // The ranks would wait for ever.
     kill_process(running.pid(), Signal::TERM)?;
     let finished: Finished = running.finish(Duration::from_secs(LIMIT_SECONDS))?;
     let left = finished.leftovers.is_empty();
@@ -252,7 +252,7 @@ fn look(context: &Context, running: &Running) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One rank sends more than the other may keep, which asks for something else.
+/// Runs a job in which one rank sends more than the other may keep, which asks for something else.
 fn full(context: &Context) -> anyhow::Result<Outcome> {
     let program = context.compile("tests/c/flood.c")?;
     let running = context.mpiexec(2).arg(program).env("WEFT_UNEXPECTED_BYTES", "0").limit(LIMIT_SECONDS).start()?;

@@ -1,8 +1,9 @@
-//! The README's commands for an ordinary user: the demonstration, and some of the suites once more, by
-//! somebody who has no privilege and whose PATH does not lead to administrators' tools. Where this is run by
-//! such a user, all of it is that already.
+//! Tests of the README's commands for an ordinary user: the demonstration, and some of the suites once more,
+//! by a user without privilege whose PATH does not lead to administrators' tools. If such a user runs this
+//! program, all suites are tests of that kind already.
 //!
-//! The checkout may lie where others cannot read: what is needed is copied to where that user can.
+//! The checkout may lie where others cannot read: the needed files are copied to a directory where that user
+//! can.
 
 use std::cell::OnceCell;
 use std::ffi::OsStr;
@@ -16,16 +17,17 @@ use super::context::{Context, EXIT_NO_HOSTS, Expected, no_hosts};
 use super::process::{Finished, Run, search_path};
 use super::{Case, Outcome};
 
-/// The copy of the project is in a directory of this name and this process's id.
+/// The prefix of the name of the project's copy; this process's id follows.
 const PREFIX: &str = "weft-suite-user-";
-/// A user and group that systems give to nobody by themselves.
+/// A user and group that systems give to no user by themselves.
 const USER: &str = "47110";
-/// As Debian sets it for who is not root.
+/// The PATH that Debian sets for an ordinary user.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/games";
-/// What the demonstration and the suites below use of the project; the last is there if it has been built.
+/// The parts of the project that the demonstration and the suites below use; the last one is there if it has
+/// been built.
 const USED: &[&str] =
     &["Cargo.toml", "demo", "tests", "examples", "bench", "tools", "build/prefix", "build/venv", "build/mpi4py"];
-/// Something of all that takes hosts or a privilege.
+/// A selection of cases that take hosts or a privilege.
 const SELECTION: &[&str] = &[
     "hosts:sizes, 3",
     "hosts:WEFT_LINK=ethernet",
@@ -50,7 +52,7 @@ const SELECTION: &[&str] = &[
 /// The same kinds of cases, where there are only two sets of ranks.
 const SELECTION_WITHOUT: &[&str] =
     &["hosts:WEFT_LINK", "faults:point_to_point, 2", "rails", "carriers", "gone", "memory:namespace", "virtual-hosts"];
-/// Tools that are where an ordinary user's PATH does not lead, and the package of each.
+/// Tools in directories that an ordinary user's PATH lacks, with the package of each.
 const PACKAGES: [(&str, &str); 3] = [("ip", "iproute2"), ("nft", "nftables"), ("ethtool", "ethtool")];
 /// The permission of a directory.
 const OTHERS_MAY_ENTER: u32 = 0o001;
@@ -85,7 +87,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             Ok(expected.says("ethernet+udp").judge(finished))
         }),
         case("hosts where nobody has made any before", |user| {
-            // There is no /run/netns; all else in /run must stay in sight.
+            // There is no /run/netns; the rest of /run must stay in sight.
             let preparation =
                 "mount -t tmpfs none /run && mkdir /run/folder && ln -s folder /run/link && echo inside >/run/file";
             let before =
@@ -101,7 +103,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         }),
         case("a selection of the suites", |user| Ok(judge(user.suite(&[], SELECTION)?))),
         any("the same where the kernel lets this user have no namespaces: nothing fails", &user, |user| {
-            // In a chroot nobody may make a user namespace (user_namespaces(7)).
+            // In a chroot no process may make a user namespace (user_namespaces(7)).
             let new_root = user.directory.join("root");
             std::fs::create_dir(&new_root)?;
             let at = new_root.display();
@@ -122,7 +124,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     ]
 }
 
-/// The user of all cases, made by the first.
+/// The user of all cases, made by the first case.
 type Shared = Rc<OnceCell<User>>;
 
 /// A case for which the user must be able to make hosts.
@@ -143,7 +145,7 @@ fn any(name: &str, user: &Shared, run: impl Fn(&User) -> anyhow::Result<Outcome>
     })
 }
 
-/// What the suites of that user came to is told in a line.
+/// Judges a run of suites by that user, and prints their result in a line.
 fn judge(finished: Finished) -> Outcome {
     if let Some(line) = finished.output.lines().rfind(|line| line.starts_with("suite: ")) {
         println!("  (user {USER}: {line})");
@@ -151,7 +153,7 @@ fn judge(finished: Finished) -> Outcome {
     Expected::code(0).says(" passed, 0 failed, ").judge(Ok(finished))
 }
 
-/// An ordinary user with a copy of the project; both are gone when this is dropped.
+/// An ordinary user with a copy of the project; both are removed when this is dropped.
 struct User {
     directory: PathBuf,
 }
@@ -193,7 +195,8 @@ impl User {
         self.tree().join("build/prefix/bin/weft")
     }
 
-    /// A command of this user. `before`: what root does first, and then becomes what follows.
+    /// The run of a command as this user. `before`: a command that root runs first, and that then becomes the
+    /// user's command.
     fn run<T: AsRef<OsStr>>(
         &self,
         before: &[String],
@@ -212,9 +215,9 @@ impl User {
         run.env("HOME", self.home()).env("TMPDIR", self.home().join("tmp")).directory(&self.tree())
     }
 
-    /// What root does before this user can run the Python of `build/venv`: nothing, unless that is in a
-    /// directory that others may not enter, such as root's home. Then a directory stands before that one in
-    /// which there is nothing else.
+    /// The command that root must run before this user can run the Python of `build/venv`. It is empty,
+    /// unless Python is in a directory that others may not enter, such as root's home. Then a directory that
+    /// holds only Python is mounted over that one.
     fn python_in_reach(&self) -> anyhow::Result<Vec<String>> {
         let ask = ["-c", "import sys; print(sys.base_prefix, end='')"];
         let finished = Run::new(self.tree().join("build/venv/bin/python")).args(ask).finish()?;
@@ -244,7 +247,7 @@ impl Drop for User {
     }
 }
 
-/// Removes what runs that were interrupted have left.
+/// Removes the copies that interrupted runs have left.
 fn sweep() {
     for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let name = entry.file_name();

@@ -1,4 +1,5 @@
-//! `weft hosts`: what it makes is there while the command runs, and gone afterwards, whatever ended it.
+//! Tests of `weft hosts`: the hosts are there while the command runs, and gone afterwards, however the
+//! command ended.
 
 use std::path::Path;
 use std::time::Duration;
@@ -63,13 +64,13 @@ pub(super) fn judge(before: &[String], finished: anyhow::Result<Finished>, expec
     }
 }
 
-/// The namespaces that exist; other runs on this machine may come and go.
+/// The existing namespaces; other runs on this machine may come and go.
 pub(super) fn namespaces() -> Vec<String> {
     let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-/// Those that are new and whose creator is not alive any more.
+/// The new namespaces whose creator lives no more.
 fn orphans(before: &[String]) -> Vec<String> {
     let creator = |name: &str| name.strip_prefix("weft-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
     let is_dead = |name: &String| creator(name).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
@@ -96,7 +97,7 @@ fn killed(context: &Context) -> Outcome {
                 .start()?;
         if running.says("ready", START) {
             running.kill()?;
-            // Others do not see the hosts of an ordinary user.
+            // Other processes do not see the hosts of an ordinary user.
             let is_seen = !orphans(&before).is_empty() || !rustix::process::geteuid().is_root();
             anyhow::ensure!(is_seen, "SIGKILL left nothing to sweep: is this test still true?");
             let next = hosts(context, &["true"]).finish()?;

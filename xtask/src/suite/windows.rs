@@ -1,16 +1,16 @@
-//! One-sided operations from seeds, on one, two and four hosts, also where packets are lost, repeated and
-//! reordered.
+//! Tests of one-sided operations from seeds, on one, two and four hosts, also where packets are lost,
+//! repeated and reordered.
 
 use super::context::{Context, Expected};
 use super::multicast::{judge, on_hosts};
 use super::programs::FAULTS;
 use super::{Case, Outcome};
 
-/// Programs of `tests/c` that take a seed and how much they do.
+/// The programs of `tests/c` that take a seed and an amount of work.
 const PROGRAMS: [&str; 2] = ["windows", "window_oracles"];
 const SEEDS: [u32; 2] = [101, 102];
 const ROUNDS: &str = "10";
-/// Where every fifth packet is lost, a round trip takes many.
+/// The rounds with faults: where every fifth packet is lost, a message takes many round trips.
 const ROUNDS_WITH_FAULTS: &str = "5";
 /// The largest transfers of `windows`.
 const BYTES_MAX: &str = "262144";
@@ -31,7 +31,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             on_four_hosts(context, program, seed, ROUNDS, None)
         }));
         for (day, setting) in FAULTS {
-            // What goes wrong is drawn from the same seed.
+            // The faults are drawn from the same seed.
             let faults = with_seed(setting, seed);
             let again = faults.clone();
             let name = |hosts: &str| format!("{program} with seed {seed}, 4 ranks on {hosts} hosts on a {day} day");

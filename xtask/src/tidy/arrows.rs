@@ -1,8 +1,8 @@
-//! The table of crates in ARCHITECTURE.md against `cargo metadata` and against the sources.
+//! Compares the table of crates in ARCHITECTURE.md with `cargo metadata` and with the sources.
 //!
 //! The table is the one whose header's first cell is `crate`; it has the columns `may use` and `unsafe`.
-//! - `may use`: names of workspace crates, with or without `weft-`, between commas; `–` for none. What
-//!   follows a semicolon is a remark. Dependencies of tests do not count.
+//! - `may use`: names of workspace crates, with or without `weft-`, between commas; `–` for none. A remark
+//!   may follow a semicolon. Dependencies of tests do not count.
 //! - `unsafe`: `forbidden` (the crate's root must say so to the compiler), `everywhere`, or files and
 //!   directories below the crate's `src` in backquotes (`memory.rs`, `shared/`), the only places where the
 //!   word may appear.
@@ -15,7 +15,7 @@ use std::process::Command;
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
 
-/// One row of the table.
+/// A row of the table.
 #[derive(Debug, PartialEq)]
 struct Row {
     may_use: BTreeSet<String>,
@@ -33,7 +33,7 @@ enum Unsafety {
 pub(super) struct Package {
     directory: PathBuf,
     pub(super) uses: BTreeSet<String>,
-    /// The first files of its library and its programs, from the project's top.
+    /// The first files of the crate's library and its programs, from the project's top.
     pub(super) roots: Vec<PathBuf>,
 }
 
@@ -122,7 +122,7 @@ fn parse_table(document: &str, names: &BTreeSet<&str>) -> Result<BTreeMap<String
     Ok(rows)
 }
 
-/// The cells of a line of a table; none when it is not one.
+/// The cells of a line of a table; empty for any other line.
 fn cells(line: &str) -> Vec<String> {
     match line.trim().strip_prefix('|') {
         Some(rest) => rest.trim_end_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect(),
@@ -194,8 +194,8 @@ fn check_unsafety(
     Ok(())
 }
 
-/// Does a line of Rust have the keyword `unsafe` outside of comments, of attributes that turn lints on, and
-/// of types of functions, which do nothing by themselves?
+/// Returns whether a line of Rust has the keyword `unsafe` in code. Comments do not count, nor attributes
+/// that turn lints on, nor types of functions, which do nothing by themselves.
 fn says_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '"');

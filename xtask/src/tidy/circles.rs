@@ -1,17 +1,19 @@
-//! No circles among the modules of a crate.
+//! Checks that there are no circles among the modules of a crate.
 //!
-//! An import is a place where the source of a module names something of another one, in `use` or in a path,
-//! by `crate::…`, `super::…`, `self::…` or a name that was imported; what is compiled for tests only does not
+//! An import is a place where the source of a module names an item of another module: in `use` or in a path,
+//! by `crate::…`, `super::…`, `self::…` or an imported name. Code that is compiled for tests only does not
 //! count. A name that a module only passes on (`use` of any visibility) belongs to the module that defines
 //! it.
 //!
-//! How parents and children count: an import is seen from the nearest common parent of both sides, as one
-//! from the child that the importing module is in to the child that the imported one is in. So `engine.rs`
-//! with everything below `engine/` is one room of its crate, and `engine/outgoing.rs` with what is below it
-//! one room of `engine`. A module and what lies inside it may import each other. The rooms of one parent must
-//! not be in a circle.
+//! An import between modules of different parents counts at their nearest common parent, as an import between
+//! two of its children: the child that contains the importing module, and the child that contains the
+//! imported one. Each child with everything below it is a *room*. For example, `engine.rs` with the folder
+//! `engine/` is one room of its crate, and `engine/outgoing.rs` with the modules below it is one room of
+//! `engine`. A module and the modules inside it may import each other. The rooms of one parent must not be in
+//! a circle.
 //!
-//! What the compiler finds without a path is not seen: methods, traits in scope, macros in textual order.
+//! Items that the compiler finds without a path are not seen: methods, traits in scope, macros in textual
+//! order.
 
 mod source;
 
@@ -22,7 +24,7 @@ pub(super) use source::is_for_tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
-/// The rooms of one parent: who imports whom, and where.
+/// The rooms of one parent, with their imports and the places of the imports.
 #[derive(Default)]
 struct Rooms {
     imports: BTreeMap<(String, String), BTreeSet<(String, usize)>>,
@@ -43,8 +45,7 @@ impl Rooms {
         self.imports.get(&key).into_iter().flatten().map(|(file, line)| format!("{file}:{line}")).collect()
     }
 
-    /// The sets of rooms, each of more than one, in which every room imports every other, directly or through
-    /// others.
+    /// The sets of more than one room in which every room imports every other, directly or through others.
     fn knots(&self) -> Vec<BTreeSet<&str>> {
         let mut left: BTreeSet<&str> = self.imports.keys().map(|(from, _)| from.as_str()).collect();
         let mut knots = Vec::new();
@@ -91,7 +92,7 @@ impl Rooms {
     }
 }
 
-/// All rooms that are reached from one, itself among them.
+/// The rooms that can be reached from a room, itself among them.
 fn reached<'a>(room: &'a str, next: impl Fn(&'a str) -> Vec<&'a str>) -> BTreeSet<&'a str> {
     let mut seen = BTreeSet::from([room]);
     let mut waiting = vec![room];
@@ -101,12 +102,12 @@ fn reached<'a>(room: &'a str, next: impl Fn(&'a str) -> Vec<&'a str>) -> BTreeSe
     seen
 }
 
-/// The rooms of every module that has some, by the parent's path; the crate itself is the empty path.
+/// The rooms of every module that has some, by the parent's path; the crate has the empty path.
 fn rooms(tree: &Tree) -> BTreeMap<String, Rooms> {
     let mut levels: BTreeMap<String, Rooms> = BTreeMap::new();
     for import in tree.imports() {
         let common = import.from.iter().zip(&import.to).take_while(|(from, to)| from == to).count();
-        // One side lies within the other.
+        // One module lies within the other.
         let (Some(from), Some(to)) = (import.from.get(common), import.to.get(common)) else { continue };
         let rooms = levels.entry(import.from[..common].join("::")).or_default();
         rooms.imports.entry((from.clone(), to.clone())).or_default().insert((import.file, import.line));
@@ -139,7 +140,7 @@ fn title(name: &str, parent: &str) -> String {
     if parent.is_empty() { name.to_owned() } else { format!("{name}, within {parent}") }
 }
 
-/// `a → b → a are a circle`, and a line with a place for each import.
+/// Describes a circle: `a → b → a is a circle of imports`, and a line with a place for each import.
 fn describe(rooms: &Rooms, circle: &[&str]) -> String {
     let mut text = format!("{} → {} is a circle of imports", circle.join(" → "), circle[0]);
     for (from, to) in circle.iter().zip(circle.iter().cycle().skip(1)) {
@@ -148,15 +149,15 @@ fn describe(rooms: &Rooms, circle: &[&str]) -> String {
     text
 }
 
-/// One import with its first place, and how many there are.
+/// The line of one import: its first place, and the number of further places.
 fn line(rooms: &Rooms, from: &str, to: &str) -> String {
     let sites = rooms.sites(from, to);
     let more = if sites.len() > 1 { format!(" and {} more", sites.len() - 1) } else { String::new() };
     format!("{from} → {to}: {}{more}", sites[0])
 }
 
-/// `--circles CRATE`: the knots of a crate on all levels; with two rooms, every place where the first imports
-/// the second.
+/// Runs `--circles CRATE`: prints the knots of a crate on all levels; with two rooms, every place where the
+/// first imports the second.
 pub(super) fn show(root: &Path, arguments: &[String]) -> Result<()> {
     let (name, pair) = match arguments {
         [name] => (name, None),

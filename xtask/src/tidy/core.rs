@@ -1,4 +1,4 @@
-//! weft-core builds without std.
+//! Checks that weft-core builds without std.
 //!
 //! A toolchain for a bare target is not always installed, so the proof is made with the compiler at hand: a
 //! small `no_std` program that brings its own allocator and its own panic handler and depends on weft-core.
@@ -60,8 +60,8 @@ pub(super) fn check(root: &Path, findings: &mut Findings) -> Result<()> {
     let core = core.to_str().context("the project's path is not text")?;
     write(&directory.join("Cargo.toml"), &MANIFEST.replace("CORE", core))?;
     write(&directory.join("lib.rs"), PROGRAM)?;
-    // The same versions as in the workspace; cargo drops the entries that are not needed, and downloads what
-    // a new machine does not have yet.
+    // The lock file gives the same versions as in the workspace. Cargo drops the entries that are not needed,
+    // and downloads crates that a new machine does not have yet.
     std::fs::copy(root.join("Cargo.lock"), directory.join("Cargo.lock"))?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -76,7 +76,7 @@ pub(super) fn check(root: &Path, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file only when it differs, so that cargo sees no change.
+/// Writes a file only when its text differs, so that cargo sees no change.
 fn write(path: &Path, text: &str) -> Result<()> {
     if std::fs::read_to_string(path).is_ok_and(|found| found == text) {
         return Ok(());

@@ -1,6 +1,7 @@
-//! Which fields of a structure each file touches: `self.field` in its methods, wherever they stand.
+//! Lists the fields of a structure that each file touches: `self.field` in its methods, in whatever file they
+//! stand.
 //!
-//! A structure of which every file touches everything is one large room. What only one file touches can
+//! A structure whose files all touch all fields is one large room. A field that only one file touches can
 //! become a part that owns its state. Methods that the compiler finds without a path, such as those of a
 //! field, are not followed.
 
@@ -10,13 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 
-/// What is asked for most: the engine.
+/// The usual structure: the engine.
 pub(super) const USUAL: [&str; 2] = ["crates/weft-engine/src", "Engine"];
 
-/// How often each file touches each field.
+/// The number of times that each file touches each field.
 type Touched = BTreeMap<String, BTreeMap<String, usize>>;
 
-/// `--fields [FOLDER STRUCTURE]`.
+/// Runs `--fields [FOLDER STRUCTURE]`.
 pub(super) fn show(root: &Path, files: &[PathBuf], folder: &str, structure: &str) -> Result<()> {
     let sources =
         files.iter().filter(|file| file.starts_with(folder) && file.extension().is_some_and(|end| end == "rs"));
@@ -54,7 +55,8 @@ fn touched(parsed: &[(String, syn::File)], structure: &str, fields: &BTreeSet<St
     touched
 }
 
-/// The files with their fields, those that touch most first; then the fields, with how many files touch each.
+/// Describes the files with their fields, those that touch most first; then the fields, each with the number
+/// of files that touch it.
 fn describe(structure: &str, fields: &BTreeSet<String>, touched: &Touched) -> String {
     let mut text = format!("{structure} has {} fields, and methods in {} files.\n\n", fields.len(), touched.len());
     let mut files: Vec<_> = touched.iter().collect();
@@ -76,7 +78,7 @@ fn describe(structure: &str, fields: &BTreeSet<String>, touched: &Touched) -> St
 struct Reader<'a> {
     structure: &'a str,
     fields: &'a BTreeSet<String>,
-    /// Whether this is a method of the structure.
+    /// Says whether the reader is in a method of the structure.
     is_within: bool,
     found: BTreeMap<String, usize>,
 }

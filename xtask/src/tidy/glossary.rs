@@ -1,5 +1,5 @@
-//! The third column of docs/glossary.md names what is in the code: the files are there, and the names stand
-//! in them.
+//! Checks the third column of docs/glossary.md against the code: the files exist, and the names stand in
+//! them.
 //!
 //! A word in backquotes is a path if it has a slash or the ending of a file, and a name otherwise.
 //!
@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
 const GLOSSARY: &str = "docs/glossary.md";
-/// Words that stand for a folder.
+/// The words that stand for a folder.
 const CRATES: [(&str, &str); 5] = [
     ("core", "weft-core/src"),
     ("engine", "weft-engine/src"),
@@ -50,13 +50,13 @@ pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> 
     Ok(())
 }
 
-/// The third cell of a row of a table with four; no cell of a heading.
+/// The third cell of a row of a table with four; `None` for a heading.
 fn third_column(line: &str) -> Option<&str> {
     let cells: Vec<&str> = line.strip_prefix("| ")?.strip_suffix('|')?.split(" |").collect();
     (cells.len() >= 3).then(|| cells[2].trim()).filter(|cell| *cell != "in the code")
 }
 
-/// What a cell has in backquotes.
+/// The words of a cell in backquotes.
 #[derive(Debug, Default, PartialEq)]
 struct Cell<'text> {
     names: Vec<&'text str>,
@@ -64,8 +64,8 @@ struct Cell<'text> {
 }
 
 impl<'text> Cell<'text> {
-    /// `is_there` says whether there is such a file or folder: of the meanings of a path, the one that is
-    /// there counts.
+    /// Parses a cell. `is_there` says whether a file or folder exists: of the meanings of a path, the
+    /// existing one counts.
     fn parse(cell: &'text str, is_there: impl Fn(&str) -> bool) -> Self {
         let mut found = Self::default();
         let (mut source, mut folder) = (String::new(), String::new());
@@ -77,7 +77,7 @@ impl<'text> Cell<'text> {
             }
             let has_ending = quoted.rsplit_once('.').is_some_and(|(_, ending)| matches!(ending, "rs" | "table"));
             if !quoted.contains('/') && !has_ending {
-                // A command has blanks.
+                // Commands, which have blanks, are no names.
                 found.names.extend(Some(quoted).filter(|name| !name.contains(' ')));
                 continue;
             }
@@ -96,7 +96,7 @@ impl<'text> Cell<'text> {
     }
 }
 
-/// Whether a file is this one, or in this folder, whose name ends with a slash.
+/// Returns whether a file is `path`, or is in the folder `path`, whose name ends with a slash.
 fn is_at(file: &Path, path: &str) -> bool {
     match path.ends_with('/') {
         true => file.starts_with(path),
@@ -116,8 +116,9 @@ fn has_word(text: &str, word: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Cells as the glossary has them.   Expect: names and paths apart, paths below the crate that is named
-    /// before.
+    /// Cells in the glossary's form.
+    ///
+    /// Expect: names and paths apart, and paths below the crate that is named before.
     #[test]
     fn a_cell_names_words_and_files() {
         let cell = third_column(
@@ -134,7 +135,9 @@ mod tests {
         assert_eq!(third_column("Some text."), None);
     }
 
-    /// A name that is part of another word.   Expect: it is not there.
+    /// A name that is part of another word.
+    ///
+    /// Expect: the name is not found.
     #[test]
     fn a_name_is_a_whole_word() {
         assert!(has_word("pub struct Way;", "Way"));

@@ -14,17 +14,17 @@ use std::path::Path;
 use syn::visit::{self, Visit};
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
-/// Journeys stand under this heading.
+/// The heading of the section with the journeys.
 const HEADING: &str = "## Three journeys";
-/// What is asked of whoever implements it.
+/// The folder of the traits that crates above implement.
 const TRAITS: &str = "weft-engine/src/transport/";
 
-/// One function of a journey.
+/// A function of a journey.
 #[derive(Debug, PartialEq)]
 struct Step {
     depth: usize,
     function: String,
-    /// From `crates/` on.
+    /// The path of the file, from `crates/` on.
     file: String,
 }
 
@@ -68,8 +68,8 @@ fn parse(document: &str) -> Vec<Vec<Step>> {
     blocks.map(|block| block.lines().filter_map(step).collect()).collect()
 }
 
-/// The names of all functions in a file, those of traits and those that a macro exports included; none: there
-/// is no such file.
+/// The names of all functions in a file, including functions of traits and functions that a macro exports;
+/// empty if there is no such file.
 fn functions_of(file: &Path) -> BTreeSet<String> {
     let mut reader = Reader { found: BTreeSet::new() };
     if let Ok(parsed) = std::fs::read_to_string(file).map(|text| syn::parse_file(&text))
@@ -92,13 +92,13 @@ impl<'ast> Visit<'ast> for Reader {
 
     fn visit_item_macro(&mut self, item: &'ast syn::ItemMacro) {
         let tokens: Vec<String> = item.mac.tokens.clone().into_iter().map(|token| token.to_string()).collect();
-        // `entry! { MPI_Send PMPI_Send(…) … }`, and traits that a macro is given.
+        // The input of `entry! { MPI_Send PMPI_Send(…) … }`, and traits in a macro's input.
         self.found.extend(tokens.first().cloned());
         self.found.extend(named_in(item.mac.tokens.clone()));
     }
 }
 
-/// What stands behind each `fn` in what a macro is given.
+/// The names behind each `fn` in a macro's input.
 fn named_in(tokens: proc_macro2::TokenStream) -> Vec<String> {
     let mut found = Vec::new();
     let mut before = String::new();
@@ -115,7 +115,7 @@ fn named_in(tokens: proc_macro2::TokenStream) -> Vec<String> {
     found
 }
 
-/// Calls that go upwards, or that nothing leads to.
+/// The calls that go upwards, or to which nothing leads.
 fn climbs(journey: &[Step], uses: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let may_use = |from: &str, to: &str| below(from, uses).contains(to);
     let mut callers: Vec<&Step> = Vec::new();
@@ -137,7 +137,7 @@ fn climbs(journey: &[Step], uses: &BTreeMap<String, BTreeSet<String>>) -> Vec<St
     found
 }
 
-/// The crates that this one may use, directly or because another hands them on.
+/// The crates that a crate may use, directly or because another crate hands them on.
 fn below<'a>(package: &'a str, uses: &'a BTreeMap<String, BTreeSet<String>>) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut left = vec![package];

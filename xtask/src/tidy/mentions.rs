@@ -1,9 +1,12 @@
-//! Comments name no file that is not there.
+//! Checks that comments name no file that does not exist.
 //!
-//! A comment names a file of the project by its path, or by the last names of it: `tests/c/check.h`,
-//! `suite/gone.rs`, `flow.rs`. What looks like one is a word with the ending of a source or a text file. A
-//! path whose first folder the project does not have is somebody else's (`linux/if_packet.h`), and so is a
-//! header without a folder (`stdint.h`). A name in capitals stands for others (`NAME.c`).
+//! A comment names a file of the project by its path, or by the last parts of the path: `tests/c/check.h`,
+//! `suite/gone.rs`, `flow.rs`. A word with the ending of a source or a text file counts as a file name. There
+//! are three exceptions:
+//!
+//! - a path whose first folder the project does not have belongs to another project (`linux/if_packet.h`);
+//! - a header without a folder is the system's (`stdint.h`);
+//! - a name in capitals stands for other names (`NAME.c`).
 
 use super::Findings;
 use anyhow::{Context, Result};
@@ -11,11 +14,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 const ENDINGS: &[&str] = &["rs", "c", "h", "cpp", "md", "sh", "py", "lua", "toml", "txt", "table"];
-/// Texts of the project that speak of how things are; decisions and the change log speak of how they were.
+/// The texts that describe the present state; decisions and the change log describe the past.
 const TEXTS: &[&str] =
     &["README.md", "ARCHITECTURE.md", "STYLE.md", "CONTRIBUTING.md", "SECURITY.md", "docs/carriers.md"];
 
-/// The files of the project, by all that a comment may call them.
+/// The files of the project, by all names that a comment may use.
 struct Names {
     files: BTreeSet<String>,
     folders: BTreeSet<String>,
@@ -32,7 +35,7 @@ impl Names {
         names
     }
 
-    /// Whether this can only be a file of the project, and there is none of that name.
+    /// Returns whether a word can only be a file of the project, and there is none of that name.
     fn lacks(&self, word: &str) -> bool {
         let (folders, name) = word.rsplit_once('/').map_or(("", word), |(folders, name)| (folders, name));
         let Some((stem, ending)) = name.rsplit_once('.') else { return false };
@@ -64,7 +67,7 @@ pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> 
     Ok(())
 }
 
-/// The files that comments of a text name and the project does not have, with their lines.
+/// The files that comments of a text name and that do not exist, with their lines.
 fn missing(names: &Names, ending: &str, text: &str) -> Vec<(usize, String)> {
     let mut is_within = false;
     let mut found = Vec::new();
@@ -78,7 +81,7 @@ fn missing(names: &Names, ending: &str, text: &str) -> Vec<(usize, String)> {
             c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '{' | '}' | '<' | '>' | '*' | '$' | ':')
         };
         for word in comment.split(|c| !is_part(c)) {
-            // A line may be named too, and a sentence ends with a point.
+            // A line number may follow the name, and a sentence ends with a point.
             let word = word.split(':').next().unwrap_or_default().trim_end_matches('.');
             if names.lacks(word) {
                 found.push((number + 1, word.to_owned()));
@@ -88,7 +91,7 @@ fn missing(names: &Names, ending: &str, text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The comment on a line of Rust or C; whether one goes on over the next.
+/// The comment on a line of Rust or C. `is_within` says whether a comment goes on over the next line.
 fn comment<'a>(line: &'a str, is_within: &mut bool) -> &'a str {
     let from = if *is_within { Some(0) } else { start(line) };
     let Some(from) = from else { return "" };
@@ -100,7 +103,7 @@ fn comment<'a>(line: &'a str, is_within: &mut bool) -> &'a str {
     rest
 }
 
-/// Where a comment begins that is not within a text in quotes.
+/// The start of a comment in a line, outside of quoted text.
 fn start(line: &str) -> Option<usize> {
     let begins = |at: &usize| line[..*at].matches('"').count().is_multiple_of(2) && !line[..*at].ends_with(':');
     let starts = line.match_indices("//").chain(line.match_indices("/*")).map(|(at, _)| at);

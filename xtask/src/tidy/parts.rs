@@ -1,8 +1,8 @@
-//! Parts of the engine reach the rest of it through `Link`, and only so.
+//! Checks that parts of the engine reach the rest of it only through `Link`.
 //!
-//! A part is a few files that own what they change. The compiler keeps the fields of `Link` from them. But a
-//! file of a part could add a method to the engine or to point-to-point communication, and touch their fields
-//! there. So no file of a part may name these two.
+//! A part is a few files that own the state that they change. The compiler keeps the fields of `Link` from
+//! them. But a file of a part could add a method to the engine or to point-to-point communication, and touch
+//! their fields there. So no file of a part may name these two.
 
 use super::Findings;
 use super::circles::is_for_tests;
@@ -10,15 +10,15 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 
-/// Each part of the engine, and where it is: a file, and the folder beside it.
+/// The parts of the engine, each with its place: a file, and the folder beside it.
 const PARTS: [(&str, &str); 3] = [
     ("OneSided", "crates/weft-engine/src/engine/windows"),
     ("Multicasts", "crates/weft-engine/src/engine/multicast"),
     ("NodeCollectives", "crates/weft-engine/src/engine/slots"),
 ];
-/// What has fields that are not theirs.
+/// The structures whose fields do not belong to the parts.
 const OTHERS: [&str; 2] = ["Engine", "PointToPoint"];
-/// The door.
+/// The name of the only way out of a part.
 const LINK: &str = "Link";
 
 pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> Result<()> {
@@ -41,12 +41,12 @@ pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> 
     Ok(())
 }
 
-/// Whether a file belongs to the part at `place`.
+/// Returns whether a file belongs to the part at `place`.
 fn is_in(file: &Path, place: &str) -> bool {
     file.with_extension("") == Path::new(place) || file.starts_with(place)
 }
 
-/// Which of [`OTHERS`] a file names, outside of its tests.
+/// The names of [`OTHERS`] that stand in a file, outside of its tests.
 fn named(file: &syn::File) -> Vec<&'static str> {
     let mut reader = Reader { found: Vec::new() };
     reader.visit_file(file);

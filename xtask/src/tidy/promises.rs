@@ -1,16 +1,16 @@
-//! How often the implementations of MPI's procedures say why unsafe code is sound.
+//! Counts the comments in the implementations of MPI's procedures that say why unsafe code is sound.
 //!
-//! What C hands over is made into values where the pointers arrive (`crates/weft-abi/src/arguments.rs`), so
-//! that few functions of `calls/` need a promise of their own. The number must not grow back; who brings it
-//! down lowers the limit.
+//! Pointers that C hands over are made into values where they arrive (`crates/weft-abi/src/arguments.rs`), so
+//! that few functions of `calls/` need a promise of their own. The number must not grow back; a change that
+//! brings it down lowers the limit.
 
 use super::Findings;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
-/// The files that are counted.
+/// The folder whose files are counted.
 const CALLS: &str = "crates/weft-abi/src/calls";
-/// So many comments there say why unsafe code is sound.
+/// The most comments there that say why unsafe code is sound.
 const PROMISES_MAX: usize = 56;
 
 pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> Result<()> {

@@ -1,4 +1,4 @@
-//! What README.md claims in numbers is what the generated documents say: how much of MPI is implemented
+//! Checks the numbers of README.md against the generated documents: the progress of the implementation
 //! (`docs/status.md`), and the figures beside other libraries (`docs/performance.md`).
 
 use super::Findings;
@@ -12,9 +12,9 @@ const FIGURES: &[(&str, &str)] = &[
     ("Ping-pong latency, 2 hosts, 2 ranks", "256 KB"),
     ("Bandwidth, 1 host, 2 ranks", "64 KB"),
 ];
-/// Columns of a figure: Weft and the peers.
+/// The columns of a figure: Weft and the peers.
 const LIBRARIES: usize = 4;
-/// The first screen.
+/// The lines of the first screen.
 const SCREEN_LINES: usize = 25;
 
 pub(super) fn check(root: &Path, findings: &mut Findings) -> Result<()> {
@@ -49,7 +49,7 @@ fn compare(readme: &str, status: &str, performance: &str) -> Vec<String> {
     broken
 }
 
-/// Procedures that are implemented, and all of them.
+/// The number of implemented procedures, and the number of all procedures.
 fn implemented(status: &str) -> Option<(&str, &str)> {
     let words: Vec<&str> = status.split_whitespace().collect();
     words.windows(4).find_map(|four| match four {
@@ -60,7 +60,7 @@ fn implemented(status: &str) -> Option<(&str, &str)> {
 
 /// The medians of a row, as cells of a table: `| 1.0 | 2.0 | 3.0 | 4.0 |`.
 fn medians(performance: &str, title: &str, size: &str) -> Option<String> {
-    // Tables of one host say, behind that, what a cache line cost.
+    // Behind the title, tables of one host have the time of a cache line.
     let is_heading = |line: &str| {
         let rest = line.strip_prefix("### ").and_then(|line| line.strip_prefix(title));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(", lines "))

@@ -1,5 +1,5 @@
-//! The sections of the standard that are cited are those that it has, and what the boundary says of a
-//! procedure cites the section where the standard has it. Which those are is in `spec/sections.txt`.
+//! Checks citations of the standard: the cited sections exist, and a comment of the boundary about a
+//! procedure cites the section where the standard has it. `spec/sections.txt` lists the sections.
 
 use super::Findings;
 use anyhow::{Context, Result};
@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 
 const TABLE: &str = "spec/sections.txt";
 const MARK: &str = "MPI-5.0 §";
-/// Here every section is one of the standard.
+/// The folder where every cited section is one of the standard.
 const PROGRAMS: &str = "tests/c/";
-/// Here comments begin with the procedures that a function implements.
+/// The folder where comments begin with the procedures that a function implements.
 const BOUNDARY: &str = "crates/weft-abi/src/calls/";
 
-/// What there is to be cited.
+/// The sections and procedures that can be cited.
 struct Standard {
     sections: BTreeSet<String>,
-    /// Where a procedure is.
+    /// The sections of each procedure.
     procedures: BTreeMap<String, Vec<String>>,
 }
 
@@ -34,7 +34,7 @@ impl Standard {
         standard
     }
 
-    /// What is wrong with a line of a file.
+    /// The faults in a line of a file.
     fn faults(&self, path: &str, line: &str) -> Vec<String> {
         let mut cited = citations(line, MARK);
         if path.starts_with(PROGRAMS) {

@@ -5,14 +5,14 @@ use crate::generate::MARKER;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
-/// Longer sources (without their tests) are mentioned.
+/// The number of lines above which a source is mentioned, its tests not counted.
 const LINES_MAX: usize = 500;
 
-/// Marks of unfinished work; in pieces, so that this file does not contain them.
+/// The marks of unfinished work; in pieces, so that this file does not contain them.
 const MARKS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
 const MACROS: &[&str] = &[concat!("unimple", "mented!"), concat!("to", "do!")];
 
-/// Kinds of files that are read; others (pictures, lock files) are left alone.
+/// The endings of the files that are read; others (pictures, lock files) are left alone.
 const EXTENSIONS: &[&str] = &["rs", "md", "toml", "txt", "c", "h", "cpp", "py", "sh", "in", "mk", "yml", "cmake"];
 
 pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> Result<()> {
@@ -80,7 +80,7 @@ fn lines(path: &str, text: &str, findings: &mut Findings) {
     }
 }
 
-/// Is `word` in the line with nothing alphanumeric around it? (`mktemp XXXXXX` is no mark.)
+/// Returns whether `word` is in the line with nothing alphanumeric around it. (`mktemp XXXXXX` is no mark.)
 fn has_word(line: &str, word: &str) -> bool {
     let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     line.match_indices(word).any(|(start, _)| {
@@ -88,7 +88,7 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// A field or a parameter called `secret` that `{:?}` would show.
+/// Returns whether the line has a field or a parameter called `secret` that `{:?}` would show.
 fn has_bare_secret(line: &str) -> bool {
     const BARE: &[&str] = &["[u8", "&[u8", "Option<[u8", "String", "Option<String", "&str", "Vec<u8"];
     line.split_once("secret: ").is_some_and(|(_, kind)| BARE.iter().any(|bare| kind.starts_with(bare)))

@@ -1,11 +1,12 @@
-//! Conversions between C's handles and statuses and Fortran's (MPI-5.0 §19.3.4, §19.3.5). The standard ABI has no symbols for them, since
-//! nobody but the Fortran compiler knows how wide its integers are: they are functions of the header, over `MPI_X_toint` and `MPI_X_fromint`.
+//! Generates the conversions between C's handles and statuses and Fortran's (MPI-5.0 §19.3.4, §19.3.5). The
+//! standard ABI has no symbols for them, since only the Fortran compiler knows how wide its integers are. So
+//! they are functions of the header, over `MPI_X_toint` and `MPI_X_fromint`.
 
 use super::super::spec::{Form, Spec};
 use anyhow::{Context, Result};
 use std::fmt::Write as _;
 
-/// All of them, with their profiling names.
+/// Writes all conversions, with their profiling names.
 pub(super) fn conversions(out: &mut String, spec: &Spec) -> Result<()> {
     out.push_str(HEAD);
     let converters = || spec.procedures().filter(|procedure| procedure.name.ends_with("_toint"));
@@ -73,7 +74,8 @@ typedef struct {
 #define MPI_F08_STATUSES_IGNORE            ((MPI_F08_status *)0x0)
 ";
 
-/// Fortran's status is an array (or, in mpi_f08, a structure) of as many integers as C's, in the same order.
+/// The conversions of statuses. Fortran's status is an array (or, in mpi_f08, a structure) with the same
+/// number of integers as C's, in the same order.
 const STATUSES: &str = "
 /* Statuses; MPI_ERR_ARG for those that are to be ignored, which hold nothing */
 MPI_ABI_INLINE int MPI_Status_c2f(const MPI_Status *c_status, MPI_Fint *f_status) {

@@ -1,5 +1,7 @@
-//! The same of what manages objects: groups, communicators and their attributes, windows, topologies, error handlers, info, sessions, requests of the
-//! user's own. What other libraries make of these mistakes differs more than the standard leaves open, so that all are asked of a careful one only.
+//! Generates wrong calls of the procedures that manage objects: groups, communicators and their attributes,
+//! windows, topologies, error handlers, info, sessions, and the user's generalized requests. Other libraries
+//! treat these mistakes more differently than the standard allows, so only a careful library is tested with
+//! them.
 
 use super::super::spec::{Direction, Parameter, Procedure};
 use super::{Wrong, wrong_here};
@@ -17,7 +19,8 @@ pub(super) const CHAPTERS: &[&str] = &[
     "fortran",
 ];
 
-/// Procedures that end the process, call the user's own function whatever they are given, or belong to what is not implemented: jobs that meet.
+/// The procedures that are not called. Some end the process, some call the user's own function for any
+/// argument, and those of jobs that meet are not implemented.
 const NOT_CALLED: &[&str] = &[
     "MPI_Abort",
     "MPI_Close_port",
@@ -34,18 +37,20 @@ const NOT_CALLED: &[&str] = &[
     "MPI_Unpublish_name",
 ];
 
-/// Whether wrong calls of a procedure are made: not where it takes a file, which nothing makes yet.
+/// Returns whether wrong calls of a procedure are made: not where it takes a file, since no test makes files
+/// yet.
 pub(super) fn is_called(procedure: &Procedure) -> bool {
     let takes_missing = procedure.parameters.iter().any(|p| p.kind == "FILE");
     !takes_missing && !NOT_CALLED.contains(&procedure.name.as_str())
 }
 
-/// Whether a procedure works on a window, or makes one.
+/// Returns whether a procedure works on a window, or makes one.
 pub(super) fn is_of_windows(procedure: &Procedure) -> bool {
     procedure.parameters.iter().any(|p| p.kind == "WINDOW")
 }
 
-/// The window that a procedure can work with: in an epoch, in none, or one without memory of its own.
+/// The window with which a procedure can work: one in an epoch, one in no epoch, or one without memory of its
+/// own.
 fn window(procedure: &Procedure) -> &'static str {
     let accesses = procedure.parameters.iter().any(|p| p.name == "target_rank");
     match procedure.name.as_str() {
@@ -56,15 +61,16 @@ fn window(procedure: &Procedure) -> &'static str {
     }
 }
 
-/// The communicator that a procedure can work with: most take any, those of topologies one that has theirs.
+/// The communicator with which a procedure can work: most take any; procedures of a topology need one with
+/// that topology.
 pub(super) fn communicator(procedure: &Procedure, parameter: &Parameter) -> Option<&'static str> {
     let name = procedure.name.as_str();
     let is_neighbourly = name.contains("eighbor_") || name.starts_with("MPI_Cart") || name.starts_with("MPI_Graph");
     Some(match parameter.name.as_str() {
-        // It takes more than one process to make one.
+        // An intercommunicator takes more than one process.
         "intercomm" => return None,
         "comm" if name.starts_with("MPI_Comm_remote") => return None,
-        // Two groups that have no process in common cannot be made of one.
+        // Two groups without a common process need two processes.
         "local_comm" | "peer_comm" => "comm",
         "comm" if name.ends_with("_map") || name.ends_with("_create") => "comm",
         "comm" if name.starts_with("MPI_Graph") => "graph",
@@ -74,7 +80,7 @@ pub(super) fn communicator(procedure: &Procedure, parameter: &Parameter) -> Opti
     })
 }
 
-/// A value that is right for a parameter that is no array; none where that takes more than a value.
+/// A right value for a parameter that is no array; `None` where the call takes more than a value.
 pub(super) fn right(procedure: &Procedure, parameter: &Parameter) -> Option<&'static str> {
     let name = procedure.name.as_str();
     Some(match (parameter.kind.as_str(), parameter.direction) {
@@ -144,7 +150,7 @@ fn function(procedure: &Procedure, parameter: &Parameter) -> Option<&'static str
     })
 }
 
-/// The same for an array.
+/// A right value for a parameter that is an array.
 pub(super) fn right_array(parameter: &Parameter) -> Option<&'static str> {
     Some(match (parameter.kind.as_str(), parameter.direction) {
         ("RANK", Direction::In) if parameter.lengths.len() == 2 => "ranges",
@@ -159,17 +165,17 @@ pub(super) fn right_array(parameter: &Parameter) -> Option<&'static str> {
     })
 }
 
-/// A handle that names nothing, and one of what has been freed.
+/// The wrong handles of a kind: the null handle, and the handle of a freed object.
 fn no_object(class: &'static str, null: &'static str, freed: &'static str) -> Vec<Wrong> {
     vec![wrong_here(class, null), wrong_here(class, freed)]
 }
 
-/// Where a handle stands that the call changes: one that names nothing, and no place at all.
+/// The wrong values for a handle that the call changes: the null handle, and no place at all.
 fn in_place_of_handle(class: &'static str, null: &'static str) -> Vec<Wrong> {
     vec![wrong_here(class, null), wrong_here("MPI_ERR_ARG", "NULL")]
 }
 
-/// Values that are wrong for a parameter that is no array.
+/// The wrong values for a parameter that is no array.
 pub(super) fn wrongs(procedure: &Procedure, parameter: &Parameter) -> Vec<Wrong> {
     let name = procedure.name.as_str();
     let one = |class, value| vec![wrong_here(class, value)];
@@ -242,16 +248,16 @@ pub(super) fn wrongs(procedure: &Procedure, parameter: &Parameter) -> Vec<Wrong>
     }
 }
 
-/// Values that are wrong for an array.
+/// The wrong values for a parameter that is an array.
 pub(super) fn wrong_arrays(parameter: &Parameter) -> Vec<Wrong> {
     let missing = || wrong_here("MPI_ERR_ARG", "NULL");
     match (parameter.kind.as_str(), parameter.direction) {
-        // Any may be left out by a constant of its own, or stay empty.
+        // Weights may be left out by a constant of their own, or be empty.
         ("WEIGHT", _) => Vec::new(),
         ("RANK", Direction::In) if parameter.lengths.len() == 2 => {
             vec![missing(), wrong_here("MPI_ERR_RANK", "far_ranges")]
         }
-        // Nodes of a graph, which need not be ranks of the communicator.
+        // Edges are nodes of a graph, which need not be ranks of the communicator.
         ("RANK", Direction::In) if parameter.name == "edges" => vec![missing(), wrong_here("MPI_ERR_ARG", "far")],
         ("RANK" | "RANK_NNI", Direction::In) => vec![missing(), wrong_here("MPI_ERR_RANK", "far")],
         ("DIMENSION", Direction::In | Direction::InOut) => vec![missing(), wrong_here("MPI_ERR_DIMS", "negative")],

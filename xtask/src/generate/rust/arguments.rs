@@ -1,11 +1,11 @@
-//! What an implementation gets for a parameter: a value, or a place, an array or a string of
+//! The argument that an implementation gets for a parameter: a value, or a place, an array or a string of
 //! `crate::arguments` made of the pointer that C hands over.
 
 use super::super::spec::{Direction, Form, Parameter};
 use super::{Entry, is_pointer, rust_name, rust_scalar};
 use anyhow::{Result, ensure};
 
-/// The room that the standard demands for strings whose length no argument tells.
+/// The room that the standard demands for strings whose length no argument gives.
 const ROOMS: &[(&str, &str)] = &[
     ("comm_name", "MPI_MAX_OBJECT_NAME"),
     ("type_name", "MPI_MAX_OBJECT_NAME"),
@@ -17,8 +17,8 @@ const ROOMS: &[(&str, &str)] = &[
 ];
 
 impl Entry<'_> {
-    /// What the implementation gets for a parameter. The call stands in an `unsafe` block: the caller keeps
-    /// the contract of the C prototype.
+    /// The argument that the implementation gets for a parameter. The call stands in an `unsafe` block: the
+    /// caller keeps the contract of the C prototype.
     pub(super) fn argument(&self, parameter: &Parameter) -> Result<String> {
         let name = rust_name(parameter);
         let c_type = self.spec.c_type(parameter, self.form);
@@ -46,8 +46,8 @@ impl Entry<'_> {
         })
     }
 
-    /// The value that stands for the first of `parameters` as a group, and how many they are; `None`: they
-    /// are none.
+    /// The value that stands for the first of `parameters` as a group, and the number of them; `None` if they
+    /// are no group.
     pub(super) fn group(&self, parameters: &[&Parameter]) -> Result<Option<(String, usize)>> {
         let is = |at: usize, kind: &str| parameters.get(at).is_some_and(|found: &&Parameter| found.kind == kind);
         let is_list = |at: usize| parameters.get(at).is_some_and(|found| !found.lengths.is_empty());
@@ -66,7 +66,7 @@ impl Entry<'_> {
         };
         let mut values = Vec::new();
         for (field, parameter) in fields[1..].iter().zip(parameters) {
-            // Displacements that are MPI_Aint in both bindings.
+            // These displacements are MPI_Aint in both bindings.
             let into = if *field == "displacements" && !parameter.is_poly() { ".into()" } else { "" };
             let value = format!("{}{into}", self.argument(parameter)?);
             values.push(if value == *field { value } else { format!("{field}: {value}") });
@@ -74,8 +74,8 @@ impl Entry<'_> {
         Ok(Some((format!("{} {{ {} }}", fields[0], values.join(", ")), fields.len() - 1)))
     }
 
-    /// A string, or the place of one value. `None`: a value, or a pointer that the implementation gets as it
-    /// is.
+    /// The argument for a string, or for the place of one value. `None`: a value, or a pointer that the
+    /// implementation gets as it is.
     fn place(&self, parameter: &Parameter, name: &str) -> Option<String> {
         let of_tools = self.symbol.starts_with("MPI_T_");
         match (parameter.kind.as_str(), parameter.direction) {
@@ -84,7 +84,7 @@ impl Entry<'_> {
                 if let Some(length) = self.length_of_text(parameter) {
                     return Some(format!("OutText::new({name}, {})", rust_name(length)));
                 }
-                // Elsewhere another argument says how much room there is, and null asks for the length.
+                // Elsewhere another argument gives the room, and null asks for the length.
                 let (_, room) = ROOMS.iter().find(|(of, _)| *of == parameter.name)?;
                 let has_room =
                     self.must_not_be_null(parameter) && !self.parameters.iter().any(|p| p.name == "valuelen");
@@ -92,9 +92,9 @@ impl Entry<'_> {
             }
             ("BUFFER", _) => return Some(format!("Buffer::new({name})")),
             ("STATUS", Direction::In) => return Some(format!("*{name}")),
-            // What is left of a status keeps its value (MPI-5.0 §3.2.5).
+            // The other fields of a status keep their values (MPI-5.0 §3.2.5).
             ("STATUS", Direction::Out) => return Some(format!("InOut::if_wanted({name})")),
-            // Addresses are numbers here.
+            // Implementations take addresses as numbers.
             ("C_BUFFER" | "C_BUFFER2" | "ATTRIBUTE_VAL" | "ATTRIBUTE_VAL_10", Direction::Out) if !of_tools => {
                 return Some(format!("Out::new({name}.cast::<usize>())"));
             }
@@ -107,14 +107,15 @@ impl Entry<'_> {
         Some(format!("{place}::{}({name})", if always { "new" } else { "if_wanted" }))
     }
 
-    /// The parameter with the length of a string that a tool asks for: the two are one argument.
+    /// The parameter with the length of a string that a tool asks for; the string and its length are one
+    /// argument.
     fn length_of_text(&self, parameter: &Parameter) -> Option<&Parameter> {
         let is_text = parameter.kind == "STRING" && parameter.direction == Direction::Out;
         let is_asked = is_text && self.symbol.starts_with("MPI_T_");
         self.c_parameters().find(|other| is_asked && other.name == format!("{}_len", parameter.name))
     }
 
-    /// Is this parameter the length of such a string?
+    /// Returns whether this parameter is the length of such a string.
     pub(super) fn is_length_of_text(&self, parameter: &Parameter) -> bool {
         self.c_parameters().any(|text| self.length_of_text(text).is_some_and(|length| length.name == parameter.name))
     }
@@ -125,7 +126,8 @@ impl Entry<'_> {
         }
         let is_input = parameter.direction == Direction::In;
         ensure!(is_input || !parameter.is_poly(), "an output array whose width depends on the form");
-        // Statuses may be ignored, and tools pass null for what they do not want to know (MPI-5.0 §15.3.3).
+        // Statuses may be ignored, and tools pass null for values that they do not want to know (MPI-5.0
+        // §15.3.3).
         let optional = parameter.kind == "STATUS" || self.symbol.starts_with("MPI_T_");
         let how = if optional { "if_wanted" } else { "new" };
         Ok(match (parameter.direction, self.length(parameter)) {
@@ -143,7 +145,7 @@ impl Entry<'_> {
         })
     }
 
-    /// An input array of counts or displacements is as wide as the form says.
+    /// The argument for an input array of counts or displacements, which is as wide as the form says.
     fn of_width(&self, parameter: &Parameter, name: &str, counts: &str, elements: impl Fn(&str) -> String) -> String {
         match self.spec.c_type(parameter, self.form) {
             _ if !parameter.is_poly() => elements(name),
@@ -153,10 +155,10 @@ impl Entry<'_> {
         }
     }
 
-    /// The length of an array, if an argument tells it.
+    /// The length of an array, if an argument gives it.
     fn length(&self, parameter: &Parameter) -> Option<String> {
         let of = match parameter.lengths[0].as_str() {
-            // As many as there are requests.
+            // There are as many as there are requests.
             "*" if matches!(parameter.name.as_str(), "array_of_statuses" | "array_of_indices") => {
                 &self.c_parameters().find(|p| p.kind == "REQUEST")?.lengths[0]
             }
@@ -167,8 +169,8 @@ impl Entry<'_> {
         is_number.then(|| self.as_wide(length, &rust_name(length)))
     }
 
-    /// An output whose width depends on the form goes through a 64-bit local: the lines before and after the
-    /// call.
+    /// The lines before and after the call for an output whose width depends on the form: it goes through a
+    /// 64-bit local.
     pub(super) fn wide_local(&self, parameter: &Parameter) -> Result<Option<(String, Option<String>)>> {
         if !self.is_wide_output(parameter) {
             return Ok(None);

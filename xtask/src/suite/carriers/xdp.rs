@@ -1,5 +1,5 @@
-//! Raw frames received by AF_XDP, where the user asks for it: the interface must not notice, whatever becomes
-//! of the job.
+//! Tests of raw frames received by AF_XDP, where the user asks for it: the interface must not notice, however
+//! the job ends.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ use super::super::programs::BAD_DAY;
 use super::{LIMIT_SECONDS, case, on_host};
 
 const LINK: &str = "auto,xdp";
-/// Two ranks on each host share its interface.
+/// The number of ranks: the two on each host share its interface.
 const RANKS: u32 = 4;
-/// How long the kernel may take to notice that processes are gone.
+/// The time that the kernel may take to notice that processes are gone.
 const DETACHED_SECONDS: u64 = 10;
-/// Capabilities without which a process cannot attach programs.
+/// The capabilities without which a process cannot attach programs.
 const RIGHTS: &str = "-bpf,-net_admin,-sys_admin,-perfmon";
 
 pub(super) fn cases() -> Vec<Case> {
@@ -50,8 +50,8 @@ pub(super) fn cases() -> Vec<Case> {
         ("-all", "there is no AF_XDP without raw frames, and UDP carries everything: ", " udp "),
     ] {
         cases.push(case(&format!("AF_XDP: a job without privileges does without ({rights})"), move |context| {
-            // In a user namespace nobody has the right to attach programs, nor to lock memory for several
-            // ranks, which is seen first.
+            // In a user namespace no process may attach programs, nor lock memory for several ranks; the
+            // second is found first.
             let (give_up, sentence): (&[&str], _) = match (context.hosts()?.are_without_root(), rights) {
                 (false, _) => (&["setpriv", "--bounding-set", rights], sentence),
                 (true, RIGHTS) => (&[], "small messages go as raw frames without it"),
@@ -64,8 +64,8 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// A case in which a program is attached to interfaces: only root of the machine may, also in namespaces of
-/// somebody's own.
+/// A case in which a program is attached to interfaces: only root of the machine may do that, also in
+/// namespaces of its own.
 fn attached(
     name: &str,
     attempt: impl Fn(&Context) -> anyhow::Result<(Expected, anyhow::Result<Finished>)> + 'static,
@@ -86,7 +86,7 @@ fn xdp(context: &Context) -> anyhow::Result<Run> {
     Ok(context.mpiexec_on_hosts(RANKS)?.arg("--stats").env("WEFT_LINK", LINK).limit(LIMIT_SECONDS))
 }
 
-/// A job whose ranks have met and wait for ever.
+/// Starts a job whose ranks have met and wait for ever.
 fn hang(context: &Context) -> anyhow::Result<Running> {
     let running = xdp(context)?.arg(context.compile("tests/launcher/behave.c")?).arg("hang").start()?;
     anyhow::ensure!(
@@ -97,10 +97,10 @@ fn hang(context: &Context) -> anyhow::Result<Running> {
     Ok(running)
 }
 
-/// SIGKILL to every process of a job.
+/// Sends SIGKILL to every process of a job.
 fn kill(running: Running) -> anyhow::Result<Finished> {
     for (pid, _) in running.processes() {
-        // It may have ended because of the others.
+        // The process may have ended because of the others.
         let _ = kill_process(pid, Signal::KILL);
     }
     running.finish(Duration::from_secs(LIMIT_SECONDS))
@@ -120,8 +120,8 @@ fn expect_detached(context: &Context) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// While the program is attached, the neighbour's address is asked for anew, and packets of another program
-/// pass: UDP, multicast and raw frames.
+/// Checks that other traffic passes while the program is attached: the neighbour's address is asked for anew,
+/// and packets of another program pass, by UDP, multicast and raw frames.
 fn everything_passes(context: &Context) -> anyhow::Result<()> {
     anyhow::ensure!(is_attached(context, 0)? && is_attached(context, 1)?, "no program is attached while the job runs");
     on_host(context, &["ip", "neigh", "flush", "dev", "e0"])?;
@@ -134,7 +134,7 @@ fn everything_passes(context: &Context) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds to the failures that a sentence is not said exactly once a host.
+/// Checks that a sentence is said exactly once on each host.
 fn once_a_host(finished: anyhow::Result<Finished>, sentence: &str) -> anyhow::Result<Finished> {
     let finished = finished?;
     let times = finished.output.matches(sentence).count();

@@ -1,8 +1,10 @@
-//! In a guest: does what the host lays into the guest's directory of the share.
+//! Runs in a guest: carries out the orders that the host lays into the guest's directory of the share.
 //!
-//! `N.run` is a script, which a shell runs: what it says goes to `N.out`, and its exit code to `N.code` in
-//! the end. `N.kill` ends it. `N.sweep` holds the mark of a run: the processes that have it in their
-//! environment are killed and named in `N.left`.
+//! - `N.run` is a script, which a shell runs. Its output goes to `N.out`, and in the end its exit code to
+//!   `N.code`.
+//! - `N.kill` ends the script.
+//! - `N.sweep` holds the mark of a run. The processes that have the mark in their environment are killed and
+//!   named in `N.left`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,7 +19,7 @@ use super::super::process::marked;
 use super::shell;
 
 const POLL: Duration = Duration::from_millis(50);
-/// How long what a command started may outlive it: processes that end need a moment.
+/// The time for which processes may outlive their command: processes that end need a moment.
 const LEFTOVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves until the machine is turned off.
@@ -70,14 +72,14 @@ fn start(script: &Path) -> anyhow::Result<Child> {
     Ok(command.spawn()?)
 }
 
-/// A file that appears all at once.
+/// Writes a file that appears all at once.
 fn put(path: &Path, text: &str) -> std::io::Result<()> {
     let unfinished = path.with_extension("unfinished");
     fs::write(&unfinished, text)?;
     fs::rename(&unfinished, path)
 }
 
-/// Gives what is left of a run a moment to go, then kills it and names it.
+/// Gives the processes that are left of a run a moment to go, then kills and names them.
 fn sweep(mark: &str) -> Vec<String> {
     let deadline = Instant::now() + LEFTOVER_TIMEOUT;
     loop {

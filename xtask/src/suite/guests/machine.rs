@@ -1,4 +1,4 @@
-//! What a guest is made of, and how the emulator is told.
+//! The hardware of a guest, and the emulator's options for it.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -10,26 +10,28 @@ use anyhow::Context as _;
 use super::super::process;
 
 pub(super) const EMULATOR: &str = "qemu-system-x86_64";
-/// Memory of a guest, in MiB.
+/// The memory of a guest, in MiB.
 const MEMORY_MIB: u32 = 1024;
-/// The emulator counts each round of a repeated string instruction as an instruction. Where a processor has
-/// fast ones (ERMS, FSRM), Linux copies and clears memory with one instruction whose rounds are bytes: 4096
-/// for a page, where a real processor counts one. Without them it does so by words.
+/// The processor of a guest that counts. The emulator counts each round of a repeated string instruction as
+/// an instruction. On a processor with fast string instructions (ERMS, FSRM), Linux copies and clears memory
+/// with one instruction whose rounds are bytes: 4096 for a page, where a real processor counts one. Without
+/// them Linux copies by words.
 const COUNTING_PROCESSOR: &str = "max,-erms,-fsrm";
-/// Interfaces of a guest, each on a network of its own.
+/// The most interfaces of a guest, each on a network of its own.
 pub(super) const INTERFACES_MAX: u32 = 2;
 
-/// What a guest is made of.
+/// The hardware of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub(crate) memory_mib: u32,
-    /// Its clock goes on by a nanosecond with each instruction, and by the time that passes while it is idle.
+    /// Says whether the guest's clock goes on by a nanosecond with each instruction, and by the real time
+    /// while the guest is idle.
     pub(crate) counts: bool,
-    /// How many, each with an RDMA device.
+    /// The number of interfaces, each with an RDMA device.
     pub(crate) interfaces: u32,
-    /// Its interfaces have no addresses but those of IPv6.
+    /// Says whether the interfaces have only IPv6 addresses.
     pub(crate) is_v6: bool,
-    /// `siw` hands on segments of up to 64 KB, which the kernel cuts.
+    /// Says whether `siw` hands on segments of up to 64 KB, which the kernel cuts.
     pub(crate) has_large_segments: bool,
 }
 
@@ -39,8 +41,8 @@ impl Default for Machine {
     }
 }
 
-/// Where guests find what they boot, what they share with this program, and which of its groups of guests
-/// they are.
+/// The directory of the image, the directory that guests share with this program, and the number of this
+/// program's group of guests.
 pub(super) struct Place<'path> {
     pub(super) home: &'path Path,
     pub(super) share: &'path Path,
@@ -48,8 +50,8 @@ pub(super) struct Place<'path> {
 }
 
 impl Machine {
-    /// Always emulated: what the processor offers is not used, since there are machines whose `/dev/kvm`
-    /// never lets a guest begin.
+    /// Starts a guest. The emulator never uses the processor's virtualization, since on some machines
+    /// `/dev/kvm` never lets a guest begin.
     pub(super) fn start(self, place: &Place<'_>, node: u32, console: &Path) -> anyhow::Result<Child> {
         let Place { home, share, number } = place;
         let export = |id: &str, path: &Path, options: &str| {
@@ -59,11 +61,12 @@ impl Machine {
         };
         let segments = if self.has_large_segments { " weft.large_segments" } else { "" };
         let kernel = format!("console=ttyS0 quiet panic=-1 weft.guest={node}{segments}");
-        // The machine ends with this process, however that ends.
+        // The machine ends with this process, however this process ends.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", EMULATOR]);
-        // With room for one processor only, emulators before 8.2 leave out memory barriers, also those
-        // between the guest and its devices: a network interface that misses one never sends again.
+        // The machine has room for more than one processor. With room for only one, emulators before 8.2
+        // leave out memory barriers, even those between the guest and its devices. A network interface that
+        // misses a barrier never sends again.
         command.args([
             "-accel",
             if self.counts { "tcg,thread=single" } else { "tcg,thread=multi" },
@@ -95,7 +98,7 @@ impl Machine {
     }
 }
 
-/// A network of these guests alone: a multicast group that does not leave the machine.
+/// The options of a network of these guests alone: a multicast group that does not leave the machine.
 fn network(pid: u32, number: u32, interface: u32) -> String {
     let [_, _, high, low] = pid.to_be_bytes();
     let port = 20000 + (pid.wrapping_mul(7) + number) % 20000;

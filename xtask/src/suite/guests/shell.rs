@@ -1,8 +1,8 @@
-//! A remote shell between guests, which `mpiexec` starts its agents by: no users, no keys, on a network that
+//! A remote shell between guests, by which `mpiexec` starts its agents: no users, no keys, on a network that
 //! leads nowhere else.
 //!
 //! The client sends its words as a line of JSON and then its standard input. The server answers with frames:
-//! what they are, a length (4 bytes, little-endian), and that many bytes; the last one is the exit code.
+//! a kind, a length (4 bytes, little-endian), and that many bytes. The last frame is the exit code.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv6Addr, Shutdown, TcpListener, TcpStream};
@@ -17,19 +17,19 @@ const PORT: u16 = 5514;
 const OUTPUT: u8 = 1;
 const ERROR: u8 = 2;
 const CODE: u8 = 3;
-/// Bytes of a frame, at most.
+/// The most bytes of a frame.
 const CHUNK: usize = 16 * 1024;
-/// How long another guest may take to say what it is to run.
+/// The time that another guest may take to send the command.
 const GREETING_LIMIT: Duration = Duration::from_secs(20);
-/// What a shell ends with when it could not even start.
+/// The exit code when a command could not be started.
 const EXIT_NOT_STARTED: u8 = 127;
 
 pub(super) fn listen() -> anyhow::Result<TcpListener> {
-    // Addresses of IPv4 lead there, too.
+    // The listener accepts IPv4 connections as well.
     TcpListener::bind((Ipv6Addr::UNSPECIFIED, PORT)).context("the remote shell cannot listen")
 }
 
-/// Serves whoever connects, for ever.
+/// Serves all clients that connect, for ever.
 pub(super) fn serve(listener: &TcpListener) {
     for stream in listener.incoming().flatten() {
         std::thread::spawn(move || {
@@ -60,7 +60,7 @@ fn answer(stream: TcpStream) -> anyhow::Result<()> {
         }
     };
     if let Some(mut to) = child.stdin.take() {
-        // It ends with the connection, or when the command takes no more.
+        // The copy ends with the connection, or when the command takes no more input.
         std::thread::spawn(move || drop(copy(&mut input, |bytes| to.write_all(bytes))));
     }
     let copies = [
@@ -78,7 +78,7 @@ fn copier(mut from: impl Read + Send + 'static, kind: u8, out: Arc<Mutex<TcpStre
     std::thread::spawn(move || drop(copy(&mut from, |bytes| send(&out, kind, bytes))))
 }
 
-/// Hands on what comes as soon as it comes.
+/// Hands bytes on as soon as they come.
 fn copy(from: &mut impl Read, mut hand_on: impl FnMut(&[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
     let mut buffer = [0; CHUNK];
     loop {
@@ -96,7 +96,7 @@ fn send(out: &Mutex<TcpStream>, kind: u8, bytes: &[u8]) -> std::io::Result<()> {
     out.write_all(&frame)
 }
 
-/// Runs the words on another guest, with this process's streams; ends as they end.
+/// Runs the words on another guest, with this process's streams; ends with their exit code.
 pub(super) fn run(host: &str, words: &[String]) -> anyhow::Result<()> {
     let mut stream = TcpStream::connect((host, PORT)).with_context(|| format!("{host} cannot be reached"))?;
     stream.set_nodelay(true)?;

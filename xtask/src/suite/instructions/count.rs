@@ -1,4 +1,5 @@
-//! Counting: `tests/instructions/messages.c` under callgrind, in one way of sending and at one distance.
+//! Counts instructions: runs `tests/instructions/messages.c` under callgrind, with one way of sending and at
+//! one distance.
 
 use std::path::{Path, PathBuf};
 
@@ -7,27 +8,28 @@ use anyhow::Context as _;
 use super::super::context::Context;
 use super::super::process::Run;
 
-/// Counts of one run. The median is taken: what disturbs some of them does not matter.
+/// The blocks of a run, each with its counts. The median is taken: a disturbance of some blocks does not
+/// matter.
 const BLOCKS: usize = 9;
-/// Messages that each of them is about: many times those of a window, and those of an acknowledgement.
+/// The messages of each block: many times those of a window, and those of an acknowledgement.
 pub(crate) const MESSAGES: usize = 640;
-/// Seconds that a run may take, which takes two or three on an idle machine.
+/// The time limit of a run, seconds; a run takes two or three seconds on an idle machine.
 const LIMIT_SECONDS: u64 = 300;
-/// The unprivileged way to two hosts: the same as in `demo/demo.sh`.
+/// The options for two hosts without privilege, as in `demo/demo.sh`.
 const LOOPBACK: [&str; 6] = ["-ppn", "1", "--hosts", "h0,h1", "--agent", "env WEFT_NODE={host}"];
 
-/// How far the two ranks are apart.
+/// The distance of the two ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// One node, shared memory.
+    /// A node, with shared memory.
     Node,
     /// Two hosts that are one, over its loopback interface.
     Udp,
-    /// Two hosts made of network namespaces, which needs the privilege.
+    /// Two hosts made of network namespaces, which take the privilege.
     Frames,
 }
 
-/// How the messages are sent and received.
+/// The way in which the messages are sent and received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Blocking,
@@ -38,12 +40,12 @@ pub(crate) enum Mode {
     Accumulates,
 }
 
-/// What one side spends on a message of 8 bytes or on an operation, in user space.
+/// The cost of a message of 8 bytes, or of an operation, on one side, in user space.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Count {
     pub(crate) place: String,
     pub(crate) mode: String,
-    /// `sender` or `receiver`; of one-sided operations, which one.
+    /// The side: `sender` or `receiver`; for one-sided operations, the operation.
     pub(crate) side: String,
     pub(crate) instructions: f64,
     pub(crate) system_calls: f64,
@@ -73,7 +75,7 @@ impl Mode {
         }
     }
 
-    /// What the two ranks do.
+    /// The names of the two ranks' work.
     fn sides(self) -> [&'static str; 2] {
         match self {
             Mode::Blocking | Mode::Nonblocking => ["sender", "receiver"],
@@ -85,20 +87,20 @@ impl Mode {
     }
 }
 
-/// All that is counted: messages at each distance, and operations on memory that is shared.
+/// The kinds of counts: messages at each distance, and operations on shared memory.
 pub(crate) fn kinds() -> impl Iterator<Item = (Place, Mode)> {
     let messages = Place::ALL.into_iter().flat_map(|place| Mode::MESSAGES.map(|mode| (place, mode)));
     messages.chain([(Place::Node, Mode::OneSided), (Place::Node, Mode::Accumulates)])
 }
 
-/// What is needed beside Weft is absent: why nothing can be counted.
+/// The reason why nothing can be counted: a program that counting needs is missing.
 pub(crate) fn missing() -> Option<String> {
     let found = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|directory| directory.join("valgrind").is_file()));
     (!found).then(|| "no valgrind; tools/setup.sh tests installs it".to_owned())
 }
 
-/// The compiler that made the installed library, as it notes it there (the section `.comment`):
+/// The compiler that made the installed library, as a note in the library says (the section `.comment`):
 /// `rustc version 1.88.0 (…)`.
 ///
 /// # Errors
@@ -111,7 +113,7 @@ pub(crate) fn compiler(prefix: &Path) -> anyhow::Result<String> {
 
 fn noted_compiler(library: &[u8]) -> Option<String> {
     const NOTE: &[u8] = b"rustc version ";
-    // The same words may be elsewhere, in a message: a version begins with a digit and ends with a zero byte.
+    // The same words may stand in a message: a version begins with a digit and ends with a zero byte.
     let starts = library.windows(NOTE.len()).enumerate().filter(|(_, window)| *window == NOTE).map(|(start, _)| start);
     starts.map(|start| &library[start..]).find_map(|rest| {
         let note = &rest[..rest.iter().position(|byte| *byte == 0)?];
@@ -119,15 +121,15 @@ fn noted_compiler(library: &[u8]) -> Option<String> {
     })
 }
 
-/// Counts at the sender and at the receiver; none where the hosts cannot be had. What callgrind wrote stays
-/// in `build/instructions/`, a profile for each block, for `callgrind_annotate`.
+/// Counts at the sender and at the receiver; `None` if there are no hosts. Callgrind's output stays in
+/// `build/instructions/`, a profile for each block, for `callgrind_annotate`.
 ///
 /// # Errors
 /// The program does not build, fails, or does not count what it should.
 pub(crate) fn count(context: &Context, place: Place, mode: Mode) -> anyhow::Result<Option<[Count; 2]>> {
     let run = match place {
         Place::Node => context.mpiexec(2).env("WEFT_LINK", "shared"),
-        // Other interfaces are rails, and each has a price.
+        // Other interfaces would be rails, and each rail has a cost.
         Place::Udp => context.mpiexec(2).args(LOOPBACK).env("WEFT_LINK", "udp").env("WEFT_INTERFACE", "lo"),
         Place::Frames if context.hosts()?.why_no_networks().is_some() => return Ok(None),
         Place::Frames => context.mpiexec_on_hosts(2)?.env("WEFT_LINK", "ethernet,udp"),
@@ -153,7 +155,7 @@ pub(crate) fn count(context: &Context, place: Place, mode: Mode) -> anyhow::Resu
     anyhow::ensure!(finished.code == Some(0), "{}, {}: {}", place.name(), mode.name(), finished.report());
     anyhow::ensure!(finished.leftovers.is_empty(), "left behind: {}", finished.leftovers.join("; "));
     let side = |rank: u32, side: &str| {
-        // The first is that of the warm-up.
+        // The first profile is that of the warm-up.
         let profiles = (2..2 + BLOCKS).map(|number| {
             let path = directory.join(format!("rank-{rank}.{number}"));
             std::fs::read_to_string(&path).with_context(|| path.display().to_string())
@@ -176,7 +178,7 @@ fn build(context: &Context, directory: &Path) -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-/// Instructions and system calls per message from what callgrind wrote about each block: the medians.
+/// The instructions and system calls per message from callgrind's profiles of the blocks: the medians.
 fn per_message(profiles: &[String]) -> anyhow::Result<[f64; 2]> {
     let blocks = profiles.iter().map(|profile| totals(profile)).collect::<anyhow::Result<Vec<_>>>()?;
     let per_message = |column: usize| {

@@ -1,4 +1,5 @@
-//! Jobs that are given less than they need: of what the system limits (`ulimit`), and of the World Model.
+//! Tests of jobs that get less than they need: too little of a resource that the system limits (`ulimit`), or
+//! of the World Model.
 
 use super::super::context::Expected;
 use super::super::process::Finished;
@@ -12,8 +13,8 @@ pub(super) fn cases() -> Vec<Case> {
     too_low().into_iter().chain(without_world()).collect()
 }
 
-/// Limits that are too low for some part of a job (`ulimit`), and some that are just enough. Where a program
-/// of one rank does not start at all, no library can say anything: those are not here.
+/// Limits that are too low for some part of a job (`ulimit`), and some that are just enough. Limits under
+/// which not even a program of one rank starts are not here: no library can report them.
 const LIMITS: &[&str] = &[
     "-f 0",
     "-f 1",
@@ -38,11 +39,12 @@ const LIMITS: &[&str] = &[
     "-t 20",
 ];
 
-/// Runs a command under a limit; what it says goes through a pipe, since a file may be what it cannot have.
+/// The script that runs a command under a limit. Its output goes through a pipe, since the limit may forbid a
+/// file.
 const UNDER_LIMIT: &str = "(ulimit $0 && exec \"$@\") 2>&1 | cat; exit ${PIPESTATUS[0]}";
 
-/// Each limit: the job runs, or `mpiexec` or a rank says what is wrong and which limit it is. No signal ends
-/// anybody.
+/// The cases of each limit: the job runs, or `mpiexec` or a rank reports the failure and names the limit. No
+/// process dies by a signal.
 fn too_low() -> Vec<Case> {
     let case = |ranks: u32| {
         Case::new(format!("limits that are too low, {ranks} ranks"), move |context| {
@@ -65,7 +67,7 @@ fn too_low() -> Vec<Case> {
     [1, 2].map(case).into()
 }
 
-/// What is wrong with how a job under a limit has ended.
+/// The fault in the end of a job under a limit, if there is one.
 fn wrong_under_limit(finished: &Finished) -> Option<&'static str> {
     let says = |texts: &[&str]| texts.iter().any(|text| finished.output.contains(text));
     match finished.code {

@@ -1,4 +1,5 @@
-//! Broadcasts by datagrams of a device, between guests. Over iWARP, which has none, they go down trees.
+//! Tests of broadcasts by datagrams of a device, between guests. Over iWARP, which has no datagrams,
+//! broadcasts go down trees.
 
 use super::{Device, LIMIT, MODES, Mode, PEER_TIMEOUT, Settings, mpiexec, on, variables};
 use crate::suite::Case;
@@ -13,16 +14,15 @@ const SCHEMES: [(&str, &[(&str, &str)]); 4] = [
     ("broadcasts, window", &[("WEFT_BCAST", "window")]),
     ("broadcasts, two levels", &[("WEFT_BCAST", CO_ROOTS)]),
 ];
-/// Two levels of acknowledgements.
+/// The scheme of two levels of acknowledgements.
 const CO_ROOTS: &str = "coroot-2+aggregate-3";
-/// What each receiver does to the datagrams that come to it; connections are spared.
+/// The faults at each receiver's datagrams; connections are spared.
 const FAULTS: (&str, &str) = ("WEFT_FAULTS", "drop=5%,reorder=2%,duplicate=1%,corrupt=1%,seed=3");
-/// What `hardship gone` ends with.
+/// The exit code of `hardship gone`.
 const HEARD: i32 = 42;
-/// What `mpiexec --stats` says where something was multicast. That broadcasts are right says nothing of how
-/// they came.
+/// The words of `mpiexec --stats` where packets were multicast: correct broadcasts do not show how they came.
 const COUNTED: &str = "packets multicast: ";
-/// The same of acknowledgements that were written.
+/// The words of `mpiexec --stats` about acknowledgements that were written.
 const WRITTEN_COUNTED: &str = "written-acknowledgements";
 
 pub(super) fn cases(device: Device) -> Vec<Case> {
@@ -58,7 +58,7 @@ pub(super) fn cases(device: Device) -> Vec<Case> {
         case("a receiver is stopped for two seconds", 3, 3, &["hardship", "paused"], &[], counted()),
         case("a receiver is gone: the root is told", 3, 3, &["hardship", "gone"], GONE, told()),
         case("two ranks on each guest", 3, 6, &["hardship", "interleaved"], &[("WEFT_BCAST", "window")], counted()),
-        // The program's own test of barriers compares clocks, and each guest has one of its own.
+        // The program's own test of barriers compares clocks, and each guest has its own clock.
         case("barriers among broadcasts", 3, 3, &["hardship", "stream", "200", "2000"], BARRIERS, counted()),
         case("reductions", 3, 3, &["multicast_others", "allreduce"], OTHERS, counted()),
         case("allgather", 3, 3, &["multicast_others", "allgather"], OTHERS, counted()),

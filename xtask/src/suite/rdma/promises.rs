@@ -1,11 +1,11 @@
-//! The kit of what carriers promise (`weft-carrier-test`) over the device of a guest.
+//! Runs the kit of carriers' promises (`weft-carrier-test`) over the device of a guest.
 
 use super::super::context::Expected;
 use super::super::guests::{Device, Guests};
 use super::super::{Case, built};
 use super::{LIMIT, on, start};
 
-/// The tests of `promises.rs` about RDMA devices, all of which find one.
+/// The case of the tests in `promises.rs` about RDMA devices; each of the tests finds a device.
 pub(super) fn case(device: Device) -> Case {
     Case::new(format!("{}: the device keeps what carriers promise", device.name()), move |context| {
         let run = |guests: &Guests| {

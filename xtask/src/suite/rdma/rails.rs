@@ -1,5 +1,5 @@
-//! Guests with two interfaces, each with an RDMA device: both carry what is large, and one that goes down is
-//! missed by nobody but those whose packets it carried. And guests that have addresses of IPv6 only.
+//! Tests of guests with two interfaces, each with an RDMA device: both carry large messages. When one goes
+//! down, only the peers whose packets it carried notice. Also tests of guests that have only IPv6 addresses.
 
 use super::{
     Breaking, DEVICES, LIMIT, PEER_TIMEOUT, START, Settings, VERBS, do_on, on_like, out_of_reach, start, start_program,
@@ -9,19 +9,20 @@ use crate::suite::context::{Context, Expected};
 use crate::suite::guests::{Device, Guests, Machine};
 use crate::suite::process::Finished;
 
-/// Two guests.
+/// The number of guests.
 const COUNT: u32 = 2;
-/// Packets of ranks 0 and 1 go by the first of two rails.
+/// The setting by which packets of ranks 0 and 1 go by the first of two rails.
 const FIRST_RAIL: (&str, &str) = ("WEFT_INTERFACE", "eth0,eth1");
-/// The same when the other interface is the first one: the launcher's connections are on the one that stays.
+/// The setting in which the other interface is the first one: the launcher's connections are on the one that
+/// stays.
 const OTHER_FIRST: (&str, &str) = ("WEFT_INTERFACE", "eth1,eth0");
-/// Messages of 1 MiB for so many seconds, ten of them at least.
+/// The arguments for messages of 1 MiB for this number of seconds, at least ten messages.
 const BULK: [&str; 2] = ["bulk", "3"];
-/// … which are more than that on each of two rails.
+/// The least number of bytes on each of two rails.
 const CARRIED_MIN: &str = "4000000";
-/// Traffic that goes on for so many seconds after something breaks.
+/// The arguments for traffic that goes on for this number of seconds after something breaks.
 const BULK_LONG: [&str; 2] = ["bulk", "15"];
-/// Only addresses that a link has by itself.
+/// The setting that uses only addresses that a link has by itself.
 const LINK_LOCAL: (&str, &str) = ("WEFT_INTERFACE", "fe80::/10");
 
 /// Programs of `tests/c` with their arguments.
@@ -33,7 +34,7 @@ const PROGRAMS: &[(&str, u32, &[&str])] = &[
     ("window_oracles", 2, &["101", "5", "262144"]),
     ("window_passive", 2, &[]),
 ];
-/// What is run by addresses of IPv6.
+/// The programs that run by IPv6 addresses.
 const PROGRAMS_V6: &[(&str, u32, &[&str])] =
     &[("point_to_point", 2, &[]), ("sizes", 2, &[]), ("collectives", 4, &[]), ("windows", 2, &["101", "5", "262144"])];
 
@@ -82,7 +83,7 @@ fn program_on(
     })
 }
 
-/// What the interfaces count, which knows nothing of ours.
+/// A case that reads the interfaces' own counters, which do not depend on Weft.
 fn both_carry(device: Device) -> Case {
     Case::new(format!("{}, two rails: both carry bytes of large messages", device.name()), move |context| {
         let run = |guests: &Guests| {
@@ -101,7 +102,7 @@ fn both_carry(device: Device) -> Case {
     })
 }
 
-/// Both devices are named by `weft info`, and by the doctor the addresses of both.
+/// A case in which `weft info` names both devices, and the doctor the addresses of both.
 fn told(device: Device) -> Case {
     Case::new(format!("{}, two rails: weft info and weft doctor name both", device.name()), move |context| {
         let run = |guests: &Guests| {
@@ -129,13 +130,13 @@ fn breaking(
         let settings: Vec<_> = settings.iter().copied().chain([("WEFT_PEER_TIMEOUT", PEER_TIMEOUT)]).collect();
         let outcome =
             on_like(context, (device, COUNT, two_rails()), &expected, |guests| run(context, guests, &settings));
-        // Their network is not what it was.
+        // The guests' network has changed.
         context.turn_guests_off();
         outcome
     })
 }
 
-/// The second interface of one of the guests goes down while large messages are on their way to it.
+/// Takes the second interface of one of the guests down while large messages are on their way to it.
 fn interface_down(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyhow::Result<Finished> {
     let session = start_program(context, guests, settings, 2, &[], "rails", &BULK_LONG)?;
     if session.says("under way", START) {

@@ -1,4 +1,4 @@
-//! The modules of a crate and what they name, read from its sources by `syn`.
+//! The modules of a crate and the names in them, read from the sources by `syn`.
 
 use anyhow::{Context, Result};
 use proc_macro2::{Spacing, TokenStream, TokenTree};
@@ -6,17 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 
-/// So many names may stand for others in a row; more are taken for a circle of `use`, which the compiler
-/// refuses.
+/// The most names in a row that may stand for others; more are taken for a circle of `use`, which the
+/// compiler refuses.
 const ALIASES_MAX: usize = 16;
 
-/// A crate, from one of its roots.
+/// The modules of a crate, read from one of its roots.
 pub(super) struct Tree {
-    /// The first is the crate.
+    /// The modules; the first is the crate.
     modules: Vec<Module>,
 }
 
-/// Module `from` names something that module `to` defines.
+/// An import: module `from` names an item that module `to` defines.
 pub(super) struct Import {
     pub(super) from: Vec<String>,
     pub(super) to: Vec<String>,
@@ -26,17 +26,17 @@ pub(super) struct Import {
 
 #[derive(Default)]
 struct Module {
-    /// Names from the crate's root, without it.
+    /// The names from the crate's root to the module.
     path: Vec<String>,
     parent: usize,
     file: PathBuf,
-    /// Where the files of its children lie.
+    /// The directory where the files of the children lie.
     directory: PathBuf,
     children: BTreeMap<String, usize>,
     defines: BTreeSet<String>,
-    /// What `use` made known under a name here.
+    /// The paths that `use` made known in this module, by name.
     aliases: BTreeMap<String, Vec<String>>,
-    /// What is named in `use …::*` here.
+    /// The paths of `use …::*` in this module.
     globs: Vec<Vec<String>>,
     named: Vec<Named>,
 }
@@ -47,16 +47,16 @@ struct Named {
     is_use: bool,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Copy)]
 enum Target {
     Module(usize),
-    /// Something that is not a module, defined in this one.
+    /// An item that is no module, defined in this module.
     Within(usize),
 }
 
 impl Tree {
-    /// `start` is the root's file, below `root`, the project's.
+    /// Reads a crate. `start` is the file of its root, below `root`, the project's directory.
     pub(super) fn read(root: &Path, start: &Path) -> Result<Self> {
         let mut read = |file: &Path| {
             let text = std::fs::read_to_string(root.join(file));
@@ -65,7 +65,8 @@ impl Tree {
         Self::parse(start, &mut read)
     }
 
-    /// The same with files from anywhere: `read` gives the text of one, or an error when there is none.
+    /// Parses a crate whose files may come from anywhere: `read` gives the text of a file, or an error when
+    /// there is none.
     pub(super) fn parse(start: &Path, read: &mut dyn FnMut(&Path) -> Result<String>) -> Result<Self> {
         let directory = start.parent().unwrap_or(Path::new("")).to_owned();
         let mut tree = Self { modules: vec![Module { file: start.to_owned(), directory, ..Module::default() }] };
@@ -88,7 +89,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Everything that leads from one module to another, in no particular order.
+    /// The imports of all modules, in no particular order.
     pub(super) fn imports(&self) -> Vec<Import> {
         let mut imports = Vec::new();
         for (here, module) in self.modules.iter().enumerate() {
@@ -122,7 +123,7 @@ impl Tree {
         }
     }
 
-    /// What a path means in a module; none when it leads out of the crate, or is a local name.
+    /// The target of a path in a module; `None` when the path leads out of the crate, or is a local name.
     fn resolve(&self, here: usize, path: &[String], depth: usize) -> Option<Target> {
         if depth > ALIASES_MAX {
             return None;
@@ -143,7 +144,7 @@ impl Tree {
         Some(at)
     }
 
-    /// What a name means in a module: a child, something defined there, or what `use` says.
+    /// The target of a name in a module: a child, an item defined there, or the target of a `use`.
     fn find(&self, module: usize, name: &str, depth: usize) -> Option<Target> {
         if depth > ALIASES_MAX {
             return None;
@@ -165,7 +166,7 @@ impl Tree {
     }
 }
 
-/// Is what has these attributes compiled for tests only?
+/// Returns whether an item with these attributes is compiled for tests only.
 pub(in crate::tidy) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::List(list) if list.path.is_ident("cfg") => needs_test(list.tokens.clone()),
@@ -173,7 +174,7 @@ pub(in crate::tidy) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-/// Does `test`, or `all(…, test, …)`, stand in a condition?
+/// Returns whether `test`, or `all(…, test, …)`, stands in a condition.
 fn needs_test(condition: TokenStream) -> bool {
     let tokens: Vec<TokenTree> = condition.into_iter().collect();
     tokens.iter().enumerate().any(|(index, token)| match (token, tokens.get(index + 1)) {
@@ -186,9 +187,9 @@ fn needs_test(condition: TokenStream) -> bool {
 /// Walks through one file.
 struct Reader<'a> {
     tree: &'a mut Tree,
-    /// The module that is being read: the file's, or one written within it.
+    /// The module that is being read: the file's module, or one written within it.
     here: usize,
-    /// Modules in other files, each with the files that may be its own.
+    /// The modules in other files, each with the files that may contain it.
     elsewhere: Vec<(usize, Vec<PathBuf>)>,
 }
 
@@ -232,7 +233,7 @@ impl Reader<'_> {
         self.name(path, line, true);
     }
 
-    /// Paths in what a macro is given, which has no grammar: names joined by `::`.
+    /// Reads the paths in a macro's input, which has no grammar: names joined by `::`.
     fn read_tokens(&mut self, tokens: TokenStream) {
         let mut path = Vec::new();
         let mut line = 0;
@@ -247,7 +248,7 @@ impl Reader<'_> {
                 TokenTree::Ident(name) if !path.is_empty() && colons == 2 => path.push(name.to_string()),
                 TokenTree::Punct(mark) if mark.as_char() == ':' => {
                     colons += 1;
-                    // One colon alone ends a path; the first of two is joined to the second.
+                    // A single colon ends a path; the first of two is joined to the second.
                     if colons > 2 || (colons == 1 && mark.spacing() == Spacing::Alone) {
                         self.end_of_path(&mut path, line);
                         colons = 0;
@@ -383,7 +384,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         self.read_tokens(call.tokens.clone());
     }
 
-    /// `pub(in crate::engine)` says who may see, not what is used.
+    /// A visibility such as `pub(in crate::engine)` is no import.
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 
     /// Documentation, lints and derives name no module of this crate.

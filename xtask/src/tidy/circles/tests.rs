@@ -1,6 +1,6 @@
 use super::*;
 
-/// The levels of a crate whose files are given; the first is its root.
+/// The levels of a crate with these files; the first is its root.
 fn levels(files: &[(&str, &str)]) -> BTreeMap<String, Rooms> {
     let mut read = |wanted: &Path| {
         let file = files.iter().find(|(name, _)| Path::new(name) == wanted);
@@ -9,12 +9,12 @@ fn levels(files: &[(&str, &str)]) -> BTreeMap<String, Rooms> {
     rooms(&Tree::parse(Path::new(files[0].0), &mut read).expect("good sources"))
 }
 
-/// The circles of a crate, as they are told.
+/// The descriptions of a crate's circles.
 fn told(files: &[(&str, &str)]) -> Vec<String> {
     circles("crate", &levels(files))
 }
 
-/// Every import as `parent: from → to`.
+/// The imports, each as `parent: from → to`.
 fn imports(files: &[(&str, &str)]) -> Vec<String> {
     let levels = levels(files);
     let of = |(parent, rooms): (&String, &Rooms)| -> Vec<String> {
@@ -23,7 +23,7 @@ fn imports(files: &[(&str, &str)]) -> Vec<String> {
     levels.iter().flat_map(of).collect()
 }
 
-/// What module `a` imports, by its text, beside modules `b` (with a child `deep`) and `c`.
+/// The imports of a module `a` with this text, beside modules `b` (with a child `deep`) and `c`.
 fn of_a(text: &str) -> Vec<String> {
     let lib = "mod a; mod b; mod c; pub use b::Passed; use c as renamed;";
     let b = "pub mod deep; pub struct Passed; pub fn call() {}";
@@ -80,8 +80,8 @@ fn what_is_no_import_is_not_counted() {
 #[test]
 fn a_name_that_is_passed_on_belongs_to_who_defines_it() {
     assert_eq!(of_a("fn f() { crate::renamed::call() }"), [": a → c"]);
-    // Expect: neither the parent that passes a name on, nor the one that defines it, is in a circle with its
-    // children.
+    // Expect: neither the parent that passes a name on, nor the parent that defines one, is in a circle with
+    // its children.
     let parent = "mod one; mod two; pub use one::One; pub struct Own;";
     let (one, two) = ("use super::Own; pub struct One;", "use super::{One, Own};");
     let files = [("lib.rs", "mod p;"), ("p.rs", parent), ("p/one.rs", one), ("p/two.rs", two)];
