@@ -1,5 +1,28 @@
 //! Weft's protocols as pure state machines: no I/O, no clock and no randomness of its own. Time and bytes are
 //! arguments, and the packets to send are results.
+//!
+//! The engine (`weft-engine`) runs these state machines over real carriers, and the simulator (`weft-sim`)
+//! runs them over a network of its own, in virtual time.
+//!
+//! | module | what it decides or describes | called by |
+//! |---|---|---|
+//! | [`flow`] | the reliable flow to a peer over packets that may be lost | engine `carriers.rs` |
+//! | [`connection`] | the same over a carrier that loses no packet | engine `carriers.rs` |
+//! | [`wire`] | the format, the tag and the seal of packets | `flow`, `connection`; engine |
+//! | [`rails`] | the carriers to a peer, and what each carries | engine `carriers.rs` |
+//! | [`path_validation`] | the proof that a carrier leads to a peer | `rails`; engine `carriers.rs` |
+//! | [`message`] | the frames that move MPI messages | engine `messages.rs` |
+//! | [`matching`] | which receive takes which message | engine `messages.rs` |
+//! | [`grants`] | which announced message may send how much | engine `messages.rs` |
+//! | [`placement`] | the pieces that a carrier writes into a peer's memory | engine `engine/placement.rs` |
+//! | [`one_sided`] | the records and the lock of windows | engine `engine/windows/` |
+//! | [`multicast`] | reliable streams to a multicast group | engine `engine/multicast/` |
+//! | [`layout`] | datatypes as runs of memory | engine `memory.rs`; `weft-mpi` |
+//! | [`reduce`] | the reductions that each datatype allows | engine `memory/`; `weft-mpi` |
+//! | [`collective`] | schedules of collectives, and their choice | `weft-mpi`; engine `schedules.rs` |
+//! | [`topology`] | grids, and the placement of processes on a topology | `weft-mpi` |
+//! | [`process`], [`time`] | names of processes, and time | all |
+//! | [`pcapng`] | packets as a file for Wireshark | `weft-net`, `weft-sim` |
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
