@@ -41,7 +41,7 @@ pub fn pmi(bytes: &[u8]) {
     server.handle_bytes(0, b"\n");
 }
 
-/// Lines and values of PMI-1.1.
+/// Parses lines and values of PMI-1.1.
 pub fn lines(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let line = Line::parse(&text);
@@ -56,7 +56,7 @@ pub fn lines(bytes: &[u8]) {
     }
 }
 
-/// Host files, and the statistics of ranks.
+/// Parses host files, and the statistics of ranks.
 pub fn texts(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let _ = (hosts::parse_file(&text), hosts::parse_list(&text));
@@ -92,7 +92,7 @@ pub fn control_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Two ranks of one program.
+/// A plan for two ranks of one program.
 pub(crate) fn plan() -> Plan {
     let program = Program {
         number: 0,

@@ -38,8 +38,8 @@ pub(crate) fn reduce_by_quota(allowed: usize) -> usize {
     reduce(allowed, quota::quota())
 }
 
-/// Only whole processors count: of two ranks that spin with a quota of 1.5, both stand still for a quarter of
-/// the time.
+/// Reduces a number of processors by a quota. Only whole processors count: of two ranks that spin with a
+/// quota of 1.5, both stand still for a quarter of the time.
 fn reduce(allowed: usize, quota: Option<f64>) -> usize {
     let allowed = allowed.max(1);
     quota.map_or(allowed, |processors| allowed.min(processors.max(1.0) as usize))

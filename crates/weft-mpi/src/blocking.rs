@@ -9,10 +9,10 @@ use crate::error::Result;
 use crate::process::{self, Guard, Process};
 use crate::request::{Receive, Send};
 
-/// The looks for the message of a blocking receive before the receive is posted: a message that arrives by
-/// then needs no request.
+/// The number of times that a blocking receive looks for its message before it is posted. A message that
+/// arrives by then needs no request.
 const TURNS_MAX: u32 = 64;
-/// The looks where spinning does not pay.
+/// The same number where spinning does not pay.
 const TURNS_MIN: u32 = 3;
 
 impl Process {

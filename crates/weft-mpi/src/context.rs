@@ -16,8 +16,8 @@ use std::hash::Hasher;
 
 use weft_core::process::ProcessName;
 
-/// The contexts that each communicator takes: point-to-point, collectives, groups, leaders of groups,
-/// partitioned operations and their messages, and two in reserve.
+/// The number of contexts that each communicator takes: point-to-point, collectives, groups, leaders of
+/// groups, partitioned operations and their messages, and two in reserve.
 pub const CONTEXTS_EACH: u32 = 8;
 
 /// Context of a communicator that has none yet.

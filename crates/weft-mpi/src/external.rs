@@ -249,7 +249,7 @@ pub fn decode(of: &Old, count: u64, external: &[u8]) -> Result<Vec<u8>> {
 const QUAD_FRACTION: u32 = 112;
 /// Bits of the significand of the x87 format after the leading one, which it stores.
 const X87_FRACTION: u32 = 63;
-/// Sign and exponent are the same in both formats.
+/// The largest exponent: sign and exponent are the same in both formats.
 const EXPONENT_MAX: u128 = 0x7fff;
 
 /// Converts an x87 number (80 bits; the other bits mean nothing) to binary128, exactly.

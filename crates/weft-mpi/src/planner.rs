@@ -15,12 +15,12 @@ use weft_core::collective::{
 use weft_engine::arguments::{Arguments, Bound};
 use weft_engine::handle::HANDLES_PREDEFINED;
 
-/// The schedules that the planner keeps, and the steps that a kept schedule may have. Programs call few
+/// The number of schedules that the planner keeps, and of steps that each may have. Programs call few
 /// different collectives, again and again.
 const KEPT_MAX: usize = 16;
 const KEPT_STEPS_MAX: usize = 1024;
 
-/// The calls whose plans are kept together with their buffers.
+/// The number of calls whose plans are kept together with their buffers.
 const CALLS_MAX: usize = 4;
 
 /// The arguments from which the plan and the buffers of a collective follow.
@@ -120,8 +120,8 @@ impl Planner {
         (Arc::strong_count(bound) == 1).then(|| bound.clone())
     }
 
-    /// Keeps the schedule and buffers of a blocking call, if the call alone determines them. An operation that
-    /// uses the memory of its one node is of this kind.
+    /// Keeps the schedule and buffers of a blocking call, if the call alone determines them. An operation
+    /// that uses the memory of its one node is of this kind.
     pub(crate) fn keep_call(&self, call: &Call, bound: &Arc<Bound>) {
         if bound.schedule().phases > 0 && call.is_lasting() {
             let mut calls = self.calls.borrow_mut();

@@ -43,7 +43,7 @@ struct Usage {
     ranks: BTreeMap<usize, usize>,
 }
 
-/// Decides for `ranks` ranks.
+/// Decides which processors `ranks` ranks get.
 pub(crate) fn decide(binding: &Binding, ranks: usize, host: &Host<'_>) -> Bindings {
     let mut hold = Hold::default();
     let session = match host.registry.session() {

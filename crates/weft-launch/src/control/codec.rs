@@ -172,7 +172,7 @@ macro_rules! tuples {
 
 tuples! { (A, B) (A, B, C) (A, B, C, D) }
 
-/// Lengths beyond 32 bits never occur: frames are far shorter ([`super::FRAME_MAX`]).
+/// Writes a length in 32 bits. Longer ones never occur: frames are far shorter ([`super::FRAME_MAX`]).
 fn encode_length(length: usize, out: &mut Vec<u8>) {
     u32::try_from(length).expect("a list shorter than a frame").encode(out);
 }

@@ -12,7 +12,7 @@ const GREETING_LINES_MAX: usize = 16;
 
 /// Bytes read at once when a line is awaited.
 const CHUNK_LINE: usize = 4 * 1024;
-/// Most bytes read at once.
+/// The most bytes read at once.
 const CHUNK_MAX: usize = 256 * 1024;
 
 /// The connection. Reads are buffered; each request is written with one system call.

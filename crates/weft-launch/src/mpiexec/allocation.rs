@@ -3,7 +3,7 @@
 
 use crate::hosts::{self, Host};
 
-/// Most hosts of an allocation.
+/// The most hosts of an allocation.
 const HOSTS_MAX: usize = 1 << 16;
 
 /// Returns the hosts of the allocation with their slots; an empty list where there is no allocation.

@@ -20,7 +20,7 @@ One dash or two may stand before the name of any option.
 /// A test which options are shown.
 type Filter = fn(&Entry) -> bool;
 
-/// The text.
+/// The text of `mpiexec --help`.
 pub(crate) fn text() -> String {
     let mut out = INTRODUCTION.to_owned();
     for section in Section::ALL {

@@ -32,7 +32,7 @@ pub(crate) struct Share {
     pub(crate) plan: Plan,
 }
 
-/// Places all ranks.
+/// Makes the plan of a job: places all ranks on hosts.
 ///
 /// # Errors
 /// One sentence with the reason why not.

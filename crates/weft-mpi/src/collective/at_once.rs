@@ -13,9 +13,9 @@ use crate::engine::Received;
 use crate::error::Result;
 use crate::process::{self, Guard, Running};
 
-/// The looks for data that another process of the node publishes, before a request is made for it.
+/// The number of looks for data that another process of the node publishes, before a request is made for it.
 const LOOKS_MAX: u32 = 256;
-/// The looks where spinning does not pay.
+/// The same number where spinning does not pay.
 const LOOKS_MIN: u32 = 3;
 
 /// Runs `bound` among the processes of `scope` and waits for its end. As long as its messages leave at once

@@ -7,9 +7,9 @@ use crate::constants::MPI_ERR_OTHER;
 use crate::error::{Error, ErrorClass, Result};
 use crate::process::with;
 
-/// The numbers that the first step of a creation compares.
+/// The count of numbers that the first step of a creation compares.
 pub(super) const OPENING: usize = 4;
-/// The lowest bits of one of these numbers, which hold the rank of a process.
+/// The width of the rank of a process in one of these numbers: its lowest bits.
 const RANK_BITS: u32 = 32;
 
 /// The call that makes a new communicator. All its processes must make the same call (MPI-5.0 §7.4.2); they

@@ -16,14 +16,14 @@ use crate::multicast::{BcastSetting, Carried, Multicast, Reviews};
 use crate::object::Communicator;
 use crate::process::{self, Process, with};
 
-/// The blocking operations on a communicator before multicast is tried: a program that makes only a few need
-/// not pay for the trial.
+/// The number of blocking operations on a communicator before multicast is tried: a program that makes only a
+/// few need not pay for the trial.
 const OPERATIONS_BEFORE: u32 = 2;
-/// The attempts for a path for small messages, where a path for bulk data works: no switch has anything to
-/// learn for the former.
+/// The number of attempts for a path for small messages, where a path for bulk data works: no switch has
+/// anything to learn for the former.
 const ATTEMPTS_SMALL: u32 = 3;
-/// The attempts to find that the network carries multicast. From attempt [`PATIENT_FROM`] on the network is
-/// given time first: a switch may learn of a new member only after a while.
+/// The number of attempts to find that the network carries multicast. From attempt [`PATIENT_FROM`] on the
+/// network is given time first: a switch may learn of a new member only after a while.
 const ATTEMPTS: u32 = 8;
 const PATIENT_FROM: u32 = 2;
 /// The most packets that may wait for acknowledgements in each stream.

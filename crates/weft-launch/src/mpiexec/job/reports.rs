@@ -9,7 +9,7 @@ use crate::sys::Ended;
 use std::collections::btree_map::Entry;
 use std::time::Instant;
 
-/// Most service names of one job.
+/// The most service names of one job.
 const NAMES_MAX: usize = 4096;
 
 impl Running {
