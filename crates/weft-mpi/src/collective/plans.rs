@@ -73,7 +73,7 @@ impl Process {
 
     /// Returns whether the processes of this node may all copy from each other's memory. All of them must
     /// give the same answer, so this waits for those that have not found out yet. These are in `MPI_Init`,
-    /// behind everything that they wait for there. One that dies at that moment delays the others by
+    /// past everything that they wait for there. One that dies at that moment delays the others by
     /// [`COPIES_LIMIT`].
     fn all_copy(&self, group: &Group) -> bool {
         let Some(engine) = &self.engine else { return false };
