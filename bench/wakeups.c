@@ -1,8 +1,11 @@
-/* What it takes to wake the receivers of a broadcast, without MPI: rank 0 sends one UDP packet to a multicast group, or down a binomial tree of
- * UDP packets, and each receiver notes how long after that its recv returned. The clock is the machine's, so that ranks on virtual hosts have the same.
+/* The cost of waking the receivers of a broadcast, without MPI. Rank 0 sends one UDP packet to a multicast
+ * group, or down a binomial tree of UDP packets; each receiver notes how long after that its recv returned.
+ * The clock is the machine's, so that ranks on virtual hosts have the same.
  *
- * bench/multicast.sh starts it with mpiexec, which it learns its rank from. Broadcasts are apart by a pause in which all fall asleep ("apart"), or rank 0 waits for
- * an answer of each before the next one ("answered"). The figures are the time until the last receiver has it: median over the broadcasts, and the least. */
+ * bench/multicast.sh starts the program with mpiexec, from which it learns its rank. Between two broadcasts
+ * there is a pause in which all receivers fall asleep ("apart"), or rank 0 waits for an answer of each before
+ * the next one ("answered"). The figures are the time until the last receiver has the packet: the median over
+ * the broadcasts, and the least. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -48,7 +51,7 @@ static void must(int ok, const char *what)
     }
 }
 
-/* One socket for what comes to the group and to this host alone. */
+/* Opens one socket for packets to the group and for those to this host alone. */
 static void open_socket(void)
 {
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = group.sin_port};
@@ -75,7 +78,7 @@ static void wait_at_most(long ms)
     must(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0, "SO_RCVTIMEO");
 }
 
-/* The next packet of this job: its length; 0: none came in time. */
+/* Receives the next packet of this job. Returns its length, or 0 if none came in time. */
 static size_t receive(struct packet *p, struct sockaddr_in *from)
 {
     for (;;) {
@@ -90,7 +93,7 @@ static size_t receive(struct packet *p, struct sockaddr_in *from)
     }
 }
 
-/* To those that are below this rank in a binomial tree from rank 0. */
+/* Passes a packet on to the ranks below this one in a binomial tree from rank 0. */
 static void pass_on(struct packet *p, size_t size)
 {
     uint32_t bit = 1;
@@ -107,7 +110,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Learns where all are, and tells them. */
+/* Learns the addresses of all ranks, and sends them to all. */
 static void meet(void)
 {
     struct packet p;
@@ -199,7 +202,7 @@ static void receiver(void)
             if (p.by_tree)
                 pass_on(&p, size);
             p.took = received - p.sent;
-            /* When all have had time for it, so that answers wake nobody meanwhile. */
+            /* The receivers have had time by now, so that their answers wake no other receiver. */
             if (!p.answered)
                 usleep(PAUSE_US / 2);
             send_to(&table[0], &p, SHORT);

@@ -3,13 +3,14 @@
  *
  *   mpicc -O2 -o heat heat.c && mpiexec -n 4 ./heat --input heat.pgm --output heat.png
  *
- * The plate is a grey image (PGM): black is cold, white is hot, its edge keeps its temperature. Without an image it is
- * cold, with a hot disc. Every rank owns one rectangle and a rim of one cell around it, which it exchanges with its four
- * neighbours before every step; rows are contiguous in memory, columns are a derived datatype. With `--puts` each rank puts its cells into the rims of its
- * neighbours instead (post, start, complete, wait) and no messages are sent for them. Rank 0 computes the same by itself afterwards and compares both
- * to the last bit. The result is a PNG.
+ * The plate is a grey image (PGM): black is cold, white is hot, and its edge keeps its temperature. Without
+ * an image the plate is cold, with a hot disc. Every rank owns one rectangle and a rim of one cell around it,
+ * which it exchanges with its four neighbours before every step; rows are contiguous in memory, columns are a
+ * derived datatype. With `--puts` each rank puts its cells into the rims of its neighbours instead (post,
+ * start, complete, wait), and no messages are sent for them. Afterwards rank 0 computes the same by itself
+ * and compares both results to the last bit. The result is a PNG.
  *
- * Exit code 0: both are equal. 1: they are not, or something could not be read or written.
+ * Exit code 0: both are equal. 1: they are not, or a file could not be read or written.
  */
 #include <errno.h>
 #include <mpi.h>
@@ -33,7 +34,7 @@ struct plate {
     double *cell;
 };
 
-/* What is put into the rim of a neighbour. */
+/* The cells that a rank puts into the rim of a neighbour. */
 struct rim {
     int to, count;
     MPI_Datatype type, its_type;    /* a column has other strides there */
@@ -66,10 +67,10 @@ static double *cells(size_t count)
     return memory;
 }
 
-/* ---- one step ---------------------------------------------------------------------------------------------------- */
+/* ---- one step ------------------------------------------------------------------------------------------ */
 
-/* Computes rows [y0, y1) x columns [x0, x1) of `next` from `now`; returns the largest change. Serial and parallel
- * solutions both go through here, so each cell sees the same operations in the same order. */
+/* Computes rows [y0, y1) x columns [x0, x1) of `next` from `now`; returns the largest change. Serial and
+ * parallel solutions both use this function, so each cell sees the same operations in the same order. */
 static double step(const double *now, double *next, int stride, int x0, int x1, int y0, int y1)
 {
     double largest = 0;
@@ -105,7 +106,7 @@ static double solve_alone(struct plate *plate, int steps)
     return change;
 }
 
-/* ---- the parts --------------------------------------------------------------------------------------------------- */
+/* ---- the parts ----------------------------------------------------------------------------------------- */
 
 /* Where part `index` of `count` begins along a side of `length` cells. */
 static int begin(int index, int count, int length)
@@ -210,7 +211,8 @@ static void exchange(struct part *part, MPI_Datatype column)
     MPI_Waitall(8, requests, MPI_STATUSES_IGNORE);
 }
 
-/* The neighbours and what goes to each: a column or a row of cells beside the edge here, into the rim there. */
+/* Lays out the neighbours and the data for each: a column or a row of cells beside the edge here, into the
+ * rim there. */
 static void lay_out_rims(struct part *part, int width, int height)
 {
     const int to[4] = {part->left, part->right, part->up, part->down};
@@ -233,8 +235,9 @@ static void lay_out_rims(struct part *part, int width, int height)
 }
 
 /*
- * The same with puts. All ranks are in the same step, and each has two windows. It exposes the rim of `next`, which it has read in the step before,
- * before it completes its puts to that of `now`: whoever waits for these knows then that it may put in the next step, without being told.
+ * Exchanges rims by puts. All ranks are in the same step, and each has two windows. A rank has read the rim
+ * of `next` in the step before, so it exposes that rim before it completes its puts to the rim of `now`. A
+ * neighbour that waits for these puts knows then that it may put in the next step, without a message.
  */
 static void exchange_by_puts(const struct part *part, int is_last)
 {
@@ -249,7 +252,7 @@ static void exchange_by_puts(const struct part *part, int is_last)
     MPI_Win_wait(part->win);
 }
 
-/* Memory for `now` and `next`; with puts it is a window. */
+/* Makes memory for `now` and `next`; with puts it is a window. */
 static void make_memory(struct part *part, const struct options *options, int width, int height)
 {
     size_t count = (size_t)part->stride * (part->height + 2);
@@ -302,7 +305,7 @@ static double solve_together(struct part *part, int steps)
     double change = 0;
     if (part->win != MPI_WIN_NULL) {
         MPI_Win_post(part->neighbours, MPI_MODE_NOCHECK, part->win);
-        /* Nobody starts before all have posted. */
+        /* No rank starts before all have posted. */
         MPI_Barrier(MPI_COMM_WORLD);
     }
     for (int i = 1; i <= steps; i++) {
@@ -324,9 +327,10 @@ static double solve_together(struct part *part, int steps)
     return change;
 }
 
-/* ---- images ------------------------------------------------------------------------------------------------------ */
+/* ---- images -------------------------------------------------------------------------------------------- */
 
-/* The next number of a PGM's header; comments run from # to the line's end. Returns -1 where there is none. */
+/* The next number of a PGM's header; comments run from # to the line's end. Returns -1 where there is none.
+ */
 static int header_number(FILE *file)
 {
     int c = getc(file), number;
@@ -353,7 +357,8 @@ static void make_plate(int scale, struct plate *plate)
         }
 }
 
-/* Reads a binary PGM (P5, up to 255 greys), each of its pixels becoming scale x scale cells. Returns what is wrong. */
+/* Reads a binary PGM (P5, up to 255 greys); each of its pixels becomes scale x scale cells. Returns an
+ * error's text. */
 static const char *read_plate(const char *path, int scale, struct plate *plate)
 {
     FILE *file = fopen(path, "rb");
@@ -442,7 +447,7 @@ static void colour(int heat, unsigned char rgb[3])
         rgb[i] = (stop[from][i] * (256 - rest) + stop[from + 1][i] * rest) / 256;
 }
 
-/* Returns what is wrong. */
+/* Returns an error's text. */
 static const char *write_png(const char *path, const struct plate *plate)
 {
     struct png png = {.file = fopen(path, "wb"), .adler_a = 1};
@@ -486,7 +491,7 @@ static const char *write_png(const char *path, const struct plate *plate)
     return fclose(png.file) || failed ? strerror(errno) : NULL;
 }
 
-/* ---- the program ------------------------------------------------------------------------------------------------- */
+/* ---- the program --------------------------------------------------------------------------------------- */
 
 static int number(const char *text, int most)
 {
@@ -524,7 +529,7 @@ static const char *parse(int argc, char **argv, struct options *options)
     return NULL;
 }
 
-/* Says what the check found; 1 where the two differ. */
+/* Prints the result of the check. Returns 1 where the two differ. */
 static int compare(const struct plate *together, const struct plate *alone, double change, double change_alone)
 {
     size_t count = (size_t)alone->width * alone->height, wrong = 0, first = 0;
@@ -541,7 +546,7 @@ static int compare(const struct plate *together, const struct plate *alone, doub
     return wrong > 0 || change != change_alone;
 }
 
-/* Rank 0's end of it: check and write. Returns the exit code. */
+/* Rank 0's part at the end: check and write. Returns the exit code. */
 static int conclude(const struct options *options, struct plate *result, struct plate *start, double change,
                     double seconds, const struct part *part)
 {
@@ -578,7 +583,7 @@ int main(int argc, char **argv)
         MPI_Finalize();
         return 2;
     }
-    /* Rank 0 reads; a size of 0 x 0 tells the others that it could not. */
+    /* Rank 0 reads the image; a size of 0 x 0 tells the others that it could not. */
     if (rank == 0 && options.input == NULL)
         make_plate(options.scale, &start);
     else if (rank == 0 && (wrong = read_plate(options.input, options.scale, &start)) != NULL) {

@@ -1,4 +1,4 @@
-/* hello: every rank says who and where it is, in order of rank. */
+/* hello: every rank prints its number and its host, in order of rank. */
 #include <mpi.h>
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /*
- * ring: a number goes round all ranks, each adding its own; rank 0 checks the sum and says which library carried it.
- * The demo compiles it with another library's compiler wrapper and runs it, unchanged, on Weft.
+ * ring: a number goes round all ranks, and each adds its own; rank 0 checks the sum and prints the name of
+ * the library. The demo compiles it with another library's compiler wrapper and runs it, unchanged, on Weft.
  */
 #include <mpi.h>
 #include <stdio.h>

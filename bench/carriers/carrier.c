@@ -1,5 +1,5 @@
-/* carrier NAME [options]: the floor under a figure, measured without MPI. One JSON line per sample on stdout.
- * Build: cc -O2 -o carrier *.c -lm */
+/* carrier NAME [options]: measures the floor under a figure, without MPI. Prints one JSON line per sample on
+ * stdout. Build: cc -O2 -o carrier *.c -lm */
 #include "carrier.h"
 #include <sched.h>
 #include <signal.h>
@@ -215,7 +215,8 @@ long choose_iterations(double seconds, double (*trial)(void *, long), void *argu
     while (n < 1L << 30) {
         double took = trial(argument, n);
         if (took >= seconds / 8) {
-            /* The first may have met a cold cache or a process just started: the quicker of two counts. */
+            /* The first count may have met a cold cache or a process just started: the quicker of two counts
+             * is taken. */
             double again = trial(argument, n), fit;
             if (again < seconds / 8 && again < took / 2)
                 continue;

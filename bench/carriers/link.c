@@ -1,5 +1,6 @@
-/* Ping-pong and stream over any link of datagrams. The client measures; the server answers pings, counts a stream, and
- * tells the count when it is asked. Both spin. Every datagram starts with a header; what follows is contents that can be checked. */
+/* Ping-pong and stream over any link of datagrams. The client measures. The server answers pings, counts a
+ * stream, and reports the count when the client asks. Both spin. Every datagram starts with a header;
+ * contents that can be checked follow. */
 #include "carrier.h"
 #include <signal.h>
 #include <sys/wait.h>
@@ -11,7 +12,7 @@ enum {
     FRAME_MAX = 65536,
     BURST = 32,                 /* datagrams of a stream handed over at once */
     RESENDS_MAX = 100,          /* of one question */
-    ENDS = 5,                   /* times the end is said: nobody answers it */
+    ENDS = 5,                   /* times the end is announced: it gets no answer */
     CLOCK_EVERY = 64            /* polls between two looks at the clock */
 };
 
@@ -29,7 +30,7 @@ typedef struct header {
     uint64_t sequence;
 } header;
 
-/* What the server says of a stream, after the header. */
+/* The server's report about a stream, after the header. */
 typedef struct count {
     uint64_t frames, bytes, wrong;
     double seconds;
@@ -40,7 +41,7 @@ enum { LEAST = sizeof(header) };
 typedef struct side {
     link_t *link;
     unsigned char *frame;       /* to send */
-    /* What take_* saw. */
+    /* The observations of take_*. */
     int answered;
     uint32_t run;
     uint16_t kind;
@@ -84,7 +85,7 @@ static void count_frame(side *s, const header *h, const unsigned char *bytes)
         s->counted = (count){0};
         s->first = s->latest = now();
         keep(s, bytes, h->length);
-        /* The first only starts the clock. */
+        /* The first datagram only starts the clock. */
         return;
     }
     s->counted.frames++;
@@ -284,7 +285,7 @@ static void stream_fields(const void *argument)
     json_number("lost_percent", f->sent ? 100.0 * (1 - (double)f->arrived / (double)f->sent) : 0);
 }
 
-/* One unpaced stream: what arrived is the figure, what was lost is said. */
+/* Sends one unpaced stream: the figure is what arrived, and the loss is reported with it. */
 static int stream(side *s, const options *o, size_t length, int sample, uint32_t run)
 {
     stream_facts facts = {0, 0};

@@ -13,18 +13,19 @@ enum {
     FIRST = LINE - 8,           /* bytes of a message in the line of its number */
     RING_BYTES = 1 << 20,       /* of slots in flight in a stream */
     SLOTS_MAX = 64,
-    YIELD_EVERY = 1 << 14       /* spins between two offers of the processor, for one that both sides share */
+    YIELD_EVERY = 1 << 14       /* spins between two offers of the processor, when both sides share it */
 };
 
 /* ---- Shared memory ---- */
 
-/* Rounds of a command that asks what a cache line costs instead. */
+/* The rounds of a command that measures a cache line instead. */
 #define PROBE UINT64_MAX
 
 /* Mapped once for all sizes; the forked side answers. */
 static lines cost = {.before = NAN, .after = NAN};
 
-/* A message and its number. The first bytes share the number's cache line, so a small message moves one line. */
+/* A message and its number. The first bytes share the number's cache line, so a small message moves one line.
+ */
 typedef struct slot {
     _Alignas(LINE) unsigned char first[FIRST];
     uint64_t number;
@@ -118,7 +119,7 @@ static void reader(shared *s)
     }
 }
 
-/* What a line costs just now; the command's parity is of no account. */
+/* Measures a cache line now; the command's parity does not matter. */
 static double shared_probe(shared *s)
 {
     uint64_t command = s->area->command + 1;
@@ -275,7 +276,7 @@ static double copy_times(void *argument, long times)
     for (long i = 0; i < times; i++) {
         if (!c->source) {
             memcpy(c->to, c->from, c->size);
-            /* The compiler must not merge copies that nobody reads between. */
+            /* The compiler must not merge copies whose results are not read in between. */
             __asm__ volatile("" : : "r"(c->to), "r"(c->from) : "memory");
         } else {
             struct iovec here = {c->to, c->size}, there = {c->from, c->size};

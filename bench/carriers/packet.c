@@ -1,4 +1,5 @@
-/* AF_PACKET: datagrams straight on an interface, under an EtherType for local experiments, past the queueing discipline. */
+/* AF_PACKET: datagrams straight on an interface, under an EtherType for local experiments, past the queueing
+ * discipline. */
 #include "carrier.h"
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
@@ -101,6 +102,7 @@ int packet_run(const carrier *c, const options *o)
         l.frame_max = 65000;
     p.bytes = memory(ROOM);
     p.known = link_peer_address(o, p.to.sll_addr);
-    /* On the loopback every address is nobody's, and both sides hear everything: the header tells who is meant. */
+    /* On the loopback no address belongs to anybody, and both sides hear everything: the header tells the
+     * receiver. */
     return link_run(&l, o, child);
 }

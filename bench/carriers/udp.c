@@ -1,4 +1,5 @@
-/* UDP sockets: single datagrams, batches by one call, and batches that the kernel cuts and joins (UDP_SEGMENT, UDP_GRO). */
+/* UDP sockets: single datagrams, batches by one call, and batches that the kernel cuts and joins
+ * (UDP_SEGMENT, UDP_GRO). */
 #include "carrier.h"
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -81,7 +82,7 @@ static int udp_burst_offload(link_t *l, unsigned char *frame, size_t length, int
     return 0;
 }
 
-/* The server's socket hears anybody until the first datagram; then only that client. */
+/* The server's socket hears all senders until the first datagram; then only that client. */
 static void adopt(udp *u, const struct sockaddr_storage *from, socklen_t length)
 {
     if (u->connected)

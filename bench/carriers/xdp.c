@@ -1,7 +1,7 @@
-/* AF_XDP: frames through rings shared with the kernel. Copy mode with need-wakeup on queue 0; the interface's own XDP hook
- * (driver mode) where there is one, else the generic. The program that redirects our EtherType is written here by hand, so that
- * neither libbpf nor a compiler for BPF is needed; it is attached by a link and is gone when this process is.
- * Linux: Documentation/networking/af_xdp.rst, bpf(2). */
+/* AF_XDP: frames through rings shared with the kernel. Copy mode with need-wakeup on queue 0; the interface's
+ * own XDP hook (driver mode) where there is one, else the generic hook. The program that redirects our
+ * EtherType is written here by hand, so that neither libbpf nor a compiler for BPF is needed. A link attaches
+ * the program, which is gone when this process is. Linux: Documentation/networking/af_xdp.rst, bpf(2). */
 #include "carrier.h"
 #include <arpa/inet.h>
 #include <linux/bpf.h>
@@ -50,7 +50,8 @@ static long bpf(int command, union bpf_attr *attributes)
 
 static int load_program(int map)
 {
-    /* if the frame has an Ethernet header with our type, to the socket of its queue (or on, when there is none); else on. */
+    /* A frame with an Ethernet header of our type goes to the socket of its queue (or on, when there is
+     * none). All other frames go on. */
     struct bpf_insn code[] = {
         {.code = BPF_LDX | BPF_W | BPF_MEM, .dst_reg = 6, .src_reg = 1, .off = offsetof(struct xdp_md, data)},
         {.code = BPF_LDX | BPF_W | BPF_MEM, .dst_reg = 7, .src_reg = 1, .off = offsetof(struct xdp_md, data_end)},
@@ -135,7 +136,7 @@ static void set_up_rings(xdp *x)
     x->memory = memory((size_t)CHUNKS * CHUNK);
     reg.addr = (uintptr_t)x->memory;
     if (setsockopt(x->fd, SOL_XDP_LEVEL, XDP_UMEM_REG, &reg, sizeof reg) < 0) {
-        /* So the kernel tells who may not lock that much memory. */
+        /* By this error the kernel tells a user who may not lock so much memory. */
         if (errno == ENOBUFS)
             give_up("registering memory with AF_XDP, more than `ulimit -l` allows", EPERM);
         give_up("registering memory with AF_XDP", errno);

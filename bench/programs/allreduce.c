@@ -1,4 +1,5 @@
-/* Sum of doubles on all ranks, back to back; `size` is what each rank gives, in bytes. The slowest rank counts. */
+/* Sum of doubles on all ranks, back to back; `size` is each rank's contribution, in bytes. The slowest rank
+ * counts. */
 #include "sums.h"
 
 static double run(bench *b, size_t size, long iterations)

@@ -14,7 +14,7 @@ static void buffers(const bench *b, size_t size, size_t *send, size_t *receive)
     *send = *receive = size * (size_t)b->ranks;
 }
 
-/* What goes from one rank to another names both. */
+/* The seed of a block from one rank to another names both ranks. */
 static int edge(const bench *b, int from, int to)
 {
     return from * b->ranks + to;

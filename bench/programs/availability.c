@@ -1,21 +1,25 @@
-/* Overhead and application availability of nonblocking sends and receives, by the post-work-wait method of D. Doerfler and
- * R. Brightwell, "Measuring MPI Send and Receive Overhead and Application Availability in High Performance Network Interfaces",
- * EuroPVM/MPI 2006.
+/* Measures overhead and application availability of nonblocking sends and receives, by the post-work-wait
+ * method of D. Doerfler and R. Brightwell, "Measuring MPI Send and Receive Overhead and Application
+ * Availability in High Performance Network Interfaces", EuroPVM/MPI 2006.
  *
- * Rank 0 posts an operation, works without calling MPI, and waits; its peer is inside MPI all the time. The work grows from
- * nothing until an iteration takes `stop threshold` times as long as without work. Then
- *     transfer time = mean of the iterations before work matters, that is within `base threshold` of their mean so far,
- *     overhead      = iteration - work alone, at the last point,
- *     availability  = 1 - overhead / transfer time.
- * A send starts when the peer has said that its receive is posted; a receive tells the peer to send once it is posted itself.
- * Iterations are timed one by one, and a point is their median (--statistic mean for the paper's average): on a virtual
- * machine one preemption is longer than a hundred transfers.
+ * Rank 0 posts an operation, works without calling MPI, and waits; its peer is inside MPI all the time. The
+ * work grows from nothing until an iteration takes `stop threshold` times as long as without work. Then
+ *   transfer time = mean of the iterations before the work matters: those within `base threshold` of their
+ *                   mean so far
+ *   overhead      = iteration - work alone, at the last point
+ *   availability  = 1 - overhead / transfer time
  *
- * The paper's transfer is one message from a rank that the receiver names, in one run of memory. The others that programs have are
- * variants: receives from MPI_ANY_SOURCE, blocks with gaps between them at both ends (a vector), several messages at once.
+ * A send starts when the peer has said that its receive is posted; a receive tells the peer to send once it
+ * is posted itself. Iterations are timed one by one, and a point is their median (--statistic mean for the
+ * paper's average): on a virtual machine one preemption is longer than a hundred transfers.
  *
- * The same can be asked of nonblocking collectives of all ranks: rank 0 starts one when all others have said that they have started it, works,
- * and waits; the others are inside MPI. `size` is what each rank contributes, to each other one in an alltoall. */
+ * The paper's transfer is one message from a rank that the receiver names, in one run of memory. Variants
+ * measure other transfers that programs have: receives from MPI_ANY_SOURCE, blocks with gaps between them at
+ * both ends (a vector), and several messages at once.
+ *
+ * The program measures nonblocking collectives of all ranks as well. Rank 0 starts one when all other ranks
+ * have said that they have started it, works, and waits; the other ranks are inside MPI. `size` is each
+ * rank's contribution; in an alltoall, its contribution for each other rank. */
 #include "sums.h"
 #include <math.h>
 
@@ -33,10 +37,10 @@ enum {
 static const double first_work = 1.0 / 32, growth = 1.25;
 /* Iterations that the calibration of the work loop takes, in seconds. */
 static const double calibration_s = 0.02;
-/* An overhead this far below nothing, in transfer times, is no measurement. */
+/* An overhead this far below zero, in transfer times, is no measurement. */
 static const double disturbance = 0.1;
 
-/* What rank 0 starts; of the two broadcasts it is the root, or receives. */
+/* The operation that rank 0 starts; it is the root of the first broadcast, and a receiver in the second. */
 enum direction { SEND, RECEIVE, BCAST, BCAST_TO, ALLREDUCE, ALLGATHER, ALLTOALL, DIRECTIONS };
 static const char *const direction_names[DIRECTIONS] = {"send", "receive", "bcast", "bcast-to", "allreduce", "allgather", "alltoall"};
 
@@ -54,12 +58,13 @@ typedef struct point {
     char why[BENCH_WHY_MAX];
 } point;
 
-/* What rank 0 asks of its peer, or of all others: iterations 0 ends, PROBE asks what a cache line costs. */
+/* An order of rank 0 to its peer, or to all others: 0 iterations end the program, PROBE measures a cache
+ * line. */
 typedef struct command {
     long iterations, direction, size, seed;
 } command;
 
-/* Work that touches no memory: nothing it does can wait for the transfer. */
+/* Work that touches no memory: no part of it can wait for the transfer. */
 static void work(long steps)
 {
     unsigned long x = sink;
@@ -89,7 +94,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Microseconds of an iteration, from `times`. */
+/* The microseconds of an iteration, from `times`. */
 static double summary(long count)
 {
     double sum = 0;
@@ -107,7 +112,7 @@ static int is_collective(enum direction d)
     return d >= BCAST;
 }
 
-/* Whether `direction_option` asks for it. */
+/* Says whether `direction_option` asks for this direction. */
 static int is_asked(enum direction d)
 {
     const char *several = is_collective(d) ? "collectives" : "both";
@@ -122,7 +127,7 @@ static int is_any_collective_asked(void)
     return asked;
 }
 
-/* The ranks that do as rank 0 says are its peer alone, or all others. */
+/* The first of the ranks that follow rank 0's orders: its peer alone, or all others. */
 static int first_server(const bench *b)
 {
     return is_any_collective_asked() ? 1 : b->peer;
@@ -139,7 +144,7 @@ static void tell(const bench *b, command *c)
         MPI_Send(c, 4, MPI_LONG, rank, COMMAND, MPI_COMM_WORLD);
 }
 
-/* What is sent: `messages` of `count` elements of `type` each, `extent` bytes apart in memory. */
+/* The data that is sent: `messages` of `count` elements of `type` each, `extent` bytes apart in memory. */
 typedef struct transfer {
     int messages, count;
     MPI_Datatype type;
@@ -298,7 +303,7 @@ static void answer(bench *b, enum direction d, const transfer *t)
     }
 }
 
-/* Whether what was received is what the peer has, and the gaps are as they were. */
+/* Says whether the received bytes are those of the peer, and the gaps are as they were. */
 static int is_right(const bench *b, const transfer *t, char why[BENCH_WHY_MAX])
 {
     size_t bytes = transfer_bytes(t);
@@ -326,7 +331,7 @@ static void prepare(bench *b, enum direction d, const transfer *t)
     }
 }
 
-/* Another rank's side: does as it is told until it is told to end. */
+/* The side of another rank: follows the orders until the order to end. */
 static void serve(bench *b)
 {
     command c;
@@ -357,7 +362,7 @@ static void serve(bench *b)
     }
 }
 
-/* The first complaint of the others, "" if there is none. */
+/* The first complaint of the other ranks, "" if there is none. */
 static void hear_verdicts(const bench *b, char why[BENCH_WHY_MAX])
 {
     why[0] = 0;
@@ -403,7 +408,7 @@ static long iterations_for(const bench *b, double us)
     return fit < ITERATIONS_MIN && !b->iterations ? ITERATIONS_MIN : fit > ITERATIONS_MAX ? ITERATIONS_MAX : (long)fit;
 }
 
-/* What is not the paper's transfer. */
+/* The fields that tell this transfer from the paper's. */
 static void print_kind(void)
 {
     char kind[BENCH_WHY_MAX] = "";
@@ -446,7 +451,7 @@ static void print_point(const bench *b, enum direction d, size_t size, int sampl
     json_close();
 }
 
-/* `last` is the point where the sweep reached its threshold, if `reached`. */
+/* Prints the result; `last` is the point where the sweep reached its threshold, if `reached`. */
 static int print_result(const bench *b, enum direction d, size_t size, int sample, int points, const point *last, double transfer_us, int reached)
 {
     double overhead_us = last->iteration_us - last->work_us, percent = (1 - overhead_us / transfer_us) * 100;
@@ -483,7 +488,8 @@ static void probe(bench *b, void (*around)(bench *))
     around(b);
 }
 
-/* Measures a point; one that reaches the stop is measured again, and its quickest time counts: what disturbs only adds. */
+/* Measures a point. A point that reaches the stop is measured again, and its quickest time counts: a
+ * disturbance only adds time. */
 static void measure_surely(bench *b, enum direction d, size_t size, double work_us, double stop_us, point *p)
 {
     measure_point(b, d, size, work_us, p);
@@ -495,11 +501,11 @@ static void measure_surely(bench *b, enum direction d, size_t size, double work_
     }
 }
 
-/* One sweep of the work; 0, or 1 when something in it is not valid.
+/* Makes one sweep of the work. Returns 0, or 1 when a part of it is not valid.
  *
- * An iteration never gets shorter by more work, so a point is beyond the stop threshold only if the next one is as well: a
- * preemption at little work would else end the sweep with a figure far below nothing. Of the two the one with less overhead
- * is the last point. */
+ * An iteration never gets shorter by more work, so a point is beyond the stop threshold only if the next one
+ * is as well: otherwise a preemption at little work would end the sweep with a figure far below zero. The one
+ * of the two with less overhead is the last point. */
 static int sweep(bench *b, enum direction d, size_t size, int sample)
 {
     point p = {0}, last = {0};
@@ -529,7 +535,8 @@ static int sweep(bench *b, enum direction d, size_t size, int sample)
     return print_result(b, d, size, sample, number, p.valid ? &last : &p, transfer_us, ended);
 }
 
-/* Samples of one size in one direction, some again when what a cache line costs changed meanwhile. */
+/* Takes the samples of one size in one direction. Repeats some if the time of a cache line changed meanwhile.
+ */
 static int sweeps(bench *b, enum direction d, size_t size)
 {
     int status = 0, again = 0;
@@ -553,7 +560,7 @@ static int lead(bench *b)
     return status;
 }
 
-/* NULL, or what is wrong with the options. */
+/* Returns NULL, or a sentence about wrong options. */
 static const char *refuse_options(void)
 {
     int known = 0;
@@ -601,7 +608,7 @@ int main(int argc, char **argv)
         bench_failed(&b, 0, "percent", "needs at least 2 ranks, has 1");
         return bench_end(&b, 1);
     }
-    /* Messages are those of one pair; the others wait outside the figure then, in MPI_Finalize. */
+    /* Only one pair exchanges messages; the other ranks then wait in MPI_Finalize, outside the figure. */
     if (b.rank == 0)
         status = lead(&b);
     else if (b.peer == 0 || is_any_collective_asked())

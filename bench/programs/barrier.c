@@ -1,7 +1,7 @@
 /* Barriers back to back; the slowest rank counts. */
 #include "common.h"
 
-/* How late the late rank of the check comes, in seconds. */
+/* The delay of the late rank in the check, in seconds. */
 static const double late = 1e-3;
 
 static double run(bench *b, size_t size, long iterations)
@@ -25,8 +25,9 @@ static void come_late(const bench *b)
         ;
 }
 
-/* A barrier moves no contents but promises order. One rank, another each time, hears that all the others are about to enter,
- * lets a moment pass, and enters: whoever was inside for less than that moment did not wait for it. */
+/* A barrier moves no contents but promises order. One rank, another one each time, hears that all others are
+ * about to enter, waits a moment, and then enters: a rank that was inside for less than that moment did not
+ * wait for it. */
 static int check(const bench *b, size_t size, char why[BENCH_WHY_MAX])
 {
     int last = (int)(b->seed % (unsigned)b->ranks);
@@ -38,7 +39,7 @@ static int check(const bench *b, size_t size, char why[BENCH_WHY_MAX])
         MPI_Send(NULL, 0, MPI_BYTE, last, BENCH_TAG, MPI_COMM_WORLD);
     MPI_Barrier(MPI_COMM_WORLD);
     inside = bench_now() - entered;
-    /* A tenth is allowed for clocks of different hosts that do not run equally fast. */
+    /* A tenth is allowed because clocks of different hosts do not run equally fast. */
     if (inside >= late * 0.9)
         return 1;
     snprintf(why, BENCH_WHY_MAX, "rank %d left the barrier after %.0f us, before rank %d entered it", b->rank, inside * 1e6, last);

@@ -1,6 +1,6 @@
-/* Broadcast whose receivers come late by a random time: how long the root is held up, and how long a receiver that is
- * there at last still waits. The value is the root's time inside, which pays the lateness of receivers that it must wait for; with `--at receivers`
- * it is their mean time. */
+/* Broadcast whose receivers come late by a random time: how long the root is held up, and how long a receiver
+ * that is there at last still waits. The value is the root's time inside, which includes the lateness of
+ * receivers that it must wait for. With `--at receivers` the value is the receivers' mean time. */
 #include "broadcast.h"
 
 static double skew_us = 100;
@@ -9,7 +9,8 @@ static unsigned long draws;     /* state of the generator, another on every rank
 static double lateness;         /* mean of the drawn delays on this rank, seconds */
 static double root_us, receivers_us, receivers_max_us, skew_mean_us;
 
-/* Uniform in [0, 1): a linear congruential generator is random enough for delays, and the same on every machine. */
+/* Returns a uniform number in [0, 1). A linear congruential generator is random enough for delays, and the
+ * same on every machine. */
 static double draw(void)
 {
     draws = (draws * 1103515245UL + 12345UL) & 0x7fffffffUL;

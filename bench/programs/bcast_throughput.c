@@ -1,4 +1,4 @@
-/* Broadcasts back to back with nothing between them: bytes a second that every rank has, timed until the slowest rank has all. */
+/* Broadcasts back to back: bytes a second that every rank receives, timed until the slowest rank has all. */
 #include "broadcast.h"
 
 static double run(bench *b, size_t size, long iterations)

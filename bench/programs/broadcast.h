@@ -1,4 +1,4 @@
-/* What the broadcasts share: the contents are rank 0's, in b->receive on every rank. */
+/* The common part of the broadcasts: the contents are rank 0's, in b->receive on every rank. */
 #ifndef WEFT_BENCH_BROADCAST_H
 #define WEFT_BENCH_BROADCAST_H
 

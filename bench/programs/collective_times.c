@@ -1,8 +1,9 @@
-/* collective_times OPERATION SECONDS SIZE…: what one collective takes, for `weft tune`. Sizes are counted as Weft's table of choices counts
- * them: the message, what each rank contributes, or one block; for allgather and reduce_scatter all blocks together.
+/* collective_times OPERATION SECONDS SIZE…: measures the time of one collective, for `weft tune`. Sizes are
+ * counted as Weft's table of choices counts them: the message, each rank's contribution, or one block; for
+ * allgather and reduce_scatter all blocks together.
  *
- * Prints "RANKS NODES RANKS-OF-THE-FULLEST-NODE", then "SIZE MICROSECONDS" each: the least of several samples, in each of which the slowest
- * rank counts. */
+ * Prints "RANKS NODES RANKS-OF-THE-FULLEST-NODE", then a line "SIZE MICROSECONDS" for each size: the least of
+ * several samples, in each of which the slowest rank counts. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ static void once(const char *what, int bytes)
         MPI_Scan(from, to, bytes / 4, MPI_INT, MPI_SUM, all);
 }
 
-/* Seconds for so many calls, at the slowest rank, everywhere the same. */
+/* Seconds of `calls` calls, at the slowest rank; the same value on all ranks. */
 static double sample(const char *what, int bytes, int calls)
 {
     double own, slowest;

@@ -323,7 +323,8 @@ int bench_window(const bench *b, size_t size)
     return fit < (size_t)b->window ? (int)fit : b->window;
 }
 
-/* Every receive of a window has memory of its own: MPI forbids two outstanding receives into the same (MPI-5.0 §3.7.2). */
+/* Every receive of a window has memory of its own: MPI forbids two outstanding receives into the same memory
+ * (MPI-5.0 §3.7.2). */
 void bench_window_buffers(const bench *b, size_t size, size_t *send, size_t *receive)
 {
     *send = size;
@@ -403,7 +404,8 @@ void bench_time_fields(const bench *b, size_t size, double seconds)
 
 /* ---- Samples ---- */
 
-/* Seconds of the slowest rank in the timed part; in `whole` what the run took with all that it does not count. */
+/* Seconds of the slowest rank in the timed part; `whole` gets the duration of the whole run, with the parts
+ * that do not count. */
 static double timed(bench *b, const bench_case *c, size_t size, long iterations, double *whole)
 {
     double began, counted;
@@ -422,14 +424,15 @@ static double trial_time(bench *b, const bench_case *c, size_t size, long iterat
     return whole;
 }
 
-/* Grows the number of iterations until a run takes an eighth of a sample, then scales: a sample is bounded in time however slow
- * the library or crowded the machine, and the trials warm up what needs it. */
+/* Grows the number of iterations until a run takes an eighth of a sample, then scales it. So the time of a
+ * sample is bounded however slow the library or crowded the machine is, and the trials warm up the parts that
+ * need it. */
 static long choose_iterations(bench *b, const bench_case *c, size_t size)
 {
     long iterations = 1;
     for (int trial = 0; trial < TRIALS_MAX; trial++) {
         double took = trial_time(b, c, size, iterations), fit;
-        /* The first contact of two ranks may connect: the quicker of two trials counts. */
+        /* The first contact of two ranks may make a connection: the quicker of two trials counts. */
         if (took * 8 > b->seconds) {
             double again = trial_time(b, c, size, iterations);
             took = again < took ? again : took;

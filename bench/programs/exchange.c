@@ -1,5 +1,5 @@
-/* Exchange in a periodic chain (as in the Intel MPI Benchmarks): each rank sends to both neighbours and receives from both.
- * The value counts all four messages of a rank. */
+/* Exchange in a periodic chain (as in the Intel MPI Benchmarks): each rank sends to both neighbours and
+ * receives from both. The value counts all four messages of a rank. */
 #include "common.h"
 
 static int neighbour(const bench *b, int step)

@@ -1,7 +1,10 @@
-/* What one step of a pattern takes that every thread of every rank repeats with MPI_THREAD_MULTIPLE, all at the same time. Patterns:
- *   all   to every other rank, received from MPI_ANY_SOURCE: MPI_Irecv, MPI_Isend, MPI_Waitall; the threads have tags of their own
+/* The time of one step of a pattern that every thread of every rank repeats with MPI_THREAD_MULTIPLE, all at
+ * the same time. Patterns:
+ *   all   to every other rank, received from MPI_ANY_SOURCE: MPI_Irecv, MPI_Isend, MPI_Waitall;
+ *         the threads have tags of their own
  *   ring  MPI_Sendrecv with the neighbours of the ring; the threads have communicators of their own
- *   root  to rank 0, which receives from MPI_ANY_SOURCE, and back; the threads have communicators of their own */
+ *   root  to rank 0, which receives from MPI_ANY_SOURCE, and back; the threads have communicators of their own
+ */
 #include "common.h"
 #include <pthread.h>
 
@@ -12,7 +15,7 @@ typedef struct thread {
     MPI_Comm comm;
     MPI_Request *requests;      /* two for each rank, and their statuses */
     MPI_Status *statuses;
-    int *sources;               /* whose message each slot holds; -1: nobody's */
+    int *sources;               /* the sender of each slot's message; -1: none */
     unsigned char *receive;     /* a slot for each rank */
     int tag;
     size_t size;

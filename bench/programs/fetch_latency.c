@@ -1,4 +1,5 @@
-/* MPI_Fetch_and_op of eight bytes and flush with a passive target: the time until what was there is here. */
+/* MPI_Fetch_and_op of eight bytes and flush with a passive target: the time until the former value is at the
+ * origin. */
 #include "onesided.h"
 
 int main(int argc, char **argv)

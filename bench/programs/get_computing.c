@@ -1,4 +1,5 @@
-/* Get and flush from a target that computes for a second, without a call to MPI: beside get_latency, where it waits in MPI. */
+/* Get and flush from a target that computes for a second, without a call to MPI. In get_latency the target
+ * waits in MPI. */
 #include "onesided.h"
 
 int main(int argc, char **argv)

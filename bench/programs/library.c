@@ -1,4 +1,5 @@
-/* Says which library runs this program: no measurement, but the question before each. The value is the version of the standard. */
+/* Prints which library runs this program: no measurement, but the question before each. The value is the
+ * version of the standard. */
 #include "common.h"
 
 int main(int argc, char **argv)

@@ -1,9 +1,10 @@
-/* What a cache line costs between two processors: one side writes a number, the other answers with the next, to and fro over a line that
- * both have mapped. Virtual processors are moved about by their host, and the same program then runs at another pace; a sample says
- * what a line cost before and after it. Shared with the programs of ../carriers, needs no MPI.
+/* Measures the time of a cache line between two processors: one side writes a number, the other answers with
+ * the next one, to and fro over a line that both have mapped. Virtual processors are moved about by their
+ * host, and the same program then runs at another pace; so a sample records the time of a line before and
+ * after it. Shared with the programs of ../carriers, needs no MPI.
  *
- * Both sides call lines_probe together, the same number of times. It is bounded in time: a side whose other side does not run
- * (there are more programs than processors) gives up, and there is no figure. */
+ * Both sides call lines_probe together, the same number of times. The call is bounded in time: when the other
+ * side does not run (there are more programs than processors), a side gives up, and there is no figure. */
 #ifndef WEFT_BENCH_LINES_H
 #define WEFT_BENCH_LINES_H
 
@@ -22,7 +23,7 @@ enum {
     LINES_BYTES = 4096
 };
 
-/* How long the side that measures tries, and how long the other waits for it, in seconds. */
+/* The seconds for which the measuring side tries, and for which the other side waits for it. */
 static const double lines_limit_s = 0.05, lines_answer_limit_s = 0.15;
 
 typedef struct lines {
@@ -41,7 +42,7 @@ static inline double lines_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Reads BENCH_LINES, `RATIO:REPEATS:FILE`; 1 when lines are to be measured. `side` as above. */
+/* Reads BENCH_LINES, `RATIO:REPEATS:FILE`. Returns 1 when lines are to be measured. `side` as above. */
 static inline int lines_start(lines *l, int side)
 {
     const char *told = getenv("BENCH_LINES");
@@ -78,7 +79,7 @@ static inline void lines_pause(void)
 #endif
 }
 
-/* 1 when the word got the value in time. */
+/* Returns 1 when the word got the value in time. */
 static inline int lines_await(const uint64_t *word, uint64_t value, double until)
 {
     for (unsigned polls = 1; __atomic_load_n(word, __ATOMIC_ACQUIRE) != value; polls++) {
@@ -95,7 +96,8 @@ static inline int lines_ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The side that measures: nanoseconds one way, or NAN. Its last word has all lower bits set: the other side may go. */
+/* The side that measures: returns nanoseconds one way, or NAN. Its last word has all lower bits set: the
+ * other side may go. */
 static inline double lines_measure(uint64_t *word, uint64_t base)
 {
     double batches[LINES_BATCHES], until = lines_now() + lines_limit_s;
@@ -119,7 +121,7 @@ static inline double lines_measure(uint64_t *word, uint64_t base)
     return batches[count / 2];
 }
 
-/* The side that answers, until the other has ended or is not heard of. */
+/* The side that answers, until the other has ended or is not heard of any more. */
 static inline void lines_answer(uint64_t *word, uint64_t base)
 {
     double until = lines_now() + lines_answer_limit_s;
@@ -135,7 +137,8 @@ static inline void lines_answer(uint64_t *word, uint64_t base)
     }
 }
 
-/* Nanoseconds that a line takes from one side to the other, on side 0; NAN elsewhere, and when it could not be measured. */
+/* Returns the nanoseconds that a line takes from one side to the other, on side 0; NAN on the other side, and
+ * when the line could not be measured. */
 static inline double lines_probe(lines *l)
 {
     uint64_t base = (uint64_t)++l->probes << 32;
@@ -147,7 +150,7 @@ static inline double lines_probe(lines *l)
     return NAN;
 }
 
-/* Whether the lines around the last sample differ; what is not known has not changed. */
+/* Says whether the lines before and after the last sample differ; an unknown time has not changed. */
 static inline int lines_changed(const lines *l)
 {
     return l->before > l->after * l->ratio || l->after > l->before * l->ratio;

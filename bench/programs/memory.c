@@ -1,6 +1,7 @@
-/* Memory that a rank takes once MPI has started and before it has talked to anybody: its proportional share of the pages it has
- * mapped (Pss: a page that n processes have counts 1/n for each), so the ranks' figures add up to what the job takes of the
- * machine. The value is the mean of the ranks. Linux only. */
+/* Memory that a rank takes once MPI has started and before it has talked to any other rank. It is the rank's
+ * proportional share of its mapped pages (Pss: a page that n processes have counts 1/n for each), so the
+ * ranks' figures add up to the memory that the job takes of the machine. The value is the mean of the ranks.
+ * Linux only. */
 #include "common.h"
 
 enum { PSS, PRIVATE_CLEAN, PRIVATE_DIRTY, RSS, FIGURES };

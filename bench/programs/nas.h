@@ -1,5 +1,5 @@
-/* What the NAS kernels share (D. Bailey et al., "The NAS Parallel Benchmarks", report RNR-94-007, 1994): the generator of
- * section 2.3, the classes, and the result line. Written from the report. */
+/* The common part of the NAS kernels (D. Bailey et al., "The NAS Parallel Benchmarks", report RNR-94-007,
+ * 1994): the generator of section 2.3, the classes, and the result line. Written from the report. */
 #ifndef WEFT_BENCH_NAS_H
 #define WEFT_BENCH_NAS_H
 
@@ -40,8 +40,9 @@ static inline int nas_power_of_two(int n)
     return n > 0 && (n & (n - 1)) == 0;
 }
 
-/* Starts MPI, reads the options, and finds the class that --class names among `count` classes of `bytes` each, whose first
- * member is their name: S, W and A. NULL, and a sentence from rank 0, when it is none of them. Collective. */
+/* Starts MPI, reads the options, and finds the class that --class names among `count` classes of `bytes`
+ * each, whose first member is their name: S, W and A. Returns NULL, with a sentence from rank 0, when there
+ * is no such class. Collective. */
 static inline const void *nas_start(bench *b, const char *measurement, int *argc, char ***argv, const void *classes, size_t count, size_t bytes)
 {
     static const char *wanted = "S";

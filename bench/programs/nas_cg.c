@@ -1,9 +1,10 @@
-/* NAS kernel CG: the smallest eigenvalue of a large sparse matrix by inverse iteration with conjugate gradients. Written from
- * report RNR-94-007, section 2.3.4, with the classes and the values of zeta that NASA publishes for them.
+/* NAS kernel CG: the smallest eigenvalue of a large sparse matrix by inverse iteration with conjugate
+ * gradients. Written from report RNR-94-007, section 2.3.4, with the classes and the values of zeta that NASA
+ * publishes for them.
  *
- * The matrix is the sum of w_i x_i x_i' over random sparse vectors x_i, plus (rcond - shift) on the diagonal. Every rank makes
- * all vectors and keeps its block of rows; the vector that is multiplied is gathered on all ranks (Allgatherv) before each product,
- * and dot products are Allreduces. */
+ * The matrix is the sum of w_i x_i x_i' over random sparse vectors x_i, plus (rcond - shift) on the diagonal.
+ * Every rank makes all vectors and keeps its block of rows. The vector that is multiplied is gathered on all
+ * ranks (Allgatherv) before each product, and dot products are Allreduces. */
 #include "nas.h"
 #include <math.h>
 
@@ -61,8 +62,8 @@ static int find(const sparse *v, int at)
     return v->count;
 }
 
-/* A random vector: pairs of numbers, a value and a position; positions outside or already taken are passed over. Its own
- * position then gets 1/2. `range` is the least power of two that is not below the order. */
+/* A random vector: pairs of numbers, a value and a position; positions outside or already taken are passed
+ * over. Its own position then gets 1/2. `range` is the least power of two that is not below the order. */
 static void make_vector(sparse *v, const class *c, int own, int range, nas_word *x)
 {
     int place;

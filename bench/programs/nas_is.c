@@ -1,11 +1,13 @@
-/* NAS kernel IS: integer sort of keys that follow a bell-like distribution. Written from report RNR-94-007, section 2.3.5,
- * with the classes and test values that NASA publishes for them.
+/* NAS kernel IS: integer sort of keys that follow a bell-like distribution. Written from report RNR-94-007,
+ * section 2.3.5, with the classes and test values that NASA publishes for them.
  *
- * Each of the ten timed iterations changes two keys, ranks all keys (counts them by value; no key moves between ranks in
- * memory order) and checks five ranks against the published ones. After them the keys are sorted by their ranks and checked.
+ * Each of the ten timed iterations changes two keys, ranks all keys (counts them by value; no key moves
+ * between ranks in memory order) and checks five ranks against the published ones. After them the keys are
+ * sorted by their ranks and checked.
  *
- * The keys are spread by value: each rank owns a range of key values, chosen so that all own about the same number of keys;
- * keys travel to the owner of their value (Alltoall of counts, Alltoallv of keys), which counts them. */
+ * The keys are spread by value: each rank owns a range of key values, chosen so that all own about the same
+ * number of keys; keys travel to the owner of their value (Alltoall of counts, Alltoallv of keys), which
+ * counts them. */
 #include "nas.h"
 
 enum { ITERATIONS = 10, TESTS = 5, BUCKETS_LOG = 10, BUCKETS = 1 << BUCKETS_LOG };
@@ -14,7 +16,8 @@ typedef struct class {
     const char *name;
     int keys_log, values_log;
     int test_index[TESTS], test_rank[TESTS];
-    /* What iteration i adds to the expected rank: + (i + lift) for the first `rising` tests, - (i + drop) for the others. */
+    /* The number that iteration i adds to the expected rank: + (i + lift) for the first `rising` tests, - (i
+     * + drop) for the others. */
     int rising, lift, drop;
 } class;
 
@@ -172,7 +175,8 @@ static void test_values(const sorter *s, int values[TESTS])
     MPI_Allreduce(mine, values, TESTS, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 }
 
-/* How many of the tests of this iteration pass on this rank: each is judged by the owner of its value. */
+/* The number of this iteration's tests that pass on this rank: each test is judged by the owner of its value.
+ */
 static int passed_tests(const sorter *s, const int values[TESTS], int iteration)
 {
     const class *c = s->class;
@@ -202,7 +206,8 @@ static int iterate(sorter *s, int iteration)
     return passed_tests(s, values, iteration);
 }
 
-/* Full verification: the keys put in the order of their ranks ascend, within and across ranks, and none is missing. 1 when so. */
+/* Full verification: the keys put in the order of their ranks ascend, within and across ranks, and none is
+ * missing. Returns 1 when that is so. */
 static int sorted(sorter *s)
 {
     int *order = memory((size_t)s->incoming_count * sizeof(int));

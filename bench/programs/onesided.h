@@ -1,6 +1,7 @@
-/* Put, get and fetch-and-op between the ranks of a pair with a passive target (MPI-5.0 §12.5.3): lock_all once, flush to complete.
+/* Put, get and fetch-and-op between the ranks of a pair with a passive target (MPI-5.0 §12.5.3): lock_all
+ * once, flush to complete.
  *
- * The window's memory is allocated by MPI, or with `--memory create` the program's own. */
+ * MPI allocates the window's memory; with `--memory create` it is the program's own. */
 #ifndef WEFT_BENCH_ONESIDED_H
 #define WEFT_BENCH_ONESIDED_H
 
@@ -43,7 +44,7 @@ static void compute(double seconds)
             x = x * 6364136223846793005u + 1442695040888963407u;
 }
 
-/* The leading rank alone acts. Each operation of a window has its own place at the target. */
+/* Only the leading rank acts. Each operation of a window has its own place at the target. */
 static double run(bench *b, size_t size, long iterations)
 {
     static const uint64_t one = 1;
@@ -75,7 +76,8 @@ static void buffers(const bench *b, size_t size, size_t *send, size_t *receive)
     *receive = bench_stride(size) * (size_t)operations(b, size);
 }
 
-/* All access epochs are open for the whole run; Win_sync makes own stores and others' puts visible (MPI-5.0 §12.7). */
+/* All access epochs are open for the whole run; Win_sync makes own stores and others' puts visible (MPI-5.0
+ * §12.7). */
 static void prepare(bench *b, size_t size)
 {
     bench_pair_prepare(b, size);
@@ -90,7 +92,8 @@ static void prepare(bench *b, size_t size)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* What the last operation found at the target is what all before it have added: the target says how often that was. */
+/* The value that the last operation found at the target is the sum of all operations before it: the target
+ * tells their number. */
 static int counted(const bench *b, char why[BENCH_WHY_MAX])
 {
     uint64_t found, there = 0;
@@ -145,8 +148,8 @@ static size_t memory_needed(const bench *b)
     return most;
 }
 
-/* 1 when every rank has the window. A library without one-sided operations is a finding, not a failure of the program;
- * `missing` says that this was the reason. */
+/* Returns 1 when every rank has the window. A library without one-sided operations is a finding, not a
+ * failure of the program; `missing` says that this was the reason. */
 static int open_window(bench *b, int *missing, char why[BENCH_WHY_MAX])
 {
     char text[MPI_MAX_ERROR_STRING + 1];
@@ -174,14 +177,14 @@ static int open_window(bench *b, int *missing, char why[BENCH_WHY_MAX])
     return right;
 }
 
-/* MPI_Fetch_and_op is of one element. */
+/* MPI_Fetch_and_op takes one element. */
 static size_t one_element(size_t size)
 {
     (void)size;
     return sizeof(uint64_t);
 }
 
-/* The whole program, of what `side` says. */
+/* The whole program, with the settings of `side`. */
 static int onesided_main(const char *measurement, const char *unit, const char *sizes, int argc, char **argv)
 {
     bench_case c = {.unit = unit, .ranks_min = 2, .buffers = buffers, .prepare = prepare, .run = run, .check = check, .value = value, .fields = fields};
@@ -194,7 +197,7 @@ static int onesided_main(const char *measurement, const char *unit, const char *
     if (side.operation == FETCH)
         c.round = one_element;
     bench_start(&b, measurement, sizes, &argc, &argv, own, 2);
-    /* The search for a number of iterations would take as long as the target computes, each time. */
+    /* Each trial of the search for a number of iterations would take as long as the target computes. */
     if (side.compute > 0 && b.iterations == 0) {
         b.iterations = 100;
         b.warmup = 0;

@@ -1,5 +1,5 @@
-/* What needs no MPI and every measurement uses: JSON lines, numbers of options, contents that can be checked.
- * Shared with the programs of ../carriers. */
+/* The parts of every measurement that need no MPI: JSON lines, numbers of options, contents that can be
+ * checked. Shared with the programs of ../carriers. */
 #ifndef WEFT_BENCH_PLAIN_H
 #define WEFT_BENCH_PLAIN_H
 
@@ -52,13 +52,14 @@ static inline void json_true(const char *name, int value)
 static inline void json_close(void)
 {
     printf("}\n");
-    /* The next sample may never come: what was measured must be out by then. */
+    /* The next sample may never come: this one must be out by then. */
     fflush(stdout);
 }
 
 /* ---- Options ---- */
 
-/* A number that is not negative, whole or broken, with an optional k, m or g (1024, 1024^2, 1024^3); -1 when it is none. */
+/* Parses a number that is not negative, whole or broken, with an optional k, m or g (1024, 1024^2, 1024^3).
+ * Returns -1 for any other text. */
 static inline double plain_number(const char *text)
 {
     char *end;
@@ -78,8 +79,8 @@ static inline double plain_number(const char *text)
 
 /* ---- Contents ---- */
 
-/* The byte at a position of what `owner` sends under `seed`. The terms tell blocks of 256 and 65536 bytes apart, so a piece
- * at a wrong place is seen. */
+/* The byte at a position of the contents that `owner` sends under `seed`. The terms tell blocks of 256 and
+ * 65536 bytes apart, so a piece at a wrong place is seen. */
 static inline unsigned char plain_content(size_t position, unsigned owner, unsigned seed)
 {
     return (unsigned char)(position * 7 + (position >> 8) * 13 + (position >> 16) * 29 + owner * 31 + seed * 17 + 1);

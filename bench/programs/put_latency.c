@@ -1,4 +1,4 @@
-/* Put and flush with a passive target: the time until the bytes are there. */
+/* Put and flush with a passive target: the time until the bytes are at the target. */
 #include "onesided.h"
 
 int main(int argc, char **argv)

@@ -1,4 +1,5 @@
-/* Messages a second from one rank of a pair to the other, a window of them outstanding; all pairs together. */
+/* Messages a second from one rank of a pair to the other, a window of messages outstanding; all pairs
+ * together. */
 #include "common.h"
 
 static double value(const bench *b, size_t size, double seconds)

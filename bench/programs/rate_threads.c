@@ -1,5 +1,6 @@
-/* Messages a second between the ranks of a pair with MPI_THREAD_MULTIPLE: thread i of one rank sends a window of messages at a
- * time to thread i of the other, each on a communicator of its own; all threads and pairs together. */
+/* Messages a second between the ranks of a pair with MPI_THREAD_MULTIPLE: thread i of one rank sends a window
+ * of messages at a time to thread i of the other, each on a communicator of its own. The value counts all
+ * threads and pairs together. */
 #include "common.h"
 #include <pthread.h>
 

@@ -1,4 +1,5 @@
-/* Sum of two vectors of doubles in one rank (MPI_Reduce_local): bytes of one vector a second. The slowest rank counts. */
+/* Sum of two vectors of doubles in one rank (MPI_Reduce_local): bytes of one vector a second. The slowest
+ * rank counts. */
 #include "sums.h"
 
 static double run(bench *b, size_t size, long iterations)
@@ -15,7 +16,7 @@ static void buffers(const bench *b, size_t size, size_t *send, size_t *receive)
     *send = *receive = size;
 }
 
-/* How often it was added up is not known here: one more sum must make the difference of one vector. */
+/* The number of additions is not known here: one more sum must make the difference of one vector. */
 static int check(const bench *b, size_t size, char why[BENCH_WHY_MAX])
 {
     double *sum = (double *)(void *)b->receive;

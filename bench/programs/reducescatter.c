@@ -1,5 +1,5 @@
-/* Sum of doubles, scattered in equal blocks (Reduce_scatter_block), back to back; `size` is the block that each rank gets,
- * in bytes. The slowest rank counts. */
+/* Sum of doubles, scattered in equal blocks (Reduce_scatter_block), back to back; `size` is the block that
+ * each rank gets, in bytes. The slowest rank counts. */
 #include "sums.h"
 
 static double run(bench *b, size_t size, long iterations)

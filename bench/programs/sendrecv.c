@@ -1,5 +1,6 @@
-/* Sendrecv around a periodic chain (as in the Intel MPI Benchmarks): each rank sends to the right and receives from the left.
- * The value counts what a rank sends and receives, so a full-duplex link shows up as twice its rate. */
+/* Sendrecv around a periodic chain (as in the Intel MPI Benchmarks): each rank sends to the right and
+ * receives from the left. The value counts what a rank sends and receives, so a full-duplex link shows up as
+ * twice its rate. */
 #include "common.h"
 
 static int left(const bench *b)

@@ -1,5 +1,6 @@
-/* Start-up seen from inside: how long MPI_Init takes on the slowest rank, and the first barrier, in which libraries that
- * connect late do their connecting. The whole, from typing mpiexec to its end, is for whoever starts this program to time. */
+/* Start-up seen from inside: the time of MPI_Init on the slowest rank, and of the first barrier, in which
+ * libraries that connect late make their connections. The program that starts this one times the whole, from
+ * typing mpiexec to its end. */
 #include "common.h"
 #include <time.h>
 

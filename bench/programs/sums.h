@@ -1,4 +1,4 @@
-/* What the reductions share: doubles whose sum over the ranks is known. Sizes are whole doubles. */
+/* The common part of the reductions: doubles whose sum over the ranks is known. Sizes are whole doubles. */
 #ifndef WEFT_BENCH_SUMS_H
 #define WEFT_BENCH_SUMS_H
 
@@ -19,7 +19,7 @@ static inline void sums_prepare(bench *b, size_t size)
     memset(b->receive, 0, size);
 }
 
-/* Whether b->receive holds the sums from element `first` on. */
+/* Says whether b->receive holds the sums from element `first` on. */
 static inline int sums_right(const bench *b, size_t first, size_t size, char why[BENCH_WHY_MAX])
 {
     const double *sum = (const double *)(const void *)b->receive;

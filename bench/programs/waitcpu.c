@@ -1,5 +1,6 @@
-/* Processor time that rank 0 spends while it is blocked: in Recv or Probe for a message that comes late, or in Barrier with
- * a last rank that comes late. The last rank sleeps for --seconds outside MPI; ranks between wait in the same call. */
+/* Processor time that rank 0 spends while it is blocked: in Recv or Probe for a message that comes late, or
+ * in Barrier with a last rank that comes late. The last rank sleeps for --seconds outside MPI; ranks between
+ * wait in the same call. */
 #include "common.h"
 #include <sys/resource.h>
 #include <time.h>
@@ -22,7 +23,7 @@ static void sleep_for(double seconds)
         ;
 }
 
-/* The last rank's part: nothing for a while, then what the others wait for. */
+/* The last rank's part: it sleeps, then makes the call for which the others wait. */
 static void come_late(const bench *b, const char *what)
 {
     int word = (int)b->seed;
@@ -55,7 +56,7 @@ static int sample(bench *b, const char *what, int number)
     int right = 1, valid;
     char why[BENCH_WHY_MAX] = "";
     b->seed++;
-    /* Twice: the first may still be connecting. */
+    /* Two barriers: the first may still make connections. */
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Barrier(MPI_COMM_WORLD);
     used = processor_seconds();
