@@ -105,7 +105,7 @@ test-applications: setup-tests own
 # The suites that take too long for every change: mpi4py's own tests in all runs, the conformance programs with 1 to 5 ranks, all programs over libfabric
 # on four hosts, and objects that are made and freed for hours.
 test-large: setup-tests own
-	$(CARGO) xtask suite mpi4py-all conformance-all fabric-all lifetimes-all
+	$(CARGO) xtask suite mpi4py-all mpi4py-collectives mpi4py-windows conformance-all fabric-all lifetimes-all
 
 # Nothing grows, however long it runs.
 soak: setup-tests own

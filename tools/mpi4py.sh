@@ -13,11 +13,15 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 fail() { printf 'mpi4py: %s\n' "$*" >&2; exit 1; }
 [ -x "$prefix/bin/mpicc" ] || fail "there is no $prefix/bin/mpicc"
 
+# Suites run side by side, and several of them ask for it: one builds, and the others find it built.
+mkdir -p "$home"
+exec 9>"$home/lock"
+flock 9
+
 # The build may be moved together with the prefix, which it finds from where it lies.
 lib=$(realpath -m --relative-to="$home/site/mpi4py" "$prefix/lib")
 key=$(cat "$prefix/include/mpi.h" "$prefix/bin/mpicc" tools/requirements.txt "$0" | sha256sum | cut -d' ' -f1)
 if [ "$(cat "$home/key" 2>/dev/null || true)" != "$key $lib" ]; then
-    mkdir -p "$home"
     archive=$home/mpi4py-$version.tar.gz
     if [ ! -f "$archive" ]; then
         $python -m pip download -q --no-deps --no-binary mpi4py --no-build-isolation -d "$home" "mpi4py==$version" \

@@ -76,12 +76,20 @@ static inline int place_of(const char *name, const char *const *names, int count
     exit(2);
 }
 
+/* The time limit, in seconds. WEFT_TEST_SECONDS sets another one, for machines on which a processor is slower. */
+static inline int time_limit(void)
+{
+    const char *given = getenv("WEFT_TEST_SECONDS");
+    int seconds = given ? atoi(given) : 0;
+    return seconds > 0 ? seconds : TIME_LIMIT_SECONDS;
+}
+
 static void out_of_time(int signal)
 {
     (void)signal;
     char line[200];
     int length = snprintf(line, sizeof line, "%s: rank %d of %d did not end in %d s, in: %s\n", __FILE__, rank, ranks,
-                          TIME_LIMIT_SECONDS, story);
+                          time_limit(), story);
     if (write(2, line, length) < 0)
         _exit(4);
     _exit(3);
@@ -90,7 +98,7 @@ static void out_of_time(int signal)
 static void watch_the_clock(void)
 {
     signal(SIGALRM, out_of_time);
-    alarm(TIME_LIMIT_SECONDS);
+    alarm((unsigned)time_limit());
 }
 
 static inline void begin(int *argc, char ***argv)

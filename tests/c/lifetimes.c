@@ -37,7 +37,7 @@ static void fill_caches(void)
 
 static void take(const struct kind *kind, int turns)
 {
-    alarm(TIME_LIMIT_SECONDS);
+    alarm((unsigned)time_limit());
     for (int i = 0; i < turns; i++)
         kind->turn();
 }

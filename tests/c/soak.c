@@ -52,7 +52,7 @@ int main(int argc, char **argv)
     long rounds_before = 0;
     struct holdings before = holdings();
     for (long round = 1;; round++) {
-        alarm(TIME_LIMIT_SECONDS);
+        alarm((unsigned)time_limit());
         for (int i = 0; i < KINDS; i++) {
             STORY(kinds[i].name);
             kinds[i].turn();

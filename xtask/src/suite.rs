@@ -187,6 +187,16 @@ const LARGE: &[Suite] = &[
         cases: lifetimes::all_cases,
     },
     Suite { name: "mpi4py-all", what: "mpi4py's own tests in all runs", cases: peers::mpi4py_all },
+    Suite {
+        name: "mpi4py-collectives",
+        what: "those of collectives with up to 8 ranks on up to four hosts",
+        cases: peers::mpi4py_collectives,
+    },
+    Suite {
+        name: "mpi4py-windows",
+        what: "those of windows with up to 5 ranks on up to four hosts",
+        cases: peers::mpi4py_windows,
+    },
     Suite { name: "rdma", what: "iWARP and RoCE between virtual machines", cases: rdma::cases },
 ];
 

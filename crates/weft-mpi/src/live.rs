@@ -81,8 +81,8 @@ pub struct Live {
     page: page::Page,
     names: &'static [&'static str],
     process: (u32, u32, u32),
-    /// The call and the completions at the last publication. As long as they stay the same, nothing has
-    /// happened.
+    /// The call and the completions at the last publication, without the questions about MPI_Finalize. As
+    /// long as they stay the same, nothing has happened.
     last: (u32, u64),
     still_since_ns: u64,
 }
@@ -105,7 +105,8 @@ impl Live {
     pub fn publish(&mut self, view: &View<'_>, asleep: bool) {
         let now = clock::now().0;
         let engine = view.engine;
-        let (call, completions) = (CallSite::get(), engine.messages.completions());
+        let completions = engine.messages.completions().wrapping_sub(view.questions);
+        let call = CallSite::get();
         if self.last != (call, completions) {
             self.last = (call, completions);
             self.still_since_ns = now;

@@ -488,7 +488,9 @@ impl Process {
                 .collect();
             let (objects, awaited) = (&self.objects, &self.awaited);
             let carried = self.multicast.carried;
-            live.publish(&View { objects, collectives: &collectives, engine, awaited, threads, carried }, asleep);
+            let questions = self.finalizing.arrived();
+            let view = View { objects, collectives: &collectives, engine, awaited, threads, carried, questions };
+            live.publish(&view, asleep);
         }
     }
 

@@ -13,6 +13,8 @@ use super::{Case, Outcome};
 const HANGS: Duration = Duration::from_secs(60);
 /// Time between two questions.
 const PAUSE: Duration = Duration::from_millis(400);
+/// The time between two questions to a job whose ranks are about to ask each other.
+const QUESTION_PAUSE: Duration = Duration::from_millis(40);
 /// How long the end may take.
 const END: Duration = Duration::from_secs(20);
 
@@ -72,7 +74,36 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             })
         })
     });
-    here.chain(there).chain(ended).chain(late).chain([Case::new("weft info --live names the culprit", live)]).collect()
+    let others = [
+        Case::new("circle: the question whether a peer is in MPI_Finalize is no progress", asked_about_finalize),
+        Case::new("weft info --live names the culprit", live),
+    ];
+    here.chain(there).chain(ended).chain(late).chain(others).collect()
+}
+
+/// Ranks that wait ask each other after half a second whether they are in MPI_Finalize. The first answer of
+/// `mpiexec` in which these questions lie must name the deadlock: a count that begins anew would not.
+fn asked_about_finalize(context: &Context) -> anyhow::Result<Outcome> {
+    let running = context.mpiexec(3).arg(context.compile(HANG)?).arg("circle").start()?;
+    let deadline = Instant::now() + HANGS;
+    let answer = loop {
+        std::thread::sleep(QUESTION_PAUSE);
+        let output = running.output();
+        let answer = last_answer(&output);
+        let is_whole = answer.contains("3 posted") && answer.ends_with('\n');
+        if is_whole && answer.contains(", 3 unexpected (") {
+            break answer.to_owned();
+        }
+        if Instant::now() > deadline {
+            break format!("no rank has asked:\n{output}");
+        }
+        kill_process(running.pid(), Signal::QUIT)?;
+    };
+    // The lines of one answer come in one piece, and the conclusion is the last of them.
+    let is_right = answer.contains("why: deadlock: rank 0 (");
+    kill_process(running.pid(), Signal::INT)?;
+    running.finish(HANGS + END)?;
+    Ok(if is_right { Outcome::Passed } else { Outcome::Failed(answer) })
 }
 
 fn finalized(context: &Context, is_remote: bool) -> Outcome {

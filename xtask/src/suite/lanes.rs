@@ -25,7 +25,18 @@ use super::process::is_interrupted;
 const TOGETHER: &[&[&str]] = &[&["mpi4py", "demo", "user"]];
 /// Suites that take longest on every machine, the longest first. A lane that begins one of them late would
 /// still run when the others have ended.
-const LONGEST: &[&str] = &["mpi4py", "guests", "fabric", "hostile", "c", "hosts"];
+const LONGEST: &[&str] = &[
+    "mpi4py-collectives",
+    "mpi4py-all",
+    "lifetimes-all",
+    "fabric-all",
+    "mpi4py",
+    "guests",
+    "fabric",
+    "hostile",
+    "c",
+    "hosts",
+];
 /// Lanes beyond the processors: the suites use about half a processor each.
 const LANES_BEYOND_PROCESSORS: usize = 1;
 /// Lanes at most. Each may have virtual machines, browsers and 8 ranks.
@@ -179,7 +190,7 @@ const STATUS_WIDTH: usize = 36;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{SUITES, parse_name};
+    use super::super::{LARGE, SUITES, parse_name};
     use super::*;
 
     fn names(wanted: &[&str]) -> Vec<Vec<&'static str>> {
@@ -197,7 +208,7 @@ mod tests {
 
     #[test]
     fn no_suite_is_lost() {
-        let all: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
+        let all: Vec<&str> = SUITES.iter().chain(LARGE).map(|suite| suite.name).collect();
         let mut run: Vec<&str> = names(&all).concat();
         run.sort_unstable();
         let mut expected = all.clone();

@@ -42,6 +42,9 @@ pub struct View<'a> {
     pub threads: u32,
     /// The knowledge whether the network carries multicast.
     pub carried: Carried,
+    /// The questions and answers about MPI_Finalize that have arrived. They are counted as completions are,
+    /// but nothing has happened in the program.
+    pub questions: u64,
 }
 
 /// The process that an operation waits for.

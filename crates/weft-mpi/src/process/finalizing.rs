@@ -50,6 +50,8 @@ pub(crate) struct Finalizing {
     sends: Vec<(PeerId, Vec<usize>)>,
     /// The knowledge of operations that are still under way in this process's own MPI_Finalize.
     pub(super) settling: super::settling::Settling,
+    /// The questions and answers of others that lie here.
+    arrived: u64,
     /// Says that this process is in MPI_Finalize itself.
     is_own: bool,
 }
@@ -64,8 +66,14 @@ impl Finalizing {
             known: Vec::new(),
             sends: Vec::new(),
             settling: super::settling::Settling::new(),
+            arrived: 0,
             is_own: false,
         }
+    }
+
+    /// The questions and answers of others that lay here when a call last looked.
+    pub(super) fn arrived(&self) -> u64 {
+        self.arrived
     }
 
     /// Notes that no call waits any more.
@@ -203,7 +211,9 @@ impl Process {
     /// Notes the processes that have called MPI_Finalize, as far as their messages say.
     fn learn(&mut self) {
         let (Some(engine), Some(job)) = (&mut self.engine, &self.job) else { return };
-        for (rank, tag) in engine.messages.unasked_in(FINALIZE_CONTEXT) {
+        let arrived = engine.messages.unasked_in(FINALIZE_CONTEXT);
+        self.finalizing.arrived = arrived.len() as u64;
+        for (rank, tag) in arrived {
             if let Some(peer) = job.members.get(rank as usize).filter(|_| tag != QUESTION && tag != QUESTION_OF_SENDER)
                 && !self.finalizing.known.contains(peer)
             {

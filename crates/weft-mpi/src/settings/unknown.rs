@@ -5,7 +5,7 @@ use super::table::TABLE;
 
 /// Names with the prefix that are no settings: variables that `weft hosts run` sets for its command,
 /// `mpiexec` for its ranks, the compilers behind the wrappers, and the project's own tools.
-const OTHER_NAMES: [&str; 9] = [
+const OTHER_NAMES: [&str; 10] = [
     "WEFT_HOSTS",
     "WEFT_LOAD",
     "WEFT_CC",
@@ -14,6 +14,7 @@ const OTHER_NAMES: [&str; 9] = [
     "WEFT_SUITE_RUN",
     "WEFT_MEASUREMENT_JOB",
     "WEFT_TEST_HYDRA",
+    "WEFT_TEST_SECONDS",
     "WEFT_SCALE",
 ];
 /// The prefix of all names.
