@@ -96,7 +96,12 @@ pub(crate) fn mpi4py_all(_: &Context) -> Vec<Case> {
         });
         cases.push(case.needs(&[Need::Libfabric]));
     }
-    // The collectives alone run with more ranks, and on more hosts.
+    cases
+}
+
+/// The tests of collectives alone, with more ranks and on more hosts.
+pub(crate) fn mpi4py_collectives(_: &Context) -> Vec<Case> {
+    let mut cases = vec![mpi4py_build("build from the source distribution")];
     for ranks in [6, 7, 8] {
         cases.push(Case::new(format!("its tests of collectives, {ranks} ranks"), move |context| {
             collective_tests(context, ranks, context.mpiexec(ranks))
@@ -107,7 +112,12 @@ pub(crate) fn mpi4py_all(_: &Context) -> Vec<Case> {
         let case = Case::new(name, move |context| collective_tests(context, ranks, on_hosts(context, ranks, hosts)));
         cases.push(case.needs(&[Need::Networks]));
     }
-    // One-sided operations run on one host to four.
+    cases
+}
+
+/// The tests of one-sided operations alone, on one host to four.
+pub(crate) fn mpi4py_windows(_: &Context) -> Vec<Case> {
+    let mut cases = vec![mpi4py_build("build from the source distribution")];
     for (ranks, hosts) in [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (2, 2), (5, 2), (3, 3), (4, 4)] {
         let name = format!("its tests of windows, {ranks} ranks on {hosts} hosts");
         let case = Case::new(name, move |context| match hosts {
