@@ -73,10 +73,10 @@ pub(crate) fn unsupported(function: Function, scope: Scope) -> c_int {
 /// The body of a function of chapter 11 that is not implemented yet. All of these functions lead to processes
 /// of another start or another job.
 ///
-/// Where the calling thread is not the main one, the job ends, whatever the error handler says (decision
-/// 0201). Such a thread was made to get more processes, and the other threads wait for the results of these.
-/// An error that only this thread sees would leave them waiting for ever: `MPIPoolExecutor` of mpi4py does
-/// exactly that.
+/// Where the calling thread is not the main one, the job ends, whatever the error handler says
+/// (docs/design/boundary.md). Such a thread was made to get more processes, and the other threads wait for
+/// the results of these. An error that only this thread sees would leave them waiting for ever:
+/// `MPIPoolExecutor` of mpi4py does exactly that.
 #[cold]
 #[inline(never)]
 pub(crate) fn no_processes(function: Function, scope: Scope) -> c_int {

@@ -183,7 +183,7 @@ impl Layout {
     }
 
     /// Upper bound in bytes. The extent of a structure is rounded up by an ε to the alignment of its
-    /// strictest element; types made of the structure keep this ε (docs/decisions/0024-extent-padding.md).
+    /// strictest element; types made of the structure keep this ε (docs/design/matching.md).
     pub fn ub(&self) -> i64 {
         self.0.bounds.ub
     }

@@ -128,7 +128,7 @@ pub struct PointToPoint<P: Platform> {
 /// Point-to-point communication, and the parts that stand on it.
 ///
 /// A caller need not know which part runs an operation: the engine offers all that point-to-point
-/// communication offers (decision 0210).
+/// communication offers (docs/design/message.md).
 pub struct Engine<P: Platform> {
     point_to_point: PointToPoint<P>,
     /// Windows of one-sided operations.

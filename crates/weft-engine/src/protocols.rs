@@ -7,8 +7,9 @@
 //! the situation. Costs come from a [`CostModel`]. For a class of peers and a situation the rows are compiled
 //! into ranges of sizes once; a message looks its size up.
 //!
-//! Thresholds and their reasons are in docs/decisions/0107 (a node), 0069 and 0079 (between nodes), 0193
-//! (writes by carriers); 0204 says how costs take the place of thresholds.
+//! Thresholds and their reasons are in docs/design/node.md (a node), docs/design/flow.md
+//! and docs/design/message.md (between nodes) and docs/design/rdma.md (writes by carriers).
+//! docs/design/message.md says how costs take the place of thresholds.
 
 mod choices;
 mod costs;

@@ -173,7 +173,7 @@ pub struct Windows {
     /// The memory for reads whose data nobody wants.
     pub(crate) proof_data: Option<UserData>,
     /// The number of records that made no sense, and of operations that named memory that is not exposed. The
-    /// origin of such an operation is told (decision 0194).
+    /// origin of such an operation is told (docs/design/boundary.md).
     pub refused: u64,
 }
 

@@ -444,7 +444,7 @@ impl Process {
     }
 
     /// The holder of the buffer for buffered sends on `communicator` (MPI-5.0 §3.6): the communicator if it
-    /// has a buffer, else its session if that has one, else the process (decision 0200).
+    /// has a buffer, else its session if that has one, else the process (docs/design/boundary.md).
     ///
     /// # Errors
     /// `MPI_ERR_COMM`.

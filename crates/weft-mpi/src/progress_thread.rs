@@ -8,7 +8,7 @@
 //!
 //! Where there are peers on other hosts, the thread also makes progress a few times in each
 //! `WEFT_PEER_TIMEOUT`, even with no operation outstanding and with `WEFT_PROGRESS=none`. So it answers for a
-//! program that computes, and no peer that waits for the program takes it for dead (decision 0080).
+//! program that computes, and no peer that waits for the program takes it for dead (docs/design/progress.md).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,7 +4,7 @@
 //! A process joins once, with its first session or with the World Model, whichever comes first. It leaves
 //! with `MPI_Finalize` if no process of the job has had a session. Otherwise it stays, and only says goodbye
 //! to the launcher whenever nothing is open. A session that is opened later finds everything as it was
-//! (decision 0117).
+//! (docs/design/launch.md).
 
 mod business_card;
 mod capture;

@@ -57,7 +57,7 @@ const PLACING: &str = "placing";
 /// announced message needs a key to be told, and a frame at the end.
 const PLACED_MIN: u64 = 32 << 10;
 /// Smallest one-sided operation that the provider does. From this size on, an operation is slower as a
-/// message of its own, which is announced first (decision 0178).
+/// message of its own, which is announced first (docs/design/fabric.md).
 const ONE_SIDED_MIN: u64 = 32 << 10;
 
 /// The endpoint address of this end: the facts that peers need.
@@ -181,7 +181,7 @@ fn placing(offer: &Offer) -> Placement {
         reads: true,
         bytes_max: offer.message_max as u64,
         bytes_min: PLACED_MIN,
-        // Over `tcp` nothing is gained below the limit that all links have (docs/decisions/0193).
+        // Over `tcp` nothing is gained below the limit that all links have (docs/design/rdma.md).
         eager_max: u64::MAX,
         one_sided_min: ONE_SIDED_MIN,
         proof: Proof::Answer,

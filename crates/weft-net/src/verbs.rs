@@ -72,7 +72,7 @@ pub use status::{DeviceStatus, PortStatus, locked_memory, status};
 /// announced message needs a key to be told, and a frame at the end.
 const PLACED_MIN: u64 = 16 << 10;
 /// Largest eager message. A larger message is announced: a written message takes fewer instructions also
-/// where nothing else is on its way, and half as many where several messages are (docs/decisions/0193).
+/// where nothing else is on its way, and half as many where several messages are (docs/design/rdma.md).
 pub const EAGER_MAX: u64 = 20 << 10;
 /// Smallest one-sided operation that the device does: all of them. Each is a single work request then, and
 /// needs neither a message nor the target's processor.

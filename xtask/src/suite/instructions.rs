@@ -2,8 +2,8 @@
 //! message of 8 bytes costs.
 //!
 //! Times on a shared machine differ by tens of percent from run to run, these counts by less than one percent
-//! (decision 0109). The command prints them for one installed Weft or compares several; the suite compares
-//! with `tests/instructions/counts.json`, which `--save` writes.
+//! (docs/design/measuring.md). The command prints them for one installed Weft or compares several; the suite
+//! compares with `tests/instructions/counts.json`, which `--save` writes.
 
 mod count;
 

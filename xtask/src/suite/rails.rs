@@ -18,8 +18,8 @@ const UNTIL_FAILED: &str = "0.5 failed";
 const UNTIL_HEALED: &str = "0.5 healed";
 /// The least share of each of two equal interfaces, in percent.
 const SHARE_MIN: u64 = 30;
-/// The least share over libfabric, whose datagrams leave one by one: they are divided less evenly (decision
-/// 0134).
+/// The least share over libfabric, whose datagrams leave one by one: they are divided less evenly
+/// (docs/design/fabric.md).
 const SHARE_MIN_FABRIC: u64 = 2;
 
 /// The interfaces by name: with several names a rank has reliable endpoints on all of them.

@@ -3,7 +3,7 @@
 //! Copy and delete functions are the program's and may call MPI, so they run while the process lock is free.
 //! While one of them runs, its object cannot be freed, and an attribute that is being deleted can be neither
 //! deleted nor set: either would call the same function for ever. The call returns the code that a function
-//! returned (decision 0200).
+//! returned (docs/design/boundary.md).
 
 use crate::arguments::*;
 use crate::types::{MPI_Comm, MPI_Datatype, MPI_Win};

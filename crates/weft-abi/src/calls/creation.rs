@@ -98,7 +98,8 @@ pub(super) fn compared(comm: MPI_Comm) -> Result<()> {
 }
 
 /// Checks the arguments of a constructor before anything is done. If they are wrong, the other processes of
-/// `comm` are told: they come to the same call and would wait for this process there (decision 0194).
+/// `comm` are told: they come to the same call and would wait for this process there
+/// (docs/design/boundary.md).
 pub(crate) fn told(comm: MPI_Comm, creation: Creation, checks: impl FnOnce() -> Result<()>) -> Result<()> {
     checks().inspect_err(|error| refuse(comm, creation, error))
 }

@@ -38,7 +38,8 @@ pub const REORDER_MEMORY: u32 = 256;
 /// the acknowledgements that it needs; this bound and the next serve only in case the question is lost.
 pub const BULK_DELAY: u32 = 4;
 /// Factor of the number of packets after which bulk data is acknowledged while more of it will follow: a
-/// quarter of a full window, when the sender asks (decision 0069). It does not apply to striped bulk data.
+/// quarter of a full window, when the sender asks (docs/design/flow.md). It does not apply to striped bulk
+/// data.
 pub const BULK_PACKETS: u32 = 16;
 /// Packets after a new gap that are acknowledged at once. The sender then has its evidence within one round
 /// trip.

@@ -1,14 +1,14 @@
 //! Questions to peers of other nodes for which an operation here waits.
 //!
 //! A process that only waits to receive sends nothing that could go unanswered. So it asks its senders now
-//! and then whether they live (decision 0080).
+//! and then whether they live (docs/design/progress.md).
 //!
 //! Rounds are rare, and each asks only a few peers: a process that waits for any source in a large job gets
 //! to all of them in turns. The flow of a peer does the asking, and counts its silence (`Flow::watch`).
 //!
 //! The system says of the processes of this node whether they live. So they are not asked, and a stopped one
-//! lives. A waiting process checks all of them a few times in a second, whatever it waits for (decision
-//! 0198).
+//! lives. A waiting process checks all of them a few times in a second, whatever it waits for
+//! (docs/design/node.md).
 
 use weft_core::time::{Duration, Instant};
 

@@ -23,7 +23,7 @@ use crate::transport::{Frames, Platform};
 /// The room in a packet above which the first piece of a message fills the packet up, in bytes.
 const FIRST_PIECE_MIN: u64 = 128;
 /// The least and the most bytes of a piece of a message in a ring, except the first piece. Each piece costs
-/// about as much as a copy of 4 KiB, so long messages have longer pieces. Decision 0107, section 2.
+/// about as much as a copy of 4 KiB, so long messages have longer pieces (docs/design/node.md).
 const NEXT_PIECE_BYTES: (u64, u64) = (16 << 10, 64 << 10);
 /// The most bytes of a piece on a route other than a ring. No receiver waits for the end of a piece there, so
 /// it is as long as a frame may well be.

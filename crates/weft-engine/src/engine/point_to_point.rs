@@ -183,7 +183,7 @@ impl<P: Platform> PointToPoint<P> {
     }
 
     /// Tells the other members that this process cannot begin its part of a collective operation, for
-    /// `error`: they wait for it (decision 0194).
+    /// `error`: they wait for it (docs/design/boundary.md).
     #[cold]
     pub fn give_up(&mut self, scope: &CollectiveScope, error: &Error) {
         self.give_up_for(scope, error.cause(), true, (0..scope.group.size()).collect());

@@ -51,7 +51,7 @@ const BACKWARD_BYTES_MAX: usize = 12 << 10;
 const BLOCK_BYTES: usize = 512;
 
 /// Copies `length` bytes that another process may have written just now. A short run is copied with its last
-/// block first: decision 0107, section 4.
+/// block first: docs/design/node.md.
 ///
 /// # Safety
 /// As for [`copy_run`].

@@ -2,7 +2,7 @@
 //!
 //! An accumulate holds the lock while it reads and writes elements, one element as well as a long run. So
 //! accumulates are atomic for each element (MPI-5.0 §12.7.1), whatever registers compute them, and no element
-//! needs an atomic instruction of its own. A free lock costs one atomic instruction (decision 0195).
+//! needs an atomic instruction of its own. A free lock costs one atomic instruction (docs/design/windows.md).
 //!
 //! The word names the process that holds the lock. A process that is killed with the lock never gives it
 //! back. So a waiting process asks now and then whether the holder exists, and takes the lock over from a

@@ -1,7 +1,7 @@
 //! Collective operations that have failed at one process.
 //!
 //! That process tells the other members, since they may wait for its messages, or for another waiting member
-//! (decision 0158).
+//! (docs/design/collectives.md).
 
 use weft_core::message::Head;
 

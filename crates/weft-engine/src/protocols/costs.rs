@@ -4,8 +4,8 @@
 //! message is, never whether it arrives: two processes with different models understand each other.
 //!
 //! The defaults are true of the machine that they were measured on, an AMD EPYC with two processors
-//! (docs/decisions/0107). Where a measurement leaves a range, the default is the value in it with which rows
-//! change at a round size (docs/decisions/0204).
+//! (docs/design/node.md). Where a measurement leaves a range, the default is the value in it with which rows
+//! change at a round size (docs/design/message.md).
 
 use std::fmt;
 use std::str::FromStr;

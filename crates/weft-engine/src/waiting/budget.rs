@@ -13,7 +13,7 @@ const BUDGET_MIN: Duration = Duration::from_micros(2);
 /// A spin that sees what it waits for costs less than a sleep. A spin in vain takes the processor from the
 /// process that could bring it. The waiter cannot know the outcome beforehand: other jobs, other virtual
 /// hosts and other programs use the same processors. So the budget is halved by each spin in vain, and from
-/// time to time the whole budget is tried again (decision 0108).
+/// time to time the whole budget is tried again (docs/design/progress.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpinBudget {
     most: Duration,

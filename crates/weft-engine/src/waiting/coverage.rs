@@ -16,13 +16,13 @@
 //! While the doorbell is armed each frame of a neighbour costs that neighbour a system call, and this process
 //! a thread that wakes. A program that starts operations and waits for them at once, again and again, would
 //! pay that each time for nothing. So the doorbell is armed only when the thread has looked and the program
-//! has not called MPI since (decision 0196).
+//! has not called MPI since (docs/design/collectives.md).
 //!
 //! A program that calls MPI again and again, a window of messages for instance, makes progress itself. The
 //! thread would only take the program's processor and lock, and its packets, sent from another processor,
 //! would arrive out of order. So the thread does nothing if the program calls again within [`CALLS_APART`],
-//! or is calling, and looks again after [`CALLS_PAUSE`] (decision 0108). It leaves the program its processor,
-//! and releases the lock after a train (decision 0108).
+//! or is calling, and looks again after [`CALLS_PAUSE`] (docs/design/progress.md). It leaves the program its
+//! processor, and releases the lock after a train (docs/design/progress.md).
 
 use weft_core::time::Duration;
 

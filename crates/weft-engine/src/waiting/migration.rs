@@ -3,7 +3,7 @@
 //! The kernel likes to put a process that is woken beside the process that woke it. Two ranks that spin on
 //! one processor, each yielding to the other, never look idle. Nor are they off the processor long enough to
 //! be moved. So a waiter migrates itself if it sees another spinning rank of the node on its processor, or if
-//! each of its yields lets another thread run (decision 0108).
+//! each of its yields lets another thread run (docs/design/progress.md).
 
 use weft_core::time::{Duration, Instant};
 

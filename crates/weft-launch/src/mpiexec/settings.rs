@@ -107,7 +107,7 @@ pub(crate) enum Loudness {
     Verbose,
 }
 
-/// The unit that ranks are bound to when the user gives none (docs/decisions/0060).
+/// The unit that ranks are bound to when the user gives none (docs/design/launch.md).
 const BIND_TO_DEFAULT: BindTo = BindTo::None;
 
 /// The options about processors.
