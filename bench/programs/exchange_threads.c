@@ -3,8 +3,8 @@
  *   all   to every other rank, received from MPI_ANY_SOURCE: MPI_Irecv, MPI_Isend, MPI_Waitall;
  *         the threads have tags of their own
  *   ring  MPI_Sendrecv with the neighbours of the ring; the threads have communicators of their own
- *   root  to rank 0, which receives from MPI_ANY_SOURCE, and back; the threads have communicators of their own
- */
+ *   root  to rank 0, which receives from MPI_ANY_SOURCE, and back;
+ *         the threads have communicators of their own */
 #include "common.h"
 #include <pthread.h>
 

@@ -1,4 +1,5 @@
-/* Collective operations between two groups (MPI-5.0 section 6.2.3 and those of the operations), in every form. Runs on any MPI library. */
+/* Collective operations between two groups (MPI-5.0 section 6.2.3 and those of the operations), in every
+ * form. Runs on any MPI library. */
 #include "check.h"
 #include "forms.h"
 
@@ -27,13 +28,13 @@ static int content(int from, int to, int index)
     return from * 10000 + to * 100 + index;
 }
 
-/* How many items go from one process of the world to another, where that differs. */
+/* The number of items from one process of the world to another, where the number differs. */
 static int length(int from, int to)
 {
     return (from + 2 * to) % (COUNT + 1);
 }
 
-/* The argument `root` where process `root` of the first group, or of the second, is it. */
+/* The argument `root` where process `root` of the first group, or of the second, is the root. */
 static int root_argument(int in_first, int root)
 {
     if (is_first != in_first)
@@ -171,7 +172,8 @@ static void all(void)
     }
 }
 
-/* a·x + b, composed from left to right: does not commute. With counts of the size that the operation was made for. */
+/* The map a·x + b, composed from left to right: it does not commute. Counts have the size for which the
+ * operation was made. */
 static void compose(unsigned *in, unsigned *inout, long long pairs)
 {
     for (long long i = 0; i < pairs; i++) {
@@ -199,7 +201,7 @@ static void map_of(int of, int index, unsigned map[2])
     map[1] = (unsigned)(of * 7 + index);
 }
 
-/* What the other group's maps are together, in the order of its ranks. */
+/* The composition of the other group's maps, in the order of its ranks. */
 static void composed(int index, unsigned map[2])
 {
     map_of(other_start, index, map);

@@ -1,6 +1,6 @@
 /*
- * A rank that is blocked in MPI_Recv for ten seconds and says how much of its processor it has used meanwhile. Nobody calls MPI in between: the
- * other rank sleeps, and computes nothing.
+ * A rank that is blocked in MPI_Recv for ten seconds, and then prints the processor time that it has used
+ * meanwhile. No rank calls MPI in between: the other rank sleeps, and computes nothing.
  */
 #include "check.h"
 
@@ -16,7 +16,7 @@ static double processor_ms(void)
     return (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1e3 + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-3;
 }
 
-/* With the word "awake" the processor time is said, and not judged: there is nothing to sleep on. */
+/* With the word "awake" the processor time is printed, and not judged: there is nothing to sleep on. */
 int main(int argc, char **argv)
 {
     int word = 0;

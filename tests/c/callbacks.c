@@ -1,9 +1,10 @@
-/* What functions of the program do that MPI calls (MPI-5.0 §7.7, §13.2): whatever they return is what the call returns, and they cannot take away
- * what they are called for. Each kind of function does each thing that is asked of it. */
+/* Functions of the program that MPI calls (MPI-5.0 §7.7, §13.2): their return value is what the call returns,
+ * and they cannot take away the object for which they are called. Each kind of function does each deed of a
+ * list. */
 #include "check.h"
 #include <limits.h>
 
-/* What the functions of attributes do. */
+/* The deeds of the functions of attributes. */
 enum { NOTHING, FREE_OBJECT, DELETE_OWN, SET_OWN, SET_OTHER, FREE_KEYVAL, DUP_OBJECT, FINALIZE, DEEDS };
 enum { COMM, TYPE, WIN, KINDS };
 
@@ -59,7 +60,7 @@ static int dup_object(void *object)
     return code;
 }
 
-/* Does the deed; what must not be done must be refused. */
+/* Does the deed; a forbidden deed must be refused. */
 static void act(void *object, int deletes)
 {
     int code = MPI_SUCCESS, must_fail = 0, key = keyval;
@@ -171,7 +172,8 @@ static void deeds(void)
             calls = 0;
             if (which_kind != WIN)
                 CHECK_EQUAL(dup_object(object), MPI_SUCCESS);
-            /* Over the old value, away, and with its object; a freed keyval can no more be named. */
+            /* The function is called when the value is replaced, when it is deleted, and with its object; a
+             * freed keyval can no more be named. */
             int key = keyval;
             if (deed != FREE_KEYVAL) {
                 CHECK_EQUAL(set_attribute(object, keyval), MPI_SUCCESS);
@@ -187,7 +189,8 @@ static void deeds(void)
     CHECK(refused > 0, "nothing was refused");
 }
 
-/* Numbers whose lowest bits are an error class, that are no class at all, or are no code of anybody. */
+/* Return values whose lowest bits are an error class, values that are no class at all, and values that are no
+ * error code. */
 static const int codes[] = {1, 77, 127, 128, 12345, 16384, 1 << 20, INT_MAX, -1, INT_MIN};
 enum { CODES = sizeof codes / sizeof codes[0] };
 
@@ -230,7 +233,7 @@ static void what_attributes_return(void)
             free_keyval(&keyval);
             free_keyval(&other_keyval);
         }
-    /* No number becomes an error code by being returned: only classes are known as they were. */
+    /* A returned number does not become an error code: the same classes are known as before. */
     int class;
     char text[MPI_MAX_ERROR_STRING];
     int length;
@@ -252,7 +255,7 @@ static int query(void *state, MPI_Status *status)
     return query_answer;
 }
 
-/* Frees its own request: that is over, and its handle stale. */
+/* Frees its own request: the request is over, and its handle stale. */
 static int free_state(void *state)
 {
     MPI_Request request = *(MPI_Request *)state;

@@ -1,6 +1,6 @@
 /*
- * Chapter 10 of MPI 5.0, the info object: conformance. Passes on any MPI library with any number of ranks. The chapter has no numbered sections but
- * its own: "10" below is the whole of it.
+ * Chapter 10 of MPI 5.0, the info object: conformance. Passes on any MPI library with any number of ranks.
+ * The chapter has no numbered sections but its own: "10" below is the whole of it.
  */
 #include "check.h"
 
@@ -18,7 +18,7 @@ static void check_value(MPI_Info info, const char *key, const char *expected)
     }
 }
 
-/* What may be done before MPI_Init and after MPI_Finalize (§11.4.1). */
+/* Calls that are allowed before MPI_Init and after MPI_Finalize (§11.4.1). */
 static void without_mpi(void)
 {
     MPI_Info info, copy;

@@ -1,6 +1,7 @@
 /*
- * Chapter 12 of MPI 5.0, one-sided communications: windows themselves, and what is refused. The operations are in window_access.c, the
- * synchronization in window_epochs.c. Passes on any MPI library with any number of ranks.
+ * Chapter 12 of MPI 5.0, one-sided communications: windows themselves, and calls that are refused. The
+ * operations are in window_access.c, the synchronization in window_epochs.c. Passes on any MPI library with
+ * any number of ranks.
  */
 #include "check.h"
 #include <stddef.h>
@@ -20,7 +21,7 @@ static int rank_before(void)
     return (rank + ranks - 1) % ranks;
 }
 
-/* Sizes differ, and one rank has nothing; so do units. */
+/* Sizes differ, and one rank has no memory in the window; units differ as well. */
 static int unit_of(int which)
 {
     return 1 << which % 4;
@@ -50,7 +51,8 @@ static void check_attributes(MPI_Win win, void *base, MPI_Aint size, int unit, i
     CHECK(flag && number && (*number == MPI_WIN_UNIFIED || *number == MPI_WIN_SEPARATE), "flag %d, model %d", flag, number ? *number : -1);
 }
 
-/* Each rank puts its number into a unit of each rank's window: displacements are counted in the target's units. */
+/* Each rank puts its number into a unit of each rank's window: displacements are counted in the target's
+ * units. */
 static void use_units(MPI_Win win, unsigned char *base)
 {
     unsigned char mine = (unsigned char)(rank + 1);
@@ -165,7 +167,7 @@ static void allocated(void)
     MPI_Win_free(&win);
 }
 
-/* Everybody stores into the segment of the next rank of the node, and reads the own one. */
+/* Every rank stores into the segment of the next rank of the node, and reads its own. */
 static void use_shared(MPI_Win win, int *mine, int length)
 {
     int *others = NULL, unit, next = (node_rank + 1) % node_ranks, before = (node_rank + node_ranks - 1) % node_ranks;
@@ -181,7 +183,7 @@ static void use_shared(MPI_Win win, int *mine, int length)
         CHECK(mine[i] == 1000 * before + i, "%d is %d", i, mine[i]);
     MPI_Barrier(node);
 
-    /* The same memory by operations. */
+    /* The same memory is accessed by operations. */
     int value = -1, there = 7 * node_rank;
     if (size) {
         MPI_Get(&value, 1, MPI_INT, next, 0, 1, MPI_INT, win);
@@ -367,7 +369,8 @@ static void groups(void)
     MPI_Comm_free(&reversed);
 }
 
-/* A hint that the library tells of has the value that was given, or one of those that the standard names where it ignored ours. */
+/* A hint that the library reports has the given value, or a value that the standard names where the library
+ * ignored ours. */
 static void check_hint(MPI_Win win, const char *key, const char *given, const char *standard)
 {
     MPI_Info info = MPI_INFO_NULL;
@@ -699,7 +702,8 @@ static void wrong_arguments(void)
     MPI_Comm_free(&comm);
 }
 
-/* §12.5: calls that do not fit the epoch. Nothing but MPI_ERR_RMA_SYNC fits, and the window works afterwards. */
+/* §12.5: calls that do not fit the epoch. The only fitting error is MPI_ERR_RMA_SYNC, and the window works
+ * afterwards. */
 static void wrong_epochs(void)
 {
     static int array[4];

@@ -1,11 +1,11 @@
 /*
- * Chapter 13 of MPI 5.0, external interfaces: generalized requests, and what a program may write into a status: conformance. Passes on any MPI
- * library with any number of ranks.
+ * Chapter 13 of MPI 5.0, external interfaces: generalized requests, and the fields of a status that a program
+ * may write: conformance. Passes on any MPI library with any number of ranks.
  */
 #include "check.h"
 #include <pthread.h>
 
-/* What the callbacks of one request have been told. */
+/* The values with which the callbacks of one request were called. */
 struct operation {
     int queried, freed, cancelled, was_complete, elements;
     MPI_Request request;

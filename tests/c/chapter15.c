@@ -1,6 +1,7 @@
 /*
- * Conformance: MPI-5.0 chapter 15, Tool Support, on any MPI library. Nothing is assumed of which variables, categories and events there are; each
- * check names its section. What a library may leave out is not demanded.
+ * Conformance: MPI-5.0 chapter 15, Tool Support, on any MPI library. The program assumes no particular
+ * variables, categories or events; each check names its section. Features that a library may leave out are
+ * not demanded.
  */
 #include "check.h"
 
@@ -70,7 +71,8 @@ static void control_variables(void)
         HOLDS(scope >= MPI_T_SCOPE_CONSTANT && scope <= MPI_T_SCOPE_ALL_EQ);
         TOOL(MPI_T_cvar_get_index(name, &index)); /* names are unique */
         CHECK_EQUAL(index, i);
-        /* 15.3.3: with less room the string is cut and ends with a zero byte, and the length tells what is needed. */
+        /* 15.3.3: with less room the string is cut and ends with a zero byte, and the length tells the room
+         * that is needed. */
         int room = sizeof cut;
         TOOL(MPI_T_cvar_get_info(i, cut, &room, &verbosity, &type, &enumeration, NULL, NULL, &bind, &scope));
         HOLDS(strlen(cut) < sizeof cut && strncmp(cut, name, strlen(cut)) == 0);

@@ -1,6 +1,7 @@
 /*
- * Chapter 20 of MPI 5.0, the application binary interface: conformance. Passes on any library of the standard ABI with any number of ranks. That the
- * same binary runs on two libraries is the larger half of it, and what the suite of conformance programs does.
+ * Chapter 20 of MPI 5.0, the application binary interface: conformance. Passes on any library of the standard
+ * ABI with any number of ranks. The larger half of the chapter is that the same binary runs on two libraries:
+ * the suite of conformance programs tests that.
  */
 #include "check.h"
 
@@ -55,7 +56,8 @@ static void constants(void)
     CHECK_EQUAL(MPI_THREAD_MULTIPLE, 4096);
 }
 
-/* §20: handles have integers, which Fortran and other languages keep; those of predefined objects are their constants. */
+/* §20: handles have integers, which Fortran and other languages keep; those of predefined objects are their
+ * constants. */
 #define SAME(kind, type, handle)                                                                                                                     \
     do {                                                                                                                                             \
         type handle_ = (handle);                                                                                                                     \
@@ -110,7 +112,8 @@ static void integers(void)
     MPI_Comm_free(&comm);
 }
 
-/* 20.4.1: a library knows what Fortran's types are and keeps that, or learns it from the first who says it. */
+/* 20.4.1: a library knows Fortran's types and keeps them, or learns them from the first caller that sets
+ * them. */
 static void fortran_types(void)
 {
     STORY("20.4.1: sizes of Fortran's types, known or set once");

@@ -1,4 +1,5 @@
-/* Corners of point-to-point communication, by section of MPI-5.0 chapter 3: what programs of other chapters rely on and seldom try. */
+/* Corners of point-to-point communication, by section of MPI-5.0 chapter 3: rules on which programs rely and
+ * which they seldom test. */
 #include "check.h"
 
 static MPI_Comm comm;
@@ -6,7 +7,7 @@ static int next, before;
 
 enum { CANARY = 0x5ca1ab1e };
 
-/* §3.2.5, §3.7.3, §3.10: which fields of a status are set, and which are left alone. */
+/* §3.2.5, §3.7.3, §3.10: the fields of a status that are set, and those that are left alone. */
 static void statuses(void)
 {
     STORY("3.2.5: calls that complete one operation leave MPI_ERROR alone");
@@ -89,7 +90,8 @@ static void statuses(void)
     CHECK(request == MPI_REQUEST_NULL && status.MPI_TAG == 8, "%d", status.MPI_TAG);
 }
 
-/* §3.6: all forms of buffered sends complete before any receive is posted, and MPI_Buffer_detach waits for what has been sent. */
+/* §3.6: all forms of buffered sends complete before any receive is posted, and MPI_Buffer_detach waits for
+ * the messages that have been sent. */
 static void buffered(void)
 {
     STORY("3.6: buffered sends before any receive");
@@ -135,8 +137,9 @@ static void buffered(void)
     free(in);
 }
 
-/* §3.8.4: a wait for what has been cancelled returns whatever other processes do: here the receiver asks for something else, which comes
- * only after that wait. Either the operation is cancelled, and its message never arrives, or it is not, and it arrives. */
+/* §3.8.4: a wait for a cancelled operation returns whatever other processes do: here the receiver asks for
+ * another message, which comes only after that wait. Either the operation is cancelled, and its message never
+ * arrives, or it is not, and the message arrives. */
 static void cancelled(void)
 {
     STORY("3.8.4: a send that has left is cancelled, or not, without its receive");
@@ -163,7 +166,7 @@ static void cancelled(void)
                     MPI_Ssend_init(buffer, sizes[i], MPI_BYTE, 1, tag, comm, &request);
                     MPI_Start(&request);
                 }
-                /* Time for it to leave: some of the time it is on its way then, some of the time it is not. */
+                /* Time for the message to leave: in some turns it is on its way then, in others it is not. */
                 int flag;
                 for (int look = 0; look < 20 * (i % 2); look++)
                     MPI_Iprobe(1, 999, comm, &flag, MPI_STATUS_IGNORE);
@@ -191,7 +194,8 @@ static void cancelled(void)
     free(in);
 }
 
-/* §3.5: messages do not overtake each other, whatever their lengths and modes, and whoever asks for them with wildcards. */
+/* §3.5: messages do not overtake each other, whatever their lengths and modes, also for receives with
+ * wildcards. */
 static void order(void)
 {
     STORY("3.5: order");

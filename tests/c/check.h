@@ -1,8 +1,8 @@
 /*
- * What every test program shares: checks that count, and a clock that ends a program which hangs.
+ * The common part of every test program: checks that count, and a clock that ends a program which hangs.
  *
- * A program is a list of stories. Each names itself with STORY; each CHECK that fails prints the story, the rank and what
- * was found. The program's exit code says whether a check failed on this rank.
+ * A program is a list of stories. Each names itself with STORY. A CHECK that fails prints the story, the rank
+ * and the values that were found. The program's exit code says whether a check failed on this rank.
  */
 #ifndef WEFT_TESTS_CHECK_H
 #define WEFT_TESTS_CHECK_H
@@ -26,7 +26,7 @@ static const char *volatile story = "start";
 
 #define STORY(name) (story = (name))
 
-/* CHECK(condition, "format", values...): says where it went wrong; the program goes on. */
+/* CHECK(condition, "format", values...): prints where the check failed; the program goes on. */
 #define CHECK(condition, ...)                                                                                          \
     do {                                                                                                               \
         if (!(condition) && ++failures <= PRINTED_MAX) {                                                               \
@@ -51,8 +51,9 @@ static const char *volatile story = "start";
         CHECK(class_ == (expected), #call " gave class %d, expected %s = %d", class_, #expected, (expected));           \
     } while (0)
 
-/* Whether a part of the program is left out in this run, because the library is known to do it wrong: LEAVE_OUT has the parts' names with a
- * space between two (tests/c/left-out.txt says which, for which library, and why). */
+/* Says whether a part of the program is left out in this run, because the library is known to do it wrong.
+ * LEAVE_OUT has the parts' names with a space between two (tests/c/left-out.txt has the parts, the libraries,
+ * and the reasons). */
 static inline int left_out(const char *part)
 {
     const char *names = getenv("LEAVE_OUT");
@@ -109,7 +110,7 @@ static inline void begin(int *argc, char ***argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 }
 
-/* The same for several threads; the level that the library gives. */
+/* Begins a program with several threads; returns the level that the library gives. */
 static inline int begin_threads(int *argc, char ***argv)
 {
     int level = -1;
@@ -130,8 +131,8 @@ static inline int end(void)
     return failures > 0;
 }
 
-/* Seconds by the clock that all ranks of one machine share, in whatever network they are. MPI_Wtime begins at each rank
- * when that asks first, so times of two ranks cannot be compared by it. */
+/* Seconds by the clock that all ranks of one machine share, in whatever network they are. MPI_Wtime begins at
+ * each rank when the rank first asks, so it cannot compare times of two ranks. */
 static inline double machine_seconds(void)
 {
     struct timespec now;
@@ -139,7 +140,7 @@ static inline double machine_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* A value that depends on everything: where a byte comes from shows when it is in the wrong place. */
+/* A value that depends on source, tag and place: a byte in the wrong place shows where it comes from. */
 static inline unsigned char pattern(int source, int tag, size_t index)
 {
     uint32_t x = (uint32_t)source * 2654435761u ^ (uint32_t)tag * 40503u ^ (uint32_t)index * 2246822519u;
@@ -152,7 +153,7 @@ static inline void fill(unsigned char *bytes, size_t length, int source, int tag
         bytes[i] = pattern(source, tag, i);
 }
 
-/* How many bytes are not what `fill` wrote. */
+/* The number of bytes that differ from those that `fill` wrote. */
 static inline size_t wrong_bytes(const unsigned char *bytes, size_t length, int source, int tag)
 {
     size_t wrong = 0;

@@ -1,4 +1,5 @@
-/* Every collective, with several lengths, all roots, in place and not, contiguous and strided, regular and with counts. */
+/* Every collective, with several lengths, all roots, in place and not, contiguous and strided, regular and
+ * with counts. */
 #include "check.h"
 
 static const int lengths[] = {0, 1, 2, 7, 100, 3000, 50000};
@@ -6,7 +7,7 @@ enum { LENGTHS = sizeof lengths / sizeof *lengths, LONGEST = 50000 };
 
 static MPI_Comm comm;
 
-/* What `source` sends to `target` at `index`; small enough to be added up. */
+/* The value that `source` sends to `target` at `index`; small enough to be added up. */
 static int value(int source, int target, int index)
 {
     return (source + 1) * 1000003 % 8191 + target * 17 + index % 1009;
@@ -20,7 +21,7 @@ static int *ints(size_t count)
     return result;
 }
 
-/* Adds up what element `index` is over all ranks up to, not including, `end`. */
+/* The sum of element `index` over all ranks up to, not including, `end`. */
 static int sum(int target, int index, int end)
 {
     int total = 0;
@@ -54,7 +55,7 @@ static int wrong_values(const int *found, int length, int source, int target)
 static void barrier(void)
 {
     STORY("§6.3 Barrier");
-    /* Nobody leaves before everybody has come: rank r's message is sent before it enters. */
+    /* No rank leaves before all have come: rank r's message is sent before it enters. */
     for (int late = 0; late < ranks; late++) {
         if (rank == late) {
             usleep(2000);
@@ -246,7 +247,8 @@ static void gather_scatter(void)
     }
 }
 
-/* The collectives with a count and a place for each rank; blocks of different lengths, some empty, with gaps between. */
+/* The collectives with a count and a place for each rank; blocks of different lengths, some empty, with gaps
+ * between. */
 static void with_counts(void)
 {
     enum { GAP = 3 };

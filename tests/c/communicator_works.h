@@ -1,7 +1,8 @@
-/* Whether a communicator works, and is that of its members only. */
+/* Checks that a communicator works, and that it belongs to its members only. */
 #include "check.h"
 
-/* Every rank gets what its neighbour sent on this communicator, and the sum is that of its members. */
+/* Every rank gets the value that its neighbour sent on this communicator, and the sum is that of its members.
+ */
 static void check_works(MPI_Comm comm, int value)
 {
     int size, own, total, got = -1, mine = value;

@@ -84,7 +84,8 @@ static void splits(void)
     MPI_Allreduce(&share, &total, 1, MPI_INT, MPI_SUM, part);
     CHECK_EQUAL(total, 840 / size * size);
     MPI_Comm_free(&part);
-    /* Ranks of one node are not told apart; those of several are, and it is said by what (MPI-5.0 section 7.4.2). */
+    /* Ranks of one node are not told apart. Ranks of several nodes are, and the library reports by which
+     * resource (MPI-5.0 section 7.4.2). */
     int near_ranks = size, flag, length = MPI_MAX_INFO_VAL;
     char value[MPI_MAX_INFO_VAL];
     MPI_Info info;

@@ -1,11 +1,13 @@
-/* Communicators that are created at the same time: the messages of each stay apart from those of all others. */
+/* Communicators that are created at the same time: the messages of each stay apart from those of all others.
+ */
 #include "communicator_works.h"
 
 #include <pthread.h>
 
 enum { PENDING = 6, THREADS = 4, ROUNDS = 40 };
 
-/* Messages on several communicators at once, all with the same tag: one that took another's would show. */
+/* Messages on several communicators at once, all with the same tag: a message on a wrong communicator would
+ * show. */
 static void check_apart(MPI_Comm *comms, int count)
 {
     int in[PENDING], out[PENDING];
@@ -48,7 +50,7 @@ static void opposite_orders(void)
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < 4; i++) {
             int which = rank % 2 ? 3 - i : i;
-            /* Two of each parent; those of one parent keep their order. */
+            /* Two communicators of each parent; those of one parent keep their order. */
             int child = (which / 2) * 2 + i % 2;
             MPI_Comm_idup(parents[which / 2], &comms[child], &requests[child]);
         }
@@ -99,7 +101,7 @@ static void what_is_copied(void)
     MPI_Info_create(&info);
     MPI_Info_set(info, "mpi_assert_no_any_tag", "true");
     MPI_Comm_idup_with_info(parent, info, &comm, &request);
-    /* The copy is that of the time of the call. */
+    /* The copy has the attributes of the time of the call. */
     MPI_Comm_delete_attr(parent, keyval);
     MPI_Info_free(&info);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -139,7 +141,7 @@ static void *creations(void *argument)
             MPI_Wait(&request, MPI_STATUS_IGNORE);
             break;
         default:
-            /* All threads from one parent, told apart by the tag; the last rank stays outside. */
+            /* All threads create from one parent, told apart by the tag; the last rank stays outside. */
             MPI_Comm_group(MPI_COMM_WORLD, &group);
             MPI_Group_excl(group, ranks > 1, (int[]){ranks - 1}, &part);
             MPI_Comm_create_group(MPI_COMM_WORLD, part, id, &comm);

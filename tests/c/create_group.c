@@ -1,6 +1,7 @@
 /*
- * MPI_Comm_create_group (MPI-5.0 §7.4.2) of many groups at the same time: drawn at random, they overlap, have the same processes in other
- * places, and all use one tag. Every rank draws the same list and goes through it in order, so nobody waits for ever.
+ * MPI_Comm_create_group (MPI-5.0 §7.4.2) of many groups at the same time: drawn at random, they overlap, have
+ * the same processes in other places, and all use one tag. Every rank draws the same list and goes through it
+ * in order, so no rank waits for ever.
  */
 #include "check.h"
 
@@ -17,7 +18,7 @@ static unsigned next_random(unsigned *state)
     return *state;
 }
 
-/* Some of the ranks, at least one, in any order; how many. */
+/* Draws some of the ranks, at least one, in any order; returns their number. */
 static int draw_members(unsigned *state, int *members)
 {
     int all[MEMBERS_MAX], population = ranks < MEMBERS_MAX ? ranks : MEMBERS_MAX;
@@ -59,7 +60,7 @@ static void check_group(MPI_Comm comm, const int *members, int count, int value)
     free(order);
 }
 
-/* What was created a while ago, to be used once more beside what was created since. */
+/* Communicators created a while ago, to be used once more beside those created since. */
 struct kept {
     MPI_Comm comm;
     int members[MEMBERS_MAX], count, value;

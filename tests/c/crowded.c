@@ -1,6 +1,7 @@
 /*
- * Collectives at once and out of step: on several communicators from several threads, many nonblocking ones outstanding, ranks that come
- * late, and ranks that are delayed by chance. The results are those of ranks in step.
+ * Collectives at once and out of step: on several communicators from several threads, many nonblocking ones
+ * outstanding, ranks that come late, and ranks that are delayed by chance. The results are those of ranks in
+ * step.
  */
 #include "check.h"
 #include <pthread.h>
@@ -29,7 +30,7 @@ static int length_of(int round)
     return lengths[round % 4];
 }
 
-/* One of each kind on `comm`, checked; `number` makes them differ. */
+/* Runs one collective of each kind on `comm`, checked; `number` makes them differ. */
 static void each_once(MPI_Comm comm, int number)
 {
     int n = length_of(number), root = number % ranks, wrong = 0;
@@ -95,7 +96,7 @@ static void many_outstanding(void)
             MPI_Ibcast(mine[number], n, MPI_INT, number % ranks, comm, &requests[number]);
         }
     }
-    /* From the last on, and by another rank from the first on. */
+    /* Some ranks wait from the last on, and others from the first on. */
     for (int i = 0; i < OUTSTANDING; i++)
         MPI_Wait(&requests[rank % 2 ? i : OUTSTANDING - 1 - i], MPI_STATUS_IGNORE);
     for (int number = 0; number < OUTSTANDING; number++) {
@@ -112,7 +113,7 @@ static void many_outstanding(void)
     CHECK_EQUAL(wrong, 0);
 }
 
-/* Nobody leaves before the last has come. All ranks are on one machine here. */
+/* No rank leaves before the last has come. All ranks are on one machine here. */
 static void one_comes_late(void)
 {
     for (int late = 0; late < (ranks < 4 ? ranks : 4); late++) {

@@ -118,7 +118,8 @@ static void shapes(void)
     MPI_Type_free(&type);
 }
 
-/* Sends `count` of `type` from `from` round the ring as it is, and as bytes; what arrives is packed again and compared. */
+/* Sends `count` of `type` from `from` round the ring as the type, and as bytes; the arrived data is packed
+ * again and compared. */
 static void round_trip(const void *from, void *to, size_t room, int count, MPI_Datatype type)
 {
     int size, packed_size, at = 0, unpacked_at = 0, arrived;
@@ -284,7 +285,8 @@ static void addresses(void)
     MPI_Type_free(&type);
 }
 
-/* §19.1.9: datatypes of a class by their size, as bindings of other languages ask for them. A size of C's own types is that of some datatype. */
+/* §19.1.9: datatypes of a class by their size, as bindings of other languages ask for them. A size of C's own
+ * types is that of some datatype. */
 static void by_size(void)
 {
     STORY("§19.1.9 datatypes by size");

@@ -1,8 +1,11 @@
-/* Something happens to ranks inside collective operations: nobody waits for them for ever.
+/* Something happens to ranks inside collective operations: no rank waits for them for ever.
  *
- * `dies killed OPERATION FORM ITEMS`, such as `dies killed barrier blocking 1`: the last rank is killed before the others can end this one, or once it has begun it, and the launcher ends the job with what it died of.
- * `dies gone`: the ranks of the second half say nothing more; the others try each operation in each form, and each of those calls returns. The job then
- * ends with code 42. */
+ * `dies killed OPERATION FORM ITEMS`, such as `dies killed barrier blocking 1`: the last rank is killed
+ * before the others can end this operation, or once it has begun it. The launcher ends the job with the
+ * signal of that rank.
+ *
+ * `dies gone`: the ranks of the second half send nothing more. The others try each operation in each form,
+ * and each of those calls returns. The job then ends with code 42. */
 #include "each_collective.h"
 
 enum { HEARD = 42, FOREVER_SECONDS = 40, GOOD_ROUNDS = 3, SIZES = 3, ITEMS_MAX = 50000 };
@@ -11,7 +14,7 @@ static const int sizes[SIZES] = {1, 3000, ITEMS_MAX};
 
 static int from[ITEMS_MAX * 8], into[ITEMS_MAX * 8];
 
-/* Outside of MPI. */
+/* Computes outside of MPI. */
 static void compute_for_ever(void)
 {
     for (int second = 0; second < FOREVER_SECONDS; second++)
@@ -34,12 +37,12 @@ static void killed(enum collective which, int form, int n)
         ends_once_begun = 1;
     }
     do_collective(which, form, from, into, n, comm);
-    /* Some operations are complete without it: those that need it are told, or ended. */
+    /* Some operations are complete without the last rank: the ranks that need it here are told, or ended. */
     MPI_Barrier(comm);
     compute_for_ever();
 }
 
-/* Whether no process can complete it without all others. */
+/* Says whether no process can complete the operation without all others. */
 static int needs_everybody(enum collective which)
 {
     return which == BARRIER || which == ALLGATHER || which == ALLTOALL || which == ALLREDUCE ||
@@ -73,7 +76,7 @@ static void gone(void)
                     CHECK_CLASS(code, MPI_ERR_PROC_ABORTED);
             }
     STORY("the end");
-    /* All of this half have heard. */
+    /* All ranks of this half have heard. */
     MPI_Barrier(side);
     if (rank == 0)
         MPI_Abort(MPI_COMM_WORLD, failures ? 1 : HEARD);

@@ -1,5 +1,6 @@
-/* Each collective operation in each form, with as many items for everybody as this process believes: for programs in which something goes wrong
- * inside one. The call's error code is what is wanted, so nothing is checked here. */
+/* Each collective operation in each form, with the number of items that this process believes: for programs
+ * in which something goes wrong inside an operation. The caller wants the call's error code, so nothing is
+ * checked here. */
 #ifndef WEFT_TESTS_EACH_COLLECTIVE_H
 #define WEFT_TESTS_EACH_COLLECTIVE_H
 
@@ -30,10 +31,11 @@ enum { BLOCKING, NONBLOCKING, PERSISTENT, FORMS };
 
 static const char *const forms[FORMS] = {"blocking", "nonblocking", "persistent"};
 
-/* The root of those that have one. */
+/* The root of the operations that have one. */
 enum { ROOT = 0 };
 
-/* Whether all processes together have blocks for all, so that buffers hold as many blocks as there are processes. */
+/* Says whether all processes together have blocks for all, so that buffers hold as many blocks as there are
+ * processes. */
 static inline int has_blocks(enum collective which)
 {
     return which == GATHER || which == SCATTER || which == ALLGATHER || which == ALLTOALL ||
@@ -60,10 +62,11 @@ static inline int has_blocks(enum collective which)
 #define MPI_INeighbor_allgather MPI_Ineighbor_allgather
 #define MPI_INeighbor_alltoall MPI_Ineighbor_alltoall
 
-/* Whether this process ends, without a word, as soon as it has begun the next one that does not block. */
+/* Says whether this process ends, without a word, as soon as it has begun its next nonblocking operation. */
 static int ends_once_begun;
 
-/* Does one, with `n` integers in each block. For those with neighbours the communicator needs a topology. */
+/* Does one operation, with `n` integers in each block. Operations among neighbours need a communicator with a
+ * topology. */
 static inline int do_collective(enum collective which, int form, const int *from, int *into, int n, MPI_Comm comm)
 {
     MPI_Request request = MPI_REQUEST_NULL;

@@ -5,7 +5,7 @@
 
 enum { THREADS = 3 };
 
-/* Runs `work` in each thread, which is given a pointer to its communicator. */
+/* Runs `work` in each thread, with a pointer to the thread's communicator. */
 static void in_each_thread(void *(*work)(void *comm))
 {
     pthread_t running[THREADS];

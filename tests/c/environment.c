@@ -1,4 +1,5 @@
-/* Errors, the environment, start and end (MPI-5.0 chapters 9 and 11, and hints of section 7.4.4): runs on any MPI library. */
+/* Errors, the environment, start and end (MPI-5.0 chapters 9 and 11, and hints of section 7.4.4): runs on any
+ * MPI library. */
 #include "check.h"
 
 static int deleted_in[3], deletions;

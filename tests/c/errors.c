@@ -1,4 +1,5 @@
-/* Wrong arguments are told to the error handler, with the right class; error codes, classes, strings and handlers. */
+/* The error handler is called for wrong arguments, with the right class; error codes, classes, strings and
+ * handlers. */
 #include "check.h"
 
 static MPI_Comm comm;
@@ -86,7 +87,7 @@ static void file_handler(MPI_File *which, int *code, ...)
     MPI_Error_class(*code, &handled_class);
 }
 
-/* What files get that are opened, and what is called when one cannot be. */
+/* The handlers that opened files get, and the handler that is called when a file cannot be opened. */
 static void handlers_of_files(void)
 {
     STORY("§9.3.3, §14.7 the error handler of MPI_FILE_NULL");

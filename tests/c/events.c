@@ -1,4 +1,5 @@
-/* Events of the tool interface (MPI-5.0 15.3.8) as this library has them: real ones, told to callbacks with what they say. */
+/* Events of the tool interface (MPI-5.0 15.3.8) as this library has them: real events, whose callbacks read
+ * their elements. */
 #include "check.h"
 
 #define TOOL(call) CHECK_EQUAL(call, MPI_SUCCESS)
@@ -59,7 +60,7 @@ static void listen(const char *name, struct seen *seen)
     TOOL(MPI_T_event_register_callback(seen->registration, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, seen, note));
 }
 
-/* Calls that are not in a hurry tell what has happened. */
+/* Calls that are not in a hurry report the events. */
 static void look(void)
 {
     int flag;
@@ -78,7 +79,7 @@ static void messages(struct seen *unexpected, struct seen *matched)
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank != 0)
         return;
-    /* Whoever waits for the last has all before it. */
+    /* A rank that waits for the last message has all before it. */
     MPI_Status status;
     MPI_Probe(1, TAG + MESSAGES - 1, MPI_COMM_WORLD, &status);
     look();
@@ -98,7 +99,7 @@ static void messages(struct seen *unexpected, struct seen *matched)
         HOLDS(i == 0 || unexpected->time[i - 1] <= unexpected->time[i]);
     }
     CHECK_EQUAL(unexpected->wrong + matched->wrong, 0);
-    /* An instance can be read while it is told only. */
+    /* An instance can be read only inside its callback. */
     int tag;
     CHECK_EQUAL(MPI_T_event_read(unexpected->instance, 1, &tag), MPI_T_ERR_INVALID_HANDLE);
 }
@@ -112,7 +113,7 @@ static void note_dropped(MPI_Count count, MPI_T_event_registration registration,
     dropped += count;
 }
 
-/* More than are kept, in one call: what is not told is counted. */
+/* More events than are kept, in one call: the dropped ones are counted. */
 static void flood(struct seen *unexpected)
 {
     STORY("events that nobody could be told in time are counted");

@@ -1,5 +1,6 @@
-/* fast_path yes|no|any: small messages between two ranks, among large ones and between sleeps, arrive once each and in order; and whether the
- * carrier wrote any of them to memory of the receiver (`yes`: some, `no`: none, `any`: it may). */
+/* fast_path yes|no|any: small messages between two ranks, among large ones and between sleeps, arrive once
+ * each and in order. The argument says whether the carrier must have written any of them to memory of the
+ * receiver (`yes`: some, `no`: none, `any`: it may). */
 #include "check.h"
 
 enum { TAG = 5, ROUNDS = 200, STREAM = 300, SLEEPS = 10, SLEEP_US = 30000, LARGEST = 20000 };
@@ -33,7 +34,7 @@ static void ping_pong(int rounds)
     }
 }
 
-/* Both send at once, all sizes in turn: what is written and what is sent keep their order. */
+/* Both ranks send at once, all sizes in turn: written messages and sent ones keep their order. */
 static void stream(void)
 {
     unsigned char *out = malloc((size_t)STREAM * LARGEST), *in = malloc((size_t)STREAM * LARGEST);
@@ -79,7 +80,8 @@ int main(int argc, char **argv)
     STORY("streams of all sizes in both directions");
     stream();
     STORY("messages between sleeps");
-    /* Who waits for somebody that sleeps sleeps, too: nothing is written to its memory then, which would wake nobody. */
+    /* A rank that waits for a sleeping rank sleeps, too: the carrier then writes nothing to its memory,
+     * because a write would not wake it. */
     for (int i = 0; i < SLEEPS; i++) {
         if (i % 2 == rank)
             usleep(SLEEP_US);

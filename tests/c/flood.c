@@ -1,5 +1,6 @@
-/* A rank sends as many messages of 8 bytes as the first argument says (a million) before the other asks for any of them: programs do so, and
- * other libraries let them (MPI-5.0 §3.5 promises nothing here). Rank 1 first asks for what is sent last, so that all others are unexpected. */
+/* A rank sends as many messages of 8 bytes as the first argument says (a million) before the other rank asks
+ * for any of them. Programs do so, and other libraries let them (MPI-5.0 §3.5 promises nothing here). Rank 1
+ * first asks for the last message, so that all others are unexpected. */
 #include "check.h"
 
 int main(int argc, char **argv)

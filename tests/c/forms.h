@@ -6,7 +6,7 @@
 
 enum { FORMS = 4 };
 
-/* Completes what the form of the call left to be done: nonblocking (1), or persistent (2, 3: begun a second time). */
+/* Completes the call of a form: nonblocking (1), or persistent (2, 3: begun a second time). */
 static inline void complete(int form, MPI_Request *request)
 {
     if (form == 1)
@@ -20,7 +20,8 @@ static inline void complete(int form, MPI_Request *request)
     MPI_Request_free(request);
 }
 
-/* Calls one of the three procedures with the arguments, to which the nonblocking and the persistent one have some more, and completes it. */
+/* Calls one of the three procedures with these arguments, to which the nonblocking and the persistent one
+ * have some more, and completes the call. */
 #define FORM(form, blocking, nonblocking, persistent, ...)                                                             \
     do {                                                                                                               \
         MPI_Request request_ = MPI_REQUEST_NULL;                                                                       \

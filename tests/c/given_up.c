@@ -1,5 +1,6 @@
-/* MPI_Cancel and MPI_Request_free of each kind of request (MPI-5.0 §3.8.4, §3.7.3, §4.2, §6.12, §12.3.5): what may be given up and what not does not
- * depend on where the processes are, nor on how far an operation has come. */
+/* MPI_Cancel and MPI_Request_free of each kind of request (MPI-5.0 §3.8.4, §3.7.3, §4.2, §6.12, §12.3.5). The
+ * kind alone decides whether a request may be given up: not the places of the processes, nor the progress of
+ * the operation. */
 #include "check.h"
 
 enum { BYTES = 300000 };
@@ -9,7 +10,8 @@ static MPI_Win win;
 static int next, before;
 static char *out, *in;
 
-/* Makes a request of a kind on all ranks; `how` many bytes. Requests of what others must answer are in `more`. */
+/* Makes a request of a kind on all ranks, of `bytes` bytes. Requests of operations that others must answer
+ * are in `more`. */
 typedef void maker(int bytes, MPI_Request *request, MPI_Request *more);
 
 static void make_isend(int bytes, MPI_Request *request, MPI_Request *more)
@@ -118,7 +120,7 @@ static void make_iflush(int bytes, MPI_Request *request, MPI_Request *more)
 /* A request that may be freed once the program has been told that it is complete (MPI-5.0 section 3.7.6). */
 enum { TOLD = 2 };
 
-/* Whether a request may be cancelled, and whether it may be freed. */
+/* Says whether a request may be cancelled, and whether it may be freed. */
 static const struct {
     const char *name;
     maker *make;
@@ -158,7 +160,7 @@ static void give_up(int kind, int bytes, int late, int frees)
     kinds[kind].make(bytes, &request, &more);
     if (late) {
         int flag = 0;
-        /* Others must not cancel what this one waits for. */
+        /* Other ranks must not cancel an operation for which this one waits. */
         while (!flag)
             MPI_Request_get_status(request, &flag, MPI_STATUS_IGNORE);
         MPI_Barrier(comm);
@@ -166,7 +168,8 @@ static void give_up(int kind, int bytes, int late, int frees)
     int is_message = kinds[kind].cancel;
     if (!frees && (late || !is_message))
         check(MPI_Cancel(&request), kinds[kind].cancel, "MPI_Cancel", kinds[kind].name, bytes);
-    /* What a peer waits for must come: messages are only freed when they are there. */
+    /* A message for which a peer waits must come: requests of messages are freed only when the messages are
+     * there. */
     else if (frees && (late || !is_message))
         check(MPI_Request_free(&request), kinds[kind].free == TOLD ? late : kinds[kind].free, "MPI_Request_free",
               kinds[kind].name, bytes);

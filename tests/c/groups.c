@@ -1,6 +1,7 @@
 /*
- * Chapter 7 of MPI 5.0, groups and communicators: conformance. Passes on any MPI library with any number of ranks. Attributes, intercommunicators
- * and what happens at the same time have programs of their own (communicators.c, intercommunicators.c, contexts.c, create_group.c).
+ * Chapter 7 of MPI 5.0, groups and communicators: conformance. Passes on any MPI library with any number of
+ * ranks. Attributes, intercommunicators and simultaneous creations have programs of their own
+ * (communicators.c, intercommunicators.c, contexts.c, create_group.c).
  */
 #include "check.h"
 
@@ -62,7 +63,7 @@ static void accessors(void)
     CHECK_EQUAL(size, 0);
     MPI_Group_rank(MPI_GROUP_EMPTY, &own);
     CHECK_EQUAL(own, MPI_UNDEFINED);
-    /* MPI_PROC_NULL stays what it is; who is not in the other group has no rank there. */
+    /* MPI_PROC_NULL stays MPI_PROC_NULL; a process that is not in the other group has no rank there. */
     MPI_Group_translate_ranks(all, 2, (int[]){MPI_PROC_NULL, 0}, MPI_GROUP_EMPTY, found);
     CHECK_EQUAL(found[0], MPI_PROC_NULL);
     CHECK_EQUAL(found[1], MPI_UNDEFINED);
@@ -282,7 +283,7 @@ static void constructors(void)
     CHECK_CLASS(MPI_Comm_free(&null), MPI_ERR_COMM);
 }
 
-/* Members of a node find each other; the rest of what a library knows of hardware is its own. */
+/* Members of a node find each other; a library's other knowledge of hardware is its own. */
 static void split_types(void)
 {
     STORY("§7.4.2 MPI_Comm_split_type");
@@ -323,7 +324,7 @@ static void split_types(void)
         CHECK(comparison == MPI_CONGRUENT, "%s", name_of(comparison));
         MPI_Comm_free(&guided);
     }
-    /* A resource that nobody knows gives nothing. */
+    /* An unknown resource gives no communicator. */
     MPI_Info_set(info, "mpi_hw_resource_type", "no such thing");
     MPI_Comm_split_type(world, MPI_COMM_TYPE_HW_GUIDED, rank, info, &guided);
     CHECK(guided == MPI_COMM_NULL, "an unknown resource gives a communicator");
@@ -347,7 +348,7 @@ static void names_and_hints(void)
     MPI_Comm_set_name(comm, "heat");
     MPI_Comm_get_name(comm, name, &length);
     CHECK(strcmp(name, "heat") == 0 && length == 4, "%s", name);
-    /* A hint that the library knows is kept or not, but one that is given back is as it was given. */
+    /* A library may keep a hint that it knows or not, but a hint that it returns has the given value. */
     MPI_Info_create(&info);
     MPI_Info_set(info, "mpi_assert_allow_overtaking", "true");
     MPI_Comm_set_info(comm, info);

@@ -1,10 +1,14 @@
-/* Broadcasts that a library may multicast, under hardship: `hardship interleaved`, `paused`, `gone`, `stream COUNT LENGTH [FILE]`,
- * `nonblocking COUNT LENGTH FILE` or `hint SCHEME`.
+/* Broadcasts that a library may multicast, under hardship: `hardship interleaved`, `paused`, `gone`,
+ * `stream COUNT LENGTH [FILE]`, `nonblocking COUNT LENGTH FILE` or `hint SCHEME`.
  *
- * interleaved: of several roots on several communicators at a time, with messages between. paused: a rank is stopped for two seconds in the
- * middle. gone: one is stopped for good; a root that goes on is told within the bound, and the job ends with code 42. stream: COUNT broadcasts of
- * LENGTH bytes from rank 0, to be counted on the wire; in the middle rank 0 makes FILE, and waits until somebody takes it away. nonblocking: the same by MPI_Ibcast and
- * persistent ones, after a few blocking ones. hint: broadcasts on a communicator with that hint. */
+ * - interleaved: broadcasts of several roots on several communicators at a time, with messages between.
+ * - paused: a rank is stopped for two seconds in the middle.
+ * - gone: a rank is stopped for good. A root that goes on is told within the bound, and the job ends with
+ *   code 42.
+ * - stream: COUNT broadcasts of LENGTH bytes from rank 0, to be counted on the wire. In the middle rank 0
+ *   makes FILE, and waits until the file is taken away.
+ * - nonblocking: as stream, by MPI_Ibcast and persistent broadcasts, after a few blocking ones.
+ * - hint: broadcasts on a communicator with that hint. */
 #include "check.h"
 
 #include <time.h>
@@ -31,7 +35,7 @@ static void interleaved(void)
             unsigned char *part = data + (size_t)which * LONGEST;
             if (own[which] == root)
                 fill(part, length, root, turn + which);
-            /* Blocking ones on one communicator, among the others. */
+            /* Blocking broadcasts on one communicator, among the others. */
             if (which == 2) {
                 MPI_Bcast(part, length, MPI_BYTE, root, comms[which]);
                 requests[which] = MPI_REQUEST_NULL;
@@ -55,7 +59,7 @@ static void interleaved(void)
     free(out);
 }
 
-/* This process does not run for so long: all of its threads stop. */
+/* Stops this process for some seconds, with all its threads. */
 static void stop_for(int seconds)
 {
     pid_t self = getpid();
@@ -73,7 +77,7 @@ static void paused(void)
     unsigned char data[2000];
     for (int turn = 0; turn < PAUSED_TURNS; turn++) {
         int root = turn / 500 % ranks, length = turn * 37 % (int)sizeof data;
-        /* One that is no root then. */
+        /* A rank that is no root then. */
         if (turn == PAUSED_TURNS / 2 + 100 && rank == (root + 1) % ranks)
             stop_for(PAUSE_SECONDS);
         if (rank == root)
@@ -110,12 +114,12 @@ static int gone(void)
         fflush(stdout);
         MPI_Abort(MPI_COMM_WORLD, failures ? 1 : HEARD);
     }
-    /* What ends the others is the end of the job. */
+    /* The end of the job ends the others. */
     pause();
     return 1;
 }
 
-/* Lets whoever started the program do something now: FILE is there until that is done. */
+/* Lets the program that started this one do something now: FILE exists until that is done. */
 static void hand_over(const char *file)
 {
     FILE *made = fopen(file, "w");
@@ -136,7 +140,7 @@ static void stream(int count, int length, const char *file)
             fill(data, length, 0, turn);
         MPI_Bcast(data, length, MPI_BYTE, 0, MPI_COMM_WORLD);
         CHECK_EQUAL(wrong_bytes(data, length, 0, turn), 0);
-        /* Each leaves by itself. */
+        /* Each rank leaves by itself. */
         MPI_Barrier(MPI_COMM_WORLD);
     }
     free(data);
@@ -167,7 +171,7 @@ static void nonblocking(int count, int length, const char *file)
     free(data);
 }
 
-/* A communicator whose broadcasts travel as a hint says; nobody but the library that knows the hint tells it. */
+/* A communicator whose broadcasts travel as a hint says; only a library that knows the hint reports it. */
 static void hint(const char *scheme)
 {
     STORY("§7.4.4 a hint of the communicator");

@@ -1,4 +1,5 @@
-/* Parts of a communicator by the hardware that processes are bound to (MPI-5.0 7.4.2), and what is told of it (9.1.2). */
+/* Parts of a communicator by the hardware that processes are bound to (MPI-5.0 7.4.2), and the library's
+ * report of it (9.1.2). */
 #include "check.h"
 
 static int sum(MPI_Comm comm, int value)
@@ -110,7 +111,7 @@ static void levels(int is_bound)
             break;
         MPI_Comm_size(below, &members);
         CHECK(members < size, "%d of %d processes are in a part", members, size);
-        /* The type that was told gives the same, asked for by its name. */
+        /* The reported type gives the same part when the program asks for it by name. */
         MPI_Comm same = part(MPI_COMM_TYPE_HW_GUIDED, "mpi_hw_resource_type", name, comm);
         CHECK(same != MPI_COMM_NULL, "%s gives nothing", name);
         if (same != MPI_COMM_NULL) {

@@ -1,8 +1,9 @@
-/* Many ranks send large messages to one at the same time: right contents, few resends, and memory that does not grow with what waits. */
+/* Many ranks send large messages to one at the same time: right contents, few retransmissions, and memory
+ * that does not grow with the waiting messages. */
 #include "check.h"
 
 enum { BYTES = 4 << 20, SHORT = 1 << 20, TAG = 3, QUIET_MS = 200, GROWTH_MAX_KIB = 3 << 10, RECEIVES_MAX = 64 };
-/* Packets sent again, in a hundred: nothing is lost on purpose, but a busy machine may have no room for some. */
+/* Packets sent again, in a hundred: none is lost on purpose, but a busy machine may have no room for some. */
 enum { RESENT_PERCENT_MAX = 2, RESENT_SPARE = 20 };
 
 static unsigned char *sent, *received;
@@ -48,7 +49,7 @@ static unsigned long long counter(const char *name)
     return value;
 }
 
-/* Everybody has announced before the receiver asks: what waits lies with the senders. */
+/* Every sender has announced before the receiver asks: the waiting data lies with the senders. */
 static void announced_messages_need_no_memory(void)
 {
     STORY("announced messages stay with their senders");

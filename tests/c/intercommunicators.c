@@ -1,11 +1,12 @@
-/* Intercommunicators and communicators made from groups (MPI-5.0 sections 7.4 and 7.6): runs on any MPI library. */
+/* Intercommunicators and communicators made from groups (MPI-5.0 sections 7.4 and 7.6): runs on any MPI
+ * library. */
 #include "check.h"
 
 /* The world in two: even and odd ranks. */
 static MPI_Comm half;
 static int is_odd, half_rank, half_size, other_size;
 
-/* Every process sends to every process of the remote group, and hears from every one. */
+/* Every process sends to every process of the remote group, and receives from every one. */
 static void check_inter(MPI_Comm inter, int expected_rank, int expected_size, int expected_remote)
 {
     int found_rank, found_size, remote, flag = 0;
@@ -185,7 +186,7 @@ static void parts(void)
 {
     STORY("7.4.2 Comm_split of an intercommunicator");
     MPI_Comm inter = bridge(12), part;
-    /* The first of each group are together, in one; all others are in the other, in reverse. */
+    /* The first process of each group is in one part, all others are in the other part, in reverse. */
     MPI_Comm_split(inter, half_rank == 0, -half_rank, &part);
     if (half_rank == 0) {
         check_inter(part, 0, 1, 1);

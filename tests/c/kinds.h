@@ -1,6 +1,7 @@
 /*
- * Each kind of object that MPI makes, made, used and freed: a turn of each leaves nothing behind. All processes of MPI_COMM_WORLD take the same
- * turns. For programs that take many, and look whether something grows.
+ * Each kind of object that MPI makes, made, used and freed: a turn of each leaves nothing behind. All
+ * processes of MPI_COMM_WORLD take the same turns. For programs that take many turns, and check whether a
+ * quantity grows.
  */
 #ifndef WEFT_TESTS_KINDS_H
 #define WEFT_TESTS_KINDS_H
@@ -11,16 +12,17 @@
 #include <malloc.h>
 #include <time.h>
 
-/* ---- What a process has ------------------------------------------------------------------------------------------------------- */
+/* ---- What a process has -------------------------------------------------------------------------------- */
 
 struct holdings {
     long long heap;        /* bytes that malloc has given out */
     long long resident_kb; /* memory of its own that is in use (RssAnon) */
     long long descriptors, mappings, threads;
-    long long processor_us; /* processor time, that of the system for it included */
+    long long processor_us; /* processor time, including the system's */
 };
 
-/* glibc counts what a thread keeps for itself as given out: this program begins anew with nothing kept. */
+/* glibc counts memory that a thread keeps for itself as given out: this program begins anew with nothing
+ * kept. */
 static inline void count_exactly(char **argv)
 {
     if (!getenv("GLIBC_TUNABLES")) {
@@ -62,7 +64,7 @@ static inline struct holdings holdings(void)
     return now;
 }
 
-/* ---- Communicators ------------------------------------------------------------------------------------------------------------ */
+/* ---- Communicators ------------------------------------------------------------------------------------- */
 
 /* A message to the next rank, and a sum; then it is freed. */
 static inline void use_and_free(MPI_Comm *comm)
@@ -205,7 +207,8 @@ static inline void sessions(void)
     MPI_Session_finalize(&session);
 }
 
-/* What was sent when the communicator was freed, and received by nobody: no program may count on more than that it does no harm. */
+/* A message that was sent when the communicator was freed, and that no process receives: a program may count
+ * only on that it does no harm. */
 static inline void messages_left(void)
 {
     MPI_Comm comm;
@@ -214,7 +217,7 @@ static inline void messages_left(void)
     MPI_Comm_free(&comm);
 }
 
-/* What is under way when the communicator is freed goes on (MPI-5.0 section 7.4.3). */
+/* Operations that are under way when the communicator is freed go on (MPI-5.0 section 7.4.3). */
 static inline void freed_while_used(void)
 {
     MPI_Comm comm;
@@ -248,7 +251,7 @@ static inline void persistent_left(void)
     MPI_Request_free(&requests[1]);
 }
 
-/* ---- Windows ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Windows ------------------------------------------------------------------------------------------- */
 
 static inline void put_and_free(MPI_Win *win)
 {
@@ -308,7 +311,7 @@ static inline void windows_dynamic(void)
     MPI_Win_free(&win);
 }
 
-/* ---- What no other process knows of -------------------------------------------------------------------------------------------- */
+/* ---- What no other process knows of -------------------------------------------------------------------- */
 
 static inline void groups(void)
 {
@@ -455,7 +458,7 @@ static inline void allocations(void)
     MPI_Free_mem(base);
 }
 
-/* ---- Requests ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Requests ------------------------------------------------------------------------------------------ */
 
 enum { LONG_MESSAGE = 100000 };
 static unsigned char long_out[LONG_MESSAGE], long_in[LONG_MESSAGE];
@@ -494,7 +497,7 @@ static inline void partitioned(void)
     MPI_Request_free(&requests[1]);
 }
 
-/* Nothing says when the long messages are complete: their memory stays, and holds the same in each turn. */
+/* No call says when the long messages are complete: their memory stays, and holds the same in each turn. */
 static inline void freed_requests(void)
 {
     MPI_Request request;

@@ -1,5 +1,6 @@
-/* More than 2 GiB and more than 2^31 items in one message (MPI-5.0 §3.2.2, §3.2.5). The buffers are large only as addresses: the same 2 MiB of
- * memory are mapped one after the other, so the program needs little memory, and takes as long as the copies do. */
+/* More than 2 GiB and more than 2^31 items in one message (MPI-5.0 §3.2.2, §3.2.5). The buffers are large
+ * only as addresses: the same 2 MiB of memory are mapped one after the other, so the program needs little
+ * memory, and takes as long as the copies do. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <sys/mman.h>

@@ -1,6 +1,7 @@
 /*
- * Two ranks that say nothing to each other until a file is there: `late FILE [BYTES]`. What happens to their network until then happens before
- * their first connection. Says "idle" when it waits; then a message goes there and back, in fixed memory or registered for it, as its size is.
+ * Two ranks that send nothing to each other until a file exists: `late FILE [BYTES]`. Changes to their
+ * network before that happen before their first connection. A rank prints "idle" when it waits. Then a
+ * message goes there and back, in fixed memory or in memory that is registered for it, depending on its size.
  */
 #include "check.h"
 #include <sys/stat.h>

@@ -1,10 +1,12 @@
-/* What the program has left to MPI is complete before a process leaves (MPI-5.0 §3.6, §3.7.3, §11.2.2), whichever side comes to MPI_Finalize
- * first. Every rank sends to the next one and receives from the one before.
+/* Operations that the program has left to MPI are complete before a process leaves (MPI-5.0 §3.6, §3.7.3,
+ * §11.2.2), whichever side comes to MPI_Finalize first. Every rank sends to the next one and receives from
+ * the one before.
  *
- *     left_to_finalize OPERATION BYTES
+ *   left_to_finalize OPERATION BYTES
  *
- * OPERATION: isend, issend, ibsend, bsend, persistent, irecv, any, recv_init, sendrecv, disconnect; `unmatched-send` and `unmatched-receive` are what nobody
- * answers: MPI_Finalize says so and ends. */
+ * OPERATION: isend, issend, ibsend, bsend, persistent, irecv, any, recv_init, sendrecv, disconnect.
+ * `unmatched-send` and `unmatched-receive` are operations that no process answers: MPI_Finalize reports them
+ * and ends. */
 #include "check.h"
 
 enum { TAG = 7 };
@@ -14,7 +16,7 @@ static int is(const char *name, const char *other)
     return strcmp(name, other) == 0;
 }
 
-/* Whether the process that receives leaves its receive to MPI; else it is the sender that leaves its send. */
+/* Says whether the receiver leaves its receive to MPI; otherwise the sender leaves its send. */
 static int leaves_receive(const char *operation)
 {
     return is(operation, "irecv") || is(operation, "any") || is(operation, "recv_init");
@@ -80,7 +82,8 @@ int main(int argc, char **argv)
         MPI_Barrier(MPI_COMM_WORLD);
         if (is_late)
             usleep(200000);
-        /* Even ranks only leave theirs, and the next ones wait for them: a sender that waits must not be told that its receiver has left. */
+        /* Only even ranks leave their operation, and the next ones wait for them: a sender that waits must
+         * not be told that its receiver has left. */
         MPI_Send(out, bytes, MPI_BYTE, next, TAG, MPI_COMM_WORLD);
     } else if (is(operation, "unmatched-receive")) {
         leave_receive(before, operation, in, bytes);

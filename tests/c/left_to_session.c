@@ -1,6 +1,7 @@
-/* What the program has left to MPI is complete when the last session is finalized (MPI-5.0 §3.7.3, §11.3.1).
+/* Operations that the program has left to MPI are complete when the last session is finalized (MPI-5.0
+ * §3.7.3, §11.3.1).
  *
- *     left_to_session BYTES */
+ *   left_to_session BYTES */
 #include "check.h"
 
 int main(int argc, char **argv)

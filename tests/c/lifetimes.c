@@ -1,29 +1,35 @@
 /*
- * Each kind of object is made, used and freed many times, and nothing grows: no memory, no descriptors, no mappings, no threads.
+ * Each kind of object is made, used and freed many times, and no quantity grows: memory, descriptors,
+ * mappings, threads.
  *
- *     lifetimes [TURNS] [KIND]           so many turns of each kind, or of those with KIND in their name; what is left is compared
- *     lifetimes TURNS samples [KIND]     prints what each process has after each block of turns, for `cargo xtask suite lifetimes-all`
+ *   lifetimes [TURNS] [KIND]         takes TURNS turns of each kind, or of those with KIND in their name,
+ *                                    and compares what is left
+ *   lifetimes TURNS samples [KIND]   prints the holdings of each process after each block of turns,
+ *                                    for `cargo xtask suite lifetimes-all`
  */
 #include "kinds.h"
 
 enum {
-    /* Whether anything still uses communicators that have been freed is looked at each time that 64 have been: what is compared is what is
-     * there equally long after that. */
+    /* The library looks whether freed communicators are still in use each time that 64 have been freed: the
+     * program compares its holdings equally long after such a look. */
     TURNS_DEFAULT = 6 * 64,
     TURNS_BEFORE = 2 * 64,
-    /* What is under way at a moment is no leak: the least of so many looks, with a turn between them, is taken. */
+    /* Operations that are under way at a moment are no leak: the least of this number of looks, with a turn
+     * between them, counts. */
     LOOKS = 6,
     /* A turn may leave less than the smallest piece that malloc gives. */
     BYTES_PER_TURN = 16,
-    /* A table doubles when more is under way at once than ever before, which depends on which rank is quicker. A leak goes on. */
+    /* A table doubles when more is under way at once than ever before, which depends on the speed of the
+     * ranks. A leak goes on. */
     BLOCKS_COMPARED = 8,
     BLOCKS = 50,
-    /* More messages than Weft keeps memory for, of as many bytes as it keeps. */
+    /* More messages than Weft keeps memory for, of as many bytes as Weft keeps. */
     MESSAGES = 100,
     MESSAGE_BYTES = 1000,
 };
 
-/* Memory for messages that nobody has asked for yet is kept for the next: as much as ever is. */
+/* Fills caches: memory for messages that no receive has asked for yet is kept for the next ones, up to a
+ * limit. */
 static void fill_caches(void)
 {
     static char bytes[MESSAGE_BYTES];
@@ -63,7 +69,7 @@ static struct holdings look(const struct kind *kind)
     return found;
 }
 
-/* Whether there is more at `after` than `turns` turns may leave; `what` says how much. */
+/* Says whether there is more at `after` than `turns` turns may leave; `what` names the amount. */
 static int grew(struct holdings before, struct holdings after, int turns, char *what, size_t size)
 {
     long long heap = after.heap - before.heap, descriptors = after.descriptors - before.descriptors;
@@ -73,7 +79,8 @@ static int grew(struct holdings before, struct holdings after, int turns, char *
     return heap >= (long long)BYTES_PER_TURN * turns || descriptors > 0 || threads > 0 || mappings >= turns / 8;
 }
 
-/* All ranks take the same turns: further blocks of them while there is more at one of the ranks than all turns so far may leave. */
+/* All ranks take the same turns. They take further blocks while one of the ranks has more than all turns so
+ * far may leave. */
 static void compare(const struct kind *kind, int turns)
 {
     char what[256] = "";

@@ -1,6 +1,7 @@
 /*
- * `many_peers KIB SLACK`: every rank talks to every other one, first a little, and then much to one at a time. What the library keeps registered with the
- * network's device for a peer that was hardly talked to is KIB KiB at most, and SLACK KiB for all peers together.
+ * `many_peers KIB SLACK`: every rank talks to every other one, first a little, and then much to one at a
+ * time. For an idle peer the library keeps at most KIB KiB of memory registered with the network's device,
+ * and at most SLACK KiB for all peers together.
  */
 #include "check.h"
 
@@ -30,7 +31,7 @@ static void begin_to_count(void)
     is_known = 1;
 }
 
-/* What rank `from` sends to rank `to` in round `round`. */
+/* The word that rank `from` sends to rank `to` in round `round`. */
 static int word(int from, int to, int round)
 {
     return (from * 1009 + to) * 4099 + round;

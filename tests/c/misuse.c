@@ -1,8 +1,9 @@
-/* Wrong calls: each must return an error of the class that the standard asks for, and leave everything as it was: no crash, no wait, and
- * communication goes on afterwards. Most are made from the standard's tables (misuse_calls.h); the rest is here. Calls are made on a
- * communicator of this process alone, so that none of them depends on others.
+/* Wrong calls: each must return an error of the class that the standard asks for, and leave everything as it
+ * was: no crash, no wait, and communication goes on afterwards. Most calls are made from the standard's
+ * tables (misuse_calls.h); the rest is here. Calls are made on a communicator of this process alone, so that
+ * none of them depends on others.
  *
- * What only a careful library finds, such as handles of freed objects, is asked of Weft only. */
+ * Mistakes that only a careful library finds, such as handles of freed objects, are tested on Weft only. */
 #include "check.h"
 #include <limits.h>
 
@@ -17,14 +18,14 @@ static double in[8], out[8], exposed[8];
 static int ones[4] = {1, 1, 1, 1}, zeros[4], negative[4] = {-1, 1, 1, 1}, number;
 static MPI_Count ones_c[4] = {1, 1, 1, 1}, zeros_c[4], negative_c[4] = {-1, 1, 1, 1}, wide;
 static MPI_Aint zeros_a[4], address;
-/* No address is so far from another one, and no memory so large. */
+/* Two addresses are never so far apart, and memory is never so large. */
 static MPI_Aint far_a[4] = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
 static MPI_Count far_c[4] = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
 /* Times the size of a double this is 8 in 64 bits. */
 static const MPI_Count wraps = ((MPI_Count)1 << 61) + 1;
 static MPI_Count wrapping_c[4] = {((MPI_Count)1 << 61) + 1, 1, 1, 1};
 
-/* What manages objects. */
+/* The objects for procedures that manage objects. */
 static MPI_Comm cart, graph, dist_graph, null_comm = MPI_COMM_NULL, new_comm;
 static MPI_Group group, freed_group, null_group = MPI_GROUP_NULL, new_group;
 static MPI_Info info, null_info = MPI_INFO_NULL, new_info;
@@ -50,7 +51,7 @@ static void judge(const char *call, int code, int expected, const char *name)
     MPI_Error_string(code, text, &length);
     CHECK(class == expected, "%s gave class %d (%s), expected %s = %d", call, class, text, name, expected);
     if (is_careful && class == expected) {
-        /* The whole sentence: which procedure, and what was wrong. */
+        /* The whole sentence: the procedure, and the fault. */
         char procedure[100];
         snprintf(procedure, sizeof procedure, "%.*s: ", (int)strcspn(call, "("), call);
         CHECK(strstr(text, name) && strstr(text, procedure), "%s is explained by \"%s\"", call, text);
@@ -126,8 +127,8 @@ static void misuse_of_requests(void)
     MPI_Request_free(&active);
 }
 
-/* §6.12: requests of collectives can be neither cancelled nor freed; but §3.7.6: once MPI_Request_get_status has said that
- * they are complete, they can be freed, as well as tested or waited for. */
+/* §6.12: requests of collectives can be neither cancelled nor freed; but §3.7.6: once MPI_Request_get_status
+ * has said that they are complete, they can be freed, as well as tested or waited for. */
 static void misuse_of_collective_requests(void)
 {
     MPI_Request collective;
@@ -147,7 +148,7 @@ static void misuse_of_collective_requests(void)
     REFUSED_HERE(MPI_ERR_REQUEST, MPI_Request_free(&collective));
     MPI_Wait(&collective, MPI_STATUS_IGNORE);
     CHECK_EQUAL(place, 0);
-    /* §6.13: the same for persistent ones while they are active. */
+    /* §6.13: the same rules hold for persistent ones while they are active. */
     MPI_Barrier_init(world, MPI_INFO_NULL, &collective);
     MPI_Start(&collective);
     REFUSED_HERE(MPI_ERR_REQUEST, MPI_Cancel(&collective));
@@ -188,7 +189,7 @@ static void misuse_of_collective_requests(void)
     MPI_Comm_free(&world);
 }
 
-/* §4.2: what is wrong with partitions. */
+/* §4.2: mistakes with partitions. */
 static void misuse_of_partitions(void)
 {
     int flag, lists[2][2] = {{1, 1}, {0, 9}};
@@ -245,7 +246,7 @@ static void misuse_of_partitions(void)
     }
 }
 
-/* §6.1: what a process sends to itself must fit what it receives from itself. */
+/* §6.1: the data that a process sends to itself must fit the data that it receives from itself. */
 static void cut_by_oneself(void)
 {
     REFUSED_HERE(MPI_ERR_TRUNCATE, MPI_Gather(out, 2, MPI_DOUBLE, in, 1, MPI_DOUBLE, 0, comm));
@@ -256,7 +257,7 @@ static void cut_by_oneself(void)
     REFUSED_HERE(MPI_ERR_TRUNCATE, MPI_Allgatherv(out, 2, MPI_DOUBLE, in, ones, zeros, MPI_DOUBLE, comm));
     REFUSED_HERE(MPI_ERR_TRUNCATE, MPI_Alltoall(out, 2, MPI_DOUBLE, in, 1, MPI_DOUBLE, comm));
     REFUSED_HERE(MPI_ERR_TRUNCATE, MPI_Alltoallv(out, ones, zeros, MPI_DOUBLE, in, ones, zeros, MPI_FLOAT, comm));
-    /* With others, who get what they wait for all the same. */
+    /* The same with others, who get the data that they wait for all the same. */
     double *all = memory(2 * ranks * sizeof(double)), mine[2] = {rank, -rank};
     MPI_Comm world;
     MPI_Comm_dup(MPI_COMM_WORLD, &world);
@@ -315,7 +316,7 @@ static void misuse_of_buffered_sends(void)
     REFUSED_HERE(MPI_ERR_BUFFER, MPI_Buffer_detach(&found, &size));
 }
 
-/* Sizes that fit an int but not 63 bits together; §3.2.2. */
+/* Sizes that fit an int but whose product does not fit 63 bits; §3.2.2. */
 static void sizes_that_wrap(void)
 {
     if (!is_careful)
@@ -335,7 +336,7 @@ static void sizes_that_wrap(void)
     MPI_Type_free(&apart);
 }
 
-/* MPI_BOTTOM is no buffer by itself, but one with a datatype of absolute addresses (§5.1.5). */
+/* MPI_BOTTOM is no buffer by itself, but is one with a datatype of absolute addresses (§5.1.5). */
 static void bottom(void)
 {
     STORY("MPI_BOTTOM with absolute addresses");
@@ -367,7 +368,8 @@ static void on_self(MPI_Comm *which, int *code, ...)
     handled_on_self++;
 }
 
-/* §9.3: errors of a message are its communicator's, as are those of a request; those of calls without any are MPI_COMM_SELF's. */
+/* §9.3: errors of a message are its communicator's, as are those of a request; those of calls without any are
+ * MPI_COMM_SELF's. */
 static void whose_handler(void)
 {
     STORY("errors of MPI_Mrecv go to the communicator of the message");
@@ -414,7 +416,7 @@ static void whose_handler(void)
     CHECK(!is_careful || strstr(text, "16 bytes"), "\"%s\"", text);
 }
 
-/* Objects of each kind that wrong calls are made with, and handles of some that are there no more. */
+/* Objects of each kind with which wrong calls are made, and handles of some that exist no more. */
 static void make_objects(void)
 {
     MPI_Info_create(&info);
@@ -473,7 +475,8 @@ static void free_objects(void)
     MPI_Info_free(&info);
 }
 
-/* The values of MPICH's own ABI, which is not the standard's: it is said whose they are, and what to do. */
+/* The values of MPICH's own ABI, which is not the standard's: the error says whose they are, and what to do.
+ */
 static void handles_of_mpich(void)
 {
     if (!is_careful)

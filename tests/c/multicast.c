@@ -1,5 +1,6 @@
-/* Broadcasts that a library may multicast: of lengths around those where it cuts, from every root, on several communicators with messages between
- * them; receivers that come late; nonblocking and persistent ones among blocking ones; communicators that are freed at once. */
+/* Broadcasts that a library may multicast. Their lengths are around those at which the library cuts. They
+ * come from every root, on several communicators with messages between. Receivers come late; nonblocking and
+ * persistent broadcasts stand among blocking ones; communicators are freed at once. */
 #include "check.h"
 
 enum { LONGEST = 3000001, MARGIN = 64 };

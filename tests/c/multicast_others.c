@@ -1,6 +1,10 @@
-/* Operations other than the broadcast that a library may multicast: barriers, allreduce, allgather, and agreements on new communicators, in all
- * forms, on several communicators. `multicast_others all`: all of that. `barrier`, `allreduce`, `allgather` or `duplicate`: one of them alone, many times.
- * `gone`: a rank is stopped for good in the middle; those that wait for it are told within the bound, and the job ends with code 42. */
+/* Operations other than the broadcast that a library may multicast: barriers, allreduce, allgather, and
+ * agreements on new communicators, in all forms, on several communicators.
+ *
+ * - `multicast_others all`: all of these.
+ * - `barrier`, `allreduce`, `allgather` or `duplicate`: one of them alone, many times.
+ * - `gone`: a rank is stopped for good in the middle. The ranks that wait for it are told within the bound,
+ *   and the job ends with code 42. */
 #include "check.h"
 
 #include <time.h>
@@ -194,7 +198,7 @@ static void several_at_a_time(MPI_Comm twin)
         MPI_Iallreduce(data + LENGTH, result + LENGTH, LENGTH, MPI_INT, MPI_SUM, twin, &requests[2]);
         MPI_Ibcast(&told, 1, MPI_INT, root, MPI_COMM_WORLD, &requests[3]);
         MPI_Ibarrier(twin, &requests[4]);
-        /* A blocking one among them. */
+        /* A blocking operation among them. */
         MPI_Allgather(&own, 1, MPI_INT, blocks[1], 1, MPI_INT, MPI_COMM_WORLD);
         MPI_Waitall(SEVERAL + 1, requests, MPI_STATUSES_IGNORE);
         CHECK_EQUAL(wrong_sums(result, LENGTH, turn, ranks), 0);
@@ -295,7 +299,7 @@ static int gone(void)
         fflush(stdout);
         MPI_Abort(MPI_COMM_WORLD, failures ? 1 : HEARD);
     }
-    /* What ends the others is the end of the job. */
+    /* The end of the job ends the others. */
     pause();
     return 1;
 }

@@ -1,4 +1,5 @@
-/* Collective communication with neighbours (MPI-5.0 section 8.6): on grids, graphs and distributed graphs, in every form. Runs on any MPI library. */
+/* Collective communication with neighbours (MPI-5.0 section 8.6): on grids, graphs and distributed graphs, in
+ * every form. Runs on any MPI library. */
 #include "check.h"
 #include "forms.h"
 
@@ -7,7 +8,7 @@ enum { BLOCK = 3 };
 /* A buffer with two different datatypes for the same data: items in pairs, and one after the other. */
 static MPI_Datatype pair;
 
-/* What `from` sends at place `at` of its list, and how much of it where that differs. */
+/* The values that `from` sends at place `at` of its list, and their number where it differs. */
 static int content(int from, int at, int index)
 {
     return from * 10000 + at * 100 + index;
@@ -18,13 +19,14 @@ static int length(int from, int at)
     return (from + at * 2) % (BLOCK + 1);
 }
 
-/* The neighbours of this process, and which of its blocks each source sends here: all computed by the program itself. */
+/* The neighbours of this process, and the block of its own that each source sends here. The program computes
+ * all of these itself. */
 struct neighbours {
     int sources, destinations;
     int from[40], from_place[40];
 };
 
-/* All five operations: each block that arrives must be the one that was meant, and what is beside it untouched. */
+/* All five operations: each block that arrives must be the right one, and the memory beside it untouched. */
 static void check_all(MPI_Comm comm, const struct neighbours *of)
 {
     int mine;
@@ -123,7 +125,8 @@ static void check_all(MPI_Comm comm, const struct neighbours *of)
     }
 }
 
-/* 8.6: first the neighbour below in each dimension, then the one above. What is sent one way arrives from the other. */
+/* 8.6: first the neighbour below in each dimension, then the one above. A block that is sent one way arrives
+ * from the other. */
 static void grids(void)
 {
     for (int dimensions = 0; dimensions < 4; dimensions++)
@@ -175,14 +178,15 @@ static void graphs(void)
     MPI_Comm_free(&comm);
 }
 
-/* Edges that are there several times, some from a process to itself, and processes without any: the first edge from one to another in the one's list is
- * the first in the other's. */
+/* Edges that exist several times, some from a process to itself, and processes without any: the first edge
+ * from one to another in the one's list is the first in the other's. */
 static void distributed_graphs(void)
 {
     STORY("8.6 a distributed graph with repeated edges");
     struct neighbours of = {0};
     int sources[40], destinations[40], places[64] = {0};
-    /* From a to b there are (a + 2 b) mod 3 edges; destinations one rank after the other, sources from the last rank down. */
+    /* From a to b there are (a + 2 b) mod 3 edges; destinations one rank after the other, sources from the
+     * last rank down. */
     for (int to = 0; to < ranks; to++)
         for (int edge = 0; edge < (rank + 2 * to) % 3; edge++)
             destinations[of.destinations++] = to;
@@ -227,7 +231,7 @@ static void distributed_graphs(void)
     MPI_Comm_free(&comm);
 }
 
-/* Large blocks, by which a process that comes late would be noticed: all of a grid at once, several times. */
+/* Large blocks, which would show a process that comes late: all of a grid at once, several times. */
 static void large(void)
 {
     STORY("8.6 large blocks, several exchanges under way");

@@ -1,5 +1,6 @@
-/* Collectives of ranks that share a node: what is published in shared memory, and what goes by messages because it has no room there, or
- * because another communicator has the memory. On several hosts the same calls go by messages. */
+/* Collectives of ranks that share a node. Some data is published in shared memory. Other data goes by
+ * messages, because it has no room there, or because another communicator has the memory. On several hosts
+ * the same calls go by messages. */
 #include "each_thread.h"
 
 enum { OUTSTANDING = 40, AHEAD = 300, COMMUNICATORS = 20, ROUNDS = 30 };
@@ -8,7 +9,7 @@ enum { OUTSTANDING = 40, AHEAD = 300, COMMUNICATORS = 20, ROUNDS = 30 };
 static const int lengths[] = {0, 1, 8, 47, 48, 49, 1007, 1008, 1009, 4096, 32767, 32816, 32817, 70001, 300004};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
-/* Every operation once, of `length` bytes. */
+/* Runs every operation once, with `length` bytes. */
 static void everything(MPI_Comm comm, int length, int round)
 {
     int me, size;
@@ -74,7 +75,7 @@ static void all_lengths(void)
             everything(MPI_COMM_WORLD, lengths[at], round + at);
 }
 
-/* More than have memory of their own at a time; which of them have it, all of their ranks must agree on. */
+/* More communicators than have memory of their own at a time; all their ranks must agree on which have it. */
 static void many_communicators(void)
 {
     STORY("many communicators");
@@ -87,7 +88,7 @@ static void many_communicators(void)
         for (int at = 0; at < COMMUNICATORS; at++)
             MPI_Comm_free(&comms[(at * 7) % COMMUNICATORS]);
     }
-    /* Each gets the memory that the last one had, as soon as nobody reads there. */
+    /* Each communicator gets the memory of the last one, as soon as no rank reads there. */
     for (int at = 0; at < 3 * COMMUNICATORS; at++) {
         MPI_Comm comm;
         int number = rank == 0 ? at : -1;
@@ -130,7 +131,7 @@ static void many_outstanding(void)
     free(all);
 }
 
-/* Persistent ones may be started in any order, and between others. */
+/* Persistent operations may be started in any order, and between others. */
 static void persistent_among_others(void)
 {
     STORY("persistent among others");
@@ -150,7 +151,7 @@ static void persistent_among_others(void)
         MPI_Request_free(&requests[at]);
 }
 
-/* The root is done with each of them as soon as there is room, whether or not anybody has come. */
+/* The root is done with each operation as soon as there is room, whether or not another rank has come. */
 static void root_runs_ahead(void)
 {
     STORY("the root runs ahead of a late rank");
@@ -166,7 +167,7 @@ static void root_runs_ahead(void)
     }
 }
 
-/* Whoever waits for it sleeps, is woken, and receives messages meanwhile. */
+/* A rank that waits for the late one sleeps, is woken, and receives messages meanwhile. */
 static void late_rank(void)
 {
     STORY("a rank that comes late");
@@ -238,7 +239,7 @@ static void order_of_operands(void)
     CHECK(least.value == -(ranks - 1) && least.index == ranks - 1, "%g at %d", least.value, least.index);
 }
 
-/* Of two ranks; among more, one that has got too much passes nothing on. */
+/* Two ranks only: among more, a rank that has got too much passes nothing on. */
 static void longer_than_expected(void)
 {
     STORY("the root sends more than a rank expects");

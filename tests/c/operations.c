@@ -1,4 +1,5 @@
-/* All predefined operations on all types they are defined for, and user operations, also non-commutative ones. */
+/* All predefined operations on all types for which they are defined, and user operations, also
+ * non-commutative ones. */
 #include "check.h"
 
 #include <complex.h>
@@ -13,7 +14,8 @@ static int operand(int of, int index)
     return (of * 7 + index * 3) % 3 + (of % 3 == index % 3);
 }
 
-/* Reduces N operands of every rank in type T with `expression` of (a, b), and compares Allreduce, Reduce and Scan. */
+/* Reduces N operands of every rank in type T with `expression` of (a, b), and compares Allreduce, Reduce and
+ * Scan. */
 #define REDUCE(T, type, op, expression)                                                                                \
     do {                                                                                                               \
         T in[N], out[N], expected[N], upto[N];                                                                         \
@@ -98,7 +100,7 @@ static void predefined(void)
     INTEGER(MPI_Offset, MPI_OFFSET);
     INTEGER(MPI_Count, MPI_COUNT);
     LOGICAL(int, MPI_INT);
-    /* Left out by the standard, and taken by every other library. */
+    /* Types that the standard leaves out, and that every other library accepts. */
     INTEGER(signed char, MPI_CHAR);
     LOGICAL(unsigned char, MPI_UNSIGNED_CHAR);
     LOGICAL(int64_t, MPI_INT64_T);

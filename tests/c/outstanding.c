@@ -1,12 +1,14 @@
 /*
- * Many large messages outstanding both ways at a time, between all pairs of neighbours, and every byte checked: what a network
- * damages, loses or repeats shows here as a wrong byte, or as a wait that does not end.
+ * Many large messages outstanding both ways at a time, between all pairs of neighbours, and every byte
+ * checked: a packet that the network damages, loses or repeats would show here as a wrong byte, or as a wait
+ * that does not end.
  */
 #include "check.h"
 
 enum { OUTSTANDING = 24, LONGEST = 400000 };
 
-/* From a packet to hundreds of them; every third is small, so that messages and bulk data overtake each other. */
+/* Lengths from a packet to hundreds of packets; every third is small, so that messages and bulk data overtake
+ * each other. */
 static int length_of(int round, int place)
 {
     if (place % 3 == 2)
@@ -39,7 +41,7 @@ int main(int argc, char **argv)
 {
     begin(&argc, &argv);
     int rounds = argc > 1 ? atoi(argv[1]) : 6;
-    /* Halves of the job talk to each other, which are different hosts where there are two. */
+    /* Halves of the job talk to each other; they are on different hosts where there are two. */
     int peer = (rank + ranks / 2) % ranks;
     if (ranks % 2 == 0) {
         unsigned char *out[OUTSTANDING], *in[OUTSTANDING];

@@ -1,5 +1,5 @@
-/* Partitioned communication (MPI-5.0 chapter 4): every rank sends to the next one and receives from the one before; with one rank, from
- * itself. */
+/* Partitioned communication (MPI-5.0 chapter 4): every rank sends to the next one and receives from the one
+ * before; with one rank, from itself. */
 #include "check.h"
 #include <pthread.h>
 
@@ -31,7 +31,8 @@ static void wait_for_partition(MPI_Request request, int partition)
         MPI_Parrived(request, partition, &arrived);
 }
 
-/* §4.2: the number of partitions may differ on both sides, as long as the amount of data is the same; several epochs; any order. */
+/* §4.2: the number of partitions may differ on both sides, as long as the amount of data is the same; several
+ * epochs; any order. */
 static void exchange(int send_partitions, int receive_partitions, int items)
 {
     int each = items / send_partitions, each_there = items / receive_partitions;
@@ -69,7 +70,8 @@ static void exchange(int send_partitions, int receive_partitions, int items)
     free(order);
 }
 
-/* §4.2.1: the operations meet in the order in which they were initialized, as with persistent ones; what is started first does not matter. */
+/* §4.2.1: the operations meet in the order in which they were initialized, as persistent ones do; the order
+ * of the starts does not matter. */
 static void matching_order(void)
 {
     STORY("operations meet in the order of their initialization");
@@ -118,7 +120,8 @@ static void apart_from_others(void)
     MPI_Request_free(&requests[1]);
 }
 
-/* §4.2.1, §5.1: derived datatypes, other ones on each side, with partitions that cut the items of the other side. */
+/* §4.2.1, §5.1: derived datatypes, other ones on each side, with partitions that cut the items of the other
+ * side. */
 static void datatypes(void)
 {
     STORY("derived datatypes");
@@ -174,8 +177,9 @@ static void datatypes(void)
     MPI_Type_free(&apart);
 }
 
-/* §4.2.2: a partition arrives while others are not ready; MPI_Parrived does not complete the operation, and may be called again. A library
- * may wait for all of them before it sends any, as MPICH 5.0 does: this is what Weft promises. */
+/* §4.2.2: a partition arrives while others are not ready. MPI_Parrived does not complete the operation, and
+ * may be called again. A library may wait for all partitions before it sends any, as MPICH 5.0 does: Weft
+ * promises more. */
 static void parts_arrive_alone(void)
 {
     STORY("a partition arrives while the others are not ready");
@@ -195,7 +199,7 @@ static void parts_arrive_alone(void)
         CHECK_EQUAL(in[i], value(before, 0, i));
     MPI_Parrived(requests[1], 2, &flag);
     CHECK_EQUAL(flag, 1);
-    /* The others are marked only once everybody has seen this one. */
+    /* The other partitions are marked only once every rank has seen this one. */
     MPI_Allreduce(&flag, &told, 1, MPI_INT, MPI_SUM, comm);
     CHECK_EQUAL(told, ranks);
     MPI_Parrived(requests[1], 1, &flag);
@@ -220,7 +224,8 @@ static void parts_arrive_alone(void)
     free(in);
 }
 
-/* §4.2: a started receive is served whatever its process waits for; initialization does not wait for the other side. */
+/* §4.2: a started receive is served whatever its process waits for; initialization does not wait for the
+ * other side. */
 static void progress(void)
 {
     STORY("data comes while the receiver waits in a barrier");
@@ -253,7 +258,7 @@ static void progress(void)
     free(in);
 }
 
-/* §3.10: MPI_PROC_NULL stands wherever a source or a destination does, and communication with it has no effect. */
+/* §3.10: MPI_PROC_NULL may stand for a source or a destination, and communication with it has no effect. */
 static void null_process(void)
 {
     STORY("MPI_PROC_NULL");

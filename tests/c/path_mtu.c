@@ -1,8 +1,8 @@
 /*
- * Traffic while somebody changes the MTU of the network under it:
- * `path_mtu small|streams|windows|broadcasts SECONDS [smaller|larger]`. Checks all that arrives. Says "under way"
- * once it is, "packets are smaller" when some rank has found that a path carries less, and goes on until that is
- * so, or until "packets are larger" again, where that is asked for.
+ * Traffic while another program changes the MTU of the network under it: `path_mtu
+ * small|streams|windows|broadcasts SECONDS [smaller|larger]`. Checks all data that arrives. Prints "under
+ * way" when it has begun, and "packets are smaller" when some rank has found that a path carries less. With a
+ * third word it goes on until that is so, or until "packets are larger" again.
  */
 #include "check.h"
 
@@ -32,7 +32,7 @@ static void check_all(const unsigned char *bytes, int length, int round, int of)
         }
 }
 
-/* Each with the rank that has its number in the other half, which is on another host. */
+/* The rank that has this rank's number in the other half, which is on another host. */
 static int partner(void)
 {
     return (rank + ranks / 2) % ranks;
@@ -55,8 +55,8 @@ static void small(int round)
     }
 }
 
-/* Large messages; such as fill some packets; and such as are one packet, which leaves alone: a bridge of Linux
- * passes trains whatever their packets are. */
+/* Large messages, messages that fill some packets, and messages of one packet, which leaves alone: a bridge
+ * of Linux passes trains whatever the size of their packets. */
 static void streams(int round)
 {
     int bytes = round % 3 == 0 ? STREAM_BYTES : round % 3 == 1 ? SHORT_BYTES : LONE_BYTES;
@@ -147,7 +147,7 @@ int main(int argc, char **argv)
             fflush(stdout);
         }
         now = MPI_Wtime();
-        /* What any of them has found; rank 0's clock counts. */
+        /* The findings of all ranks; rank 0's clock counts. */
         int own[3] = {has_happened(smaller), has_happened(larger), rank == 0 ? (int)((now - from) * 1000) : 0};
         MPI_Allreduce(own, all, 3, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
         say_once(&said[0], all[0], "packets are smaller");

@@ -1,6 +1,6 @@
-/* Persistent collectives (MPI-5.0 §6.13): all of them, started in orders that differ between ranks, several at a
- * time and among others, more than have memory of their own, freed and made again; and what they send, which is
- * no more than what blocking ones do. */
+/* Persistent collectives (MPI-5.0 §6.13): all of them, started in orders that differ between ranks, several
+ * at a time and among others, more than have memory of their own, freed and made again. They send no more
+ * messages than blocking ones do. */
 #include "each_thread.h"
 
 enum { ROUNDS = 8, AHEAD = 200, MANY = 60, OFTEN = 80, COUNTED = 20, PATIENCE = 1000000 };
@@ -32,7 +32,8 @@ enum operation {
 static const int lengths[] = {0, 1, 252, 253, 8204, 8205};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
-/* One operation, and its buffers: elements are integers, or pairs of which one integer belongs to the type. */
+/* One operation, and its buffers: elements are integers, or pairs of which one integer belongs to the type.
+ */
 struct one {
     enum operation which;
     int length, stride;
@@ -43,7 +44,7 @@ struct one {
     MPI_Request request;
 };
 
-/* What rank `who` gives to rank `to`, or to all, at place `at` in a round. */
+/* The value that rank `who` gives to rank `to`, or to all, at place `at` in a round. */
 static int given(const struct one *one, int who, int to, int at, int round)
 {
     return 1 + who * 7 + to * 1001 + at % 911 + round * 13 + (int)one->which;
@@ -63,7 +64,7 @@ static void put(const struct one *one, int *buffer, int block, int to, int round
         buffer[((size_t)block * one->length + at) * one->stride] = given(one, one->me, to, at, round);
 }
 
-/* Whether the buffers hold a block for each rank. */
+/* Says whether the buffers hold a block for each rank. */
 static int has_blocks(enum operation which)
 {
     return (which >= GATHER && which <= ALLTOALLV) || which == REDUCE_SCATTER_BLOCK || which == REDUCE_SCATTER;
@@ -94,7 +95,7 @@ static void destroy(struct one *one)
     free(one->displacements);
 }
 
-/* Makes it, as a persistent operation, or does it. */
+/* Makes a persistent operation, or does a blocking one. */
 #define FORM(name, ...)                                                                                                \
     (blocking ? MPI_##name(__VA_ARGS__) : MPI_##name##_init(__VA_ARGS__, MPI_INFO_NULL, &one->request))
 
@@ -173,7 +174,7 @@ static int is_reduction(enum operation which)
     return which >= REDUCE;
 }
 
-/* What this rank brings in a round. */
+/* Fills this rank's contribution to a round. */
 static void bring(struct one *one, int round)
 {
     int *buffer = one->which == BCAST || one->which == ALLGATHER_IN_PLACE || one->which == ALLTOALL_IN_PLACE ||
@@ -212,7 +213,7 @@ static void expect(const struct one *one, int block, int found_at, int expected)
           one->length, found_at, block, found, expected);
 }
 
-/* What this rank has got in a round. */
+/* Checks this rank's results of a round. */
 static void look(const struct one *one, int round)
 {
     int me = one->me, size = one->size, is_root = me == one->root;
@@ -261,7 +262,7 @@ static void look(const struct one *one, int round)
         }
 }
 
-/* Completes one request: by a wait, or by looking for it. */
+/* Completes one request: by a wait, or by tests. */
 static void complete(MPI_Request *request, int by_looking)
 {
     int done = 0;
@@ -270,8 +271,8 @@ static void complete(MPI_Request *request, int by_looking)
     MPI_Wait(request, MPI_STATUS_IGNORE);
 }
 
-/* All of them are active at once. Each rank starts them in another order, waits for them in another, and calls
- * others in between. */
+/* All operations are active at once. Each rank starts them in another order, waits for them in another, and
+ * calls others in between. */
 static void all_at_once(MPI_Comm comm, int length, int stride, MPI_Datatype type)
 {
     struct one all[OPERATIONS];
@@ -323,8 +324,8 @@ static void each_length(void)
     MPI_Type_free(&spread);
 }
 
-/* More than have memory of their own; which of them have it, all ranks must agree on. Each rank frees them in an
- * order of its own. */
+/* More operations than have memory of their own; all ranks must agree on which have it. Each rank frees them
+ * in an order of its own. */
 static void many_at_once(void)
 {
     STORY("many at once");
@@ -351,7 +352,7 @@ static void many_at_once(void)
     }
 }
 
-/* Each gets the memory that another has had, as soon as nobody reads there. */
+/* Each operation gets the memory of another, as soon as no rank reads there. */
 static void made_and_freed(void)
 {
     STORY("made and freed again and again");
@@ -378,7 +379,7 @@ static void made_and_freed(void)
     destroy(&kept);
 }
 
-/* The root is done with each of them as soon as there is room, whether or not anybody has come. */
+/* The root is done with each operation as soon as there is room, whether or not another rank has come. */
 static void root_runs_ahead(void)
 {
     STORY("the root runs ahead of a late rank");
@@ -399,7 +400,8 @@ static void root_runs_ahead(void)
     }
 }
 
-/* The communicator is freed first: the operations go on (MPI-5.0 §7.4.3). Its numbers, and its memory, are others' meanwhile. */
+/* The communicator is freed first: the operations go on (MPI-5.0 §7.4.3). Meanwhile others have its numbers,
+ * and its memory. */
 static void communicator_freed_first(void)
 {
     STORY("the communicator is freed first");
@@ -442,7 +444,7 @@ static void operation_of_the_program(void)
     int mine[40], result[40];
     MPI_Request request;
     MPI_Allreduce_init(mine, result, 40, MPI_INT, op, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
-    /* It keeps what it needs of it. */
+    /* The operation keeps what it needs of the handle. */
     MPI_Op_free(&op);
     for (int round = 0; round < ROUNDS; round++) {
         for (int at = 0; at < 40; at++)
@@ -474,8 +476,9 @@ static long long counted(MPI_T_pvar_handle handle)
     return (long long)value;
 }
 
-/* A persistent operation sends no more messages than a blocking one: none where that goes through memory of the
- * host. And where a rank has nothing more to do for others once it has started, neighbours do not wake it. */
+/* A persistent operation sends no more messages than a blocking one: none where the data goes through memory
+ * of the host. A rank that has nothing more to do for others once it has started is not woken by its
+ * neighbours. */
 static void what_they_send(void)
 {
     STORY("they send what blocking ones send");
@@ -501,7 +504,8 @@ static void what_they_send(void)
                 }
                 long long persistent = counted(sent) - before;
                 watches = (counts_watches ? counted(watched) : 0) - watches;
-                /* A message may leave after the call that made it: one of each operation would be COUNTED more. */
+                /* A message may leave after the call that made it: one more message of each operation would
+                 * be COUNTED more. */
                 CHECK(persistent < blocking + COUNTED, "operation %d of %d elements: %lld messages, and %lld by blocking ones", which, length,
                       persistent, blocking);
                 int one_phase = length == 2 && (which == ALLGATHER || which == ALLTOALL);

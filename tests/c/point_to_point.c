@@ -1,4 +1,5 @@
-/* Blocking and nonblocking messages in all modes: order, wildcards, status, truncation, self, MPI_PROC_NULL. */
+/* Blocking and nonblocking messages in all modes: order, wildcards, status, truncation, self, MPI_PROC_NULL.
+ */
 #include "check.h"
 
 typedef int send_function(const void *, int, MPI_Datatype, int, int, MPI_Comm);
@@ -121,7 +122,7 @@ static void wildcards(void)
         free(seen);
     }
     MPI_Barrier(MPI_COMM_WORLD); /* what follows must not meet the wildcards above */
-    /* Each tag is received in the reverse order of sending. */
+    /* Tags choose among arrived messages: each tag is received in the reverse order of sending. */
     STORY("§3.2.4 tags choose among what has arrived");
     enum { TAGS = 64 };
     MPI_Request request[TAGS];
@@ -237,7 +238,7 @@ static void self(void)
         free(out);
         free(in);
     }
-    /* A receive from anybody must not get what a faster rank sends in the next story. */
+    /* A receive from any source must not get a message that a faster rank sends in the next story. */
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -281,8 +282,9 @@ static void communicators_do_not_mix(void)
     MPI_Comm_free(&other);
 }
 
-/* What a buffered send needs is free again once its receiver has the message, whether or not its sender has made progress since. Even ranks send to the
- * next one. `form`: 0 MPI_Bsend, 1 MPI_Ibsend, 2 a persistent one. The buffer has room for one message. */
+/* The room of a buffered send is free again once its receiver has the message, whether or not its sender has
+ * made progress since. Even ranks send to the next one. `form`: 0 MPI_Bsend, 1 MPI_Ibsend, 2 a persistent
+ * one. The buffer has room for one message. */
 static void room_again(int form, int bytes, MPI_Comm comm)
 {
     enum { TIMES = 10 };
@@ -309,7 +311,8 @@ static void room_again(int form, int bytes, MPI_Comm comm)
             } else if (form > 0) {
                 MPI_Wait(&send, MPI_STATUS_IGNORE);
             }
-            /* The receiver is done before this process looks again: that makes a refusal likely, and is no condition for its absence. */
+            /* The receiver is done before this process looks again: a faulty library would then probably
+             * refuse; a right one never does. */
             usleep(2000);
         } else if (receives) {
             MPI_Recv(data, bytes, MPI_BYTE, previous, 3, comm, MPI_STATUS_IGNORE);

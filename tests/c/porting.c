@@ -1,5 +1,6 @@
-/* What programs of all ages find in mpi.h: conversions between C and Fortran (MPI-5.0 §19.3.4, §19.3.5), and the names that MPI-3.0
- * removed (its chapter 16), which this library declares when asked. */
+/* The parts of mpi.h for programs of all ages: conversions between C and Fortran (MPI-5.0 §19.3.4, §19.3.5),
+ * and the names that MPI-3.0 removed (its chapter 16), which this library declares when a program asks for
+ * them. */
 #define WEFT_REMOVED_NAMES
 #include "check.h"
 #include <stddef.h>

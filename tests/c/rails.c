@@ -1,7 +1,9 @@
 /*
- * Traffic between two ranks for some seconds, while somebody breaks the network under it: `rails bulk|small SECONDS [failed|healed]`, bulk data
- * one way, or small messages there and back. Says "under way" once it is, and checks what arrives. With a third word it goes on until its sender
- * has found a path to have failed, and says "a path has failed", or until that one carries packets again; and tools hear of it.
+ * Traffic between two ranks for some seconds, while another program breaks the network under it:
+ * `rails bulk|small SECONDS [failed|healed]`, bulk data one way, or small messages there and back. Prints
+ * "under way" when it has begun, and checks the data that arrives. With a third word it goes on until its
+ * sender has found a path to have failed, and prints "a path has failed", or until that path carries packets
+ * again; and tools hear of it.
  */
 #include "check.h"
 
@@ -75,7 +77,7 @@ static void begin_to_watch(void)
     listen("network_packets_resent", &told_resent);
 }
 
-/* Whether what is waited for has come. */
+/* Says whether the awaited event has come. */
 static int has_come(const char *awaited)
 {
     static int said;
@@ -90,7 +92,7 @@ static int has_come(const char *awaited)
     return told_failed > 0 && (strcmp(awaited, "healed") != 0 || value(paths_down) == 0);
 }
 
-/* Gives the packets that had been sent again before the last round. */
+/* Returns the number of packets that had been sent again before the last round. */
 static unsigned long long send_rounds(unsigned char *buffer, int bytes, double seconds, int answered, const char *awaited)
 {
     double begin = MPI_Wtime();
@@ -141,7 +143,7 @@ int main(int argc, char **argv)
     if (rank == 0) {
         unsigned long long resent_before = send_rounds(buffer, bytes, seconds, answered, awaited);
         CHECK(has_come(awaited), "%llu failures, %llu told, %llu paths down", value(failures_of_paths), told_failed, value(paths_down));
-        /* Of a path that fails between two rounds nothing need be lost. */
+        /* When a path fails between two rounds, no packet need be lost. */
         CHECK(told_resent > 0 || resent_before == 0, "nothing was told of %llu packets that were sent again", resent_before);
     }
     if (rank == 1)

@@ -1,7 +1,9 @@
-/* Accesses that their targets refuse, because nothing is attached to the window there: every kind of access, small and large, in one run and in many, closed
- * by every call that closes an epoch. The origin hears of each, by the call itself, its request, or the call that ends the epoch: once, with
- * MPI_ERR_RMA_RANGE. Nobody else hears of it, nobody waits for ever, and the accesses of others in the same epoch arrive (MPI-5.0 §12.5, §12.6). Then
- * datatypes whose descriptions are too long to travel in one piece, with targets that are there and with such that are not. */
+/* Accesses that their targets refuse, because nothing is attached to the window there: every kind of access,
+ * small and large, in one run and in many, closed by every call that closes an epoch. The origin hears of
+ * each once, with MPI_ERR_RMA_RANGE: by the call itself, its request, or the call that ends the epoch. No
+ * other rank hears of it, no rank waits for ever, and the accesses of others in the same epoch arrive
+ * (MPI-5.0 §12.5, §12.6). Then datatypes whose descriptions are too long to travel in one piece, with targets
+ * that exist and with targets that do not. */
 #include "check.h"
 
 enum { SMALL = 4, LARGE = 30000, BLOCKS = 300000, NOWHERE = 8 };
@@ -27,7 +29,7 @@ static MPI_Aint *addresses;
 static MPI_Win win;
 static MPI_Group everybody;
 
-/* Begins an access; what the call returned. */
+/* Begins an access; returns the code of the call. */
 static int start_access(enum kind kind, int target, MPI_Aint disp, int n, int count, MPI_Datatype type, MPI_Request *request)
 {
     switch (kind) {
@@ -73,7 +75,7 @@ static void open_epoch(enum closing closing, int target)
     }
 }
 
-/* What the call has returned that is to say what went wrong; what comes behind it has nothing more to say. */
+/* Returns the code of the call that must report the error; calls behind it have nothing more to report. */
 static int close_epoch(enum closing closing, int target)
 {
     int code;
@@ -97,7 +99,8 @@ static int close_epoch(enum closing closing, int target)
     }
 }
 
-/* One epoch of all ranks: each puts `value` into its cell at `target`, and `origin` makes an access there that is refused. */
+/* One epoch of all ranks: each puts `value` into its cell at `target`, and `origin` makes an access there
+ * that is refused. */
 static void epoch(enum closing closing, enum kind kind, int n, int count, MPI_Datatype type, int origin, int target, int value)
 {
     static char name[200];
@@ -161,7 +164,7 @@ static void each_kind_by_each_call(void)
     }
 }
 
-/* The description of this datatype is longer than what a target keeps of one: such an access travels in parts. */
+/* The description of this datatype is longer than a target keeps of one: such an access travels in parts. */
 static void long_descriptions(void)
 {
     MPI_Datatype many = every_second(BLOCKS);
@@ -214,7 +217,7 @@ static void long_descriptions(void)
     MPI_Type_free(&many);
 }
 
-/* Each access that is refused leaves the lock to whoever wants it next. */
+/* Each refused access leaves the lock to the next rank that wants it. */
 static void locks_are_given_back(void)
 {
     STORY("everybody locks all targets, one after the other");

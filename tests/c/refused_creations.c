@@ -1,6 +1,7 @@
-/* Collective calls of which one process cannot do its part: its arguments are wrong, or a callback of the program fails. Every process hears of it, by an error of
- * the same class, nobody gets an object, nobody waits for ever, and the communicator goes on. One row for each call that makes something of a communicator or a
- * group, and for those that end a window; each rank is the one that fails in some of them. */
+/* Collective calls in which one process cannot do its part: its arguments are wrong, or a callback of the
+ * program fails. Every process hears of it, by an error of the same class. No process gets an object, none
+ * waits for ever, and the communicator goes on. There is a row for each call that makes something of a
+ * communicator or a group, and for those that end a window; each rank is the failing one in some of them. */
 #include "check.h"
 
 static MPI_Comm parent, grid, inter, new_comm, other_comm;
@@ -33,7 +34,8 @@ static MPI_Info info(void)
     return fails() ? freed_info : MPI_INFO_NULL;
 }
 
-/* A nonblocking duplication: who cannot do its part hears of that at once, the others when they wait. */
+/* A nonblocking duplication: a process that cannot do its part hears of that at once, the others when they
+ * wait. */
 static int duplicate(MPI_Info with, int is_plain)
 {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -138,7 +140,8 @@ static int inter_dup(void)
     return MPI_Comm_dup_with_info(inter, info(), &new_comm);
 }
 
-/* Two groups, of which one has a rank that does not know its leader: the leaders are others, where there are enough. */
+/* Two groups, of which one has a rank that does not know its leader: the leaders are other ranks, where there
+ * are enough. */
 static int meet(void)
 {
     MPI_Comm half;
@@ -177,7 +180,7 @@ static int win_dynamic(void)
     return MPI_Win_create_dynamic(info(), parent, &new_win);
 }
 
-/* More than a node has addresses for: those of the other node hear of it, too. */
+/* More memory than a node has addresses for: ranks of the other node hear of it, too. */
 static int win_too_large(void)
 {
     return MPI_Win_allocate(fails() ? INT64_C(1) << 62 : 4, 1, MPI_INFO_NULL, parent, &base, &new_win);
@@ -244,7 +247,7 @@ static void each_call(void)
         if (ranks < row->ranks_min)
             continue;
         STORY(row->name);
-        /* Of two groups, one that leads none. */
+        /* A rank of the two groups that leads none. */
         bad = row->call == meet ? ranks - 1 : at % ranks;
         new_comm = MPI_COMM_NULL;
         new_win = MPI_WIN_NULL;

@@ -1,7 +1,8 @@
 /*
- * `registration_cache yes|no|any`: large messages, puts and gets from memory that is freed, unmapped, moved, emptied and mapped again at the same address with
- * other contents. What arrives is what is there now, and not what was there when a network's device first heard of the address. `yes`: a buffer
- * that stays is registered once, as the library counts it; `no`: nothing that was registered is used again; `any`: either.
+ * `registration_cache yes|no|any`: large messages, puts and gets from memory that is freed, unmapped, moved,
+ * emptied and mapped again at the same address with other contents. The data that arrives is what is in
+ * memory now, and not what was there when a network's device first heard of the address. `yes`: a buffer that
+ * stays is registered once, as the library counts it; `no`: no registration is used again; `any`: either.
  */
 #define _GNU_SOURCE
 #include "check.h"
@@ -12,7 +13,7 @@
 enum { PAGES = 48, SAME = 16, ROUNDS = 5, TAG = 7, BUSY_ROUNDS = 12 };
 static size_t page, size;
 static unsigned char *got;
-/* Ranks are in pairs; who is left over talks to itself. */
+/* Ranks are in pairs; a rank that is left over talks to itself. */
 static int peer, tag;
 
 static MPI_T_pvar_session session;
@@ -55,7 +56,7 @@ static unsigned char *map(void *at, int flags)
     return mapped;
 }
 
-/* Both ranks of a pair send what they have to each other, and know what the other one has. */
+/* Both ranks of a pair send their bytes to each other, and know those of the other. */
 static void exchange(const unsigned char *bytes)
 {
     memset(got, 0xee, size);
@@ -69,7 +70,7 @@ static void exchange_new(unsigned char *bytes)
     CHECK_EQUAL(wrong_bytes(got, size, peer, tag), 0);
 }
 
-/* Of what was emptied nothing is left. */
+/* Emptied memory has none of its old contents. */
 static void exchange_zeros(const unsigned char *bytes)
 {
     size_t wrong = 0;
@@ -148,7 +149,7 @@ static void emptied(void)
     munmap(bytes, size);
 }
 
-/* The end of the heap goes back and forth, unless something else was put behind it meanwhile. */
+/* The end of the heap goes back and forth, unless another mapping was put behind it meanwhile. */
 static void breaks(void)
 {
     for (int i = 0; i < ROUNDS; i++) {
@@ -164,7 +165,7 @@ static void breaks(void)
     }
 }
 
-/* Another process could take this memory away: nothing of it is kept. */
+/* Another process could take this memory away: no registration of it is kept. */
 static void shared(void)
 {
     unsigned char *bytes = map(NULL, MAP_SHARED);
@@ -217,7 +218,7 @@ static void *map_and_unmap(void *unused)
     return unused;
 }
 
-/* Another thread unmaps what may be this one's next. */
+/* Another thread unmaps memory that may be this one's next. */
 static void busy(void)
 {
     pthread_t other;
@@ -242,12 +243,12 @@ static void windows(void)
         fill(exposed + size, size, rank, ++tag);
         MPI_Win_sync(win);
         MPI_Barrier(MPI_COMM_WORLD);
-        /* What is put is what is there now … */
+        /* A put takes the present contents … */
         fill(bytes, size, rank, tag + 1);
         MPI_Put(bytes, (int)size, MPI_BYTE, peer, 0, (int)size, MPI_BYTE, win);
         MPI_Win_flush(peer, win);
         map(bytes, MAP_PRIVATE);
-        /* … and what is got is in what is there now. */
+        /* … and a get writes to the present memory. */
         MPI_Get(bytes, (int)size, MPI_BYTE, peer, (MPI_Aint)size, (int)size, MPI_BYTE, win);
         MPI_Win_flush(peer, win);
         CHECK_EQUAL(wrong_bytes(bytes, size, peer, tag), 0);

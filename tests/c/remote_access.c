@@ -1,6 +1,7 @@
 /*
- * Puts and gets that the carrier does by itself, in requests to its device: `remote_access READS`. A put is one remote write, a get one remote
- * read, a flush behind puts so many remote reads as READS says, and there is no message at either end.
+ * Puts and gets that the carrier does by itself, in requests to its device: `remote_access READS`. A put is
+ * one remote write, a get one remote read, and a flush behind puts is READS remote reads. There is no message
+ * at either end.
  */
 #include "check.h"
 
@@ -31,7 +32,7 @@ static void read_all(unsigned long long *values)
 
 static unsigned long long before[COUNTERS];
 
-/* What has been counted since it was last looked at. */
+/* Checks the counts since the last look. */
 static void expect(unsigned long long writes, unsigned long long reads)
 {
     unsigned long long now[COUNTERS], expected[COUNTERS] = {[WRITES] = writes, [READS] = reads};
@@ -58,7 +59,7 @@ int main(int argc, char **argv)
         MPI_Win_flush(1, win);
         MPI_Send(NULL, 0, MPI_BYTE, 1, TAG_BEGIN, MPI_COMM_WORLD);
     } else {
-        /* What the target has sent before has arrived then. */
+        /* By then the messages that the target sent before have arrived. */
         MPI_Recv(NULL, 0, MPI_BYTE, 0, TAG_BEGIN, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
     read_all(before);
@@ -94,11 +95,13 @@ int main(int argc, char **argv)
         expect(1, 1 + reads);
         CHECK(memcmp(put, got, sizeof put) == 0, "what was put is not what was got");
         MPI_Send(NULL, 0, MPI_BYTE, 1, TAG_DONE, MPI_COMM_WORLD);
-        /* The lock is given back when the target has counted: it answers that. */
+        /* This rank gives the lock back only when the target has counted: the target would answer the unlock.
+         */
         MPI_Recv(NULL, 0, MPI_BYTE, 1, TAG_COUNTED, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     } else {
         STORY("the target sends nothing");
-        /* It does not sleep inside MPI: who does so for long asks whether the others are still there. */
+        /* This rank does not sleep inside MPI: a rank that sleeps for long asks whether the others are still
+         * there. */
         MPI_Request done;
         MPI_Irecv(NULL, 0, MPI_BYTE, 0, TAG_DONE, MPI_COMM_WORLD, &done);
         for (int is_done = 0; !is_done; usleep(1000))

@@ -1,5 +1,6 @@
-/* The same blocking collective again and again, and others that differ from it in one argument: each gives the result of its own arguments, and a handle
- * that is stale is refused although the same call was right before (MPI-5.0 sections 2.8 and 6). */
+/* The same blocking collective again and again, and others that differ from it in one argument: each gives
+ * the result of its own arguments, and a stale handle is refused although the same call was right before
+ * (MPI-5.0 sections 2.8 and 6). */
 #include "check.h"
 
 enum { TIMES = 50 };
@@ -118,7 +119,7 @@ int main(int argc, char **argv)
             communicators(round);
     }
     STORY("wrong calls behind right ones");
-    /* A call that was right a moment ago is not, once its arguments are wrong. */
+    /* A call that was right a moment ago is refused once its arguments are wrong. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     int number = rank, sum = 0;
     MPI_Allreduce(&number, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

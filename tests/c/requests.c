@@ -151,7 +151,7 @@ static void cancelled(void)
     MPI_Wait(&cancel, &status);
     MPI_Test_cancelled(&status, &flag);
     CHECK(flag, "not cancelled");
-    MPI_Barrier(MPI_COMM_WORLD); /* nobody sends before everybody has cancelled */
+    MPI_Barrier(MPI_COMM_WORLD); /* no rank sends before all have cancelled */
     /* A message sent afterwards goes to the next receive. */
     int sent = rank;
     MPI_Sendrecv(&sent, 1, MPI_INT, next, 77, &value, 1, MPI_INT, previous, 77, MPI_COMM_WORLD, &status);
@@ -203,7 +203,8 @@ static void freed(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* A small send is complete as it starts: whatever is done with its request, the others and their messages stay as they are. */
+/* A small send is complete as it starts: whatever the program does with its request, the others and their
+ * messages stay as they are. */
 static void complete_at_once(void)
 {
     int value[4] = {rank, rank + 1, rank + 2, rank + 3}, got[4] = {-1, -1, -1, -1}, flag;

@@ -1,6 +1,6 @@
 /*
- * More communicators than there are contexts: run with WEFT_COMMUNICATORS=60. What has been freed is given again, when nothing uses it
- * any more, and one too many is an error in all processes.
+ * More communicators than there are contexts: run with WEFT_COMMUNICATORS=60. A freed context is given again
+ * when no rank uses it any more, and one communicator too many is an error in all processes.
  */
 #include "communicator_works.h"
 
@@ -34,7 +34,8 @@ static void overlapping_groups(void)
         CHECK_EQUAL(MPI_Comm_create_group(MPI_COMM_WORLD, group, round, &comm), MPI_SUCCESS);
         MPI_Group_free(&group);
         check_works(comm, round);
-        /* Each keeps some of them, others than its neighbours do, and frees the one that was there, which its others may still have. */
+        /* Each rank keeps some of them, others than its neighbours do, and frees the one that was in that
+         * place; other ranks may still have that one. */
         place = (place + 3 * rank) % KEPT;
         if (kept[place] != MPI_COMM_NULL)
             MPI_Comm_free(&kept[place]);

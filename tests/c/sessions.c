@@ -1,4 +1,5 @@
-/* Sessions, process sets, and what comes from them (MPI-5.0 sections 3.6, 7.4.2, 9.3.4 and 11.3): runs on any MPI library. */
+/* Sessions, process sets, and the objects that come from them (MPI-5.0 sections 3.6, 7.4.2, 9.3.4 and 11.3):
+ * runs on any MPI library. */
 #include "check.h"
 
 static MPI_Session opened(const char *level)
@@ -149,7 +150,7 @@ static void buffers(MPI_Session session, MPI_Comm comm)
     CHECK(address == space && bytes == sizeof space, "not what was attached: %d bytes", bytes);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     CHECK_CLASS(MPI_Bsend(&out, 1, MPI_INT, mine, 1, comm), MPI_ERR_BUFFER);
-    /* The process's buffer is for communicators of a session that has none. */
+    /* The process's buffer serves communicators of a session that has none. */
     MPI_Buffer_attach(space, sizeof space);
     int next = (mine + 1) % size;
     CHECK_EQUAL(MPI_Bsend(&mine, 1, MPI_INT, next, 2, comm), MPI_SUCCESS);
@@ -209,7 +210,7 @@ static void on_session(MPI_Session *session, int *code, ...)
     refused_sessions += *session == MPI_SESSION_NULL;
 }
 
-/* 9.3.4, 11.3.1: what is wrong with opening a session is for the handler that was given, also where nothing is initialised. */
+/* 9.3.4, 11.3.1: a failure to open a session is for the given handler, also where nothing is initialised. */
 static void refused_session(void)
 {
     STORY("11.3.1 a session that is refused");

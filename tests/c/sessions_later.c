@@ -1,4 +1,5 @@
-/* Sessions that are opened when the World Model is over, or by some processes more often than by others (MPI-5.0 section 11.3). */
+/* Sessions that are opened when the World Model is over, or by some processes more often than by others
+ * (MPI-5.0 section 11.3). */
 #include "use_session.h"
 
 int main(int argc, char **argv)

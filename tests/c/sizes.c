@@ -37,7 +37,8 @@ static void every_size(void)
     free(in);
 }
 
-/* Both sides of a blocking message may copy it: each size some times, in both directions at once and one after the other. */
+/* Both sides of a blocking message may copy it: each size some times, in both directions at once and one
+ * after the other. */
 static void long_ones_that_both_sides_wait_for(void)
 {
     static const int size[] = {12000, 65535, 65537, 100001, 262144, 1000003, 3 << 20};
@@ -103,7 +104,7 @@ static void flood(void)
         int last = rank;
         MPI_Send(&last, 1, MPI_INT, 0, 3, MPI_COMM_WORLD);
     } else {
-        /* The last message of each comes first: all others wait meanwhile. */
+        /* The last message of each rank is received first: all others wait meanwhile. */
         for (int other = 1; other < ranks; other++) {
             int value = -1;
             MPI_Recv(&value, 1, MPI_INT, other, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

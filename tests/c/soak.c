@@ -1,10 +1,12 @@
 /*
- * Everything at once for a long time: in each round all kinds of objects are made and freed, and messages of all sizes travel. Now and then each
- * process prints what it has; `cargo xtask soak` judges whether that grows.
+ * All features at once for a long time: in each round all kinds of objects are made and freed, and messages
+ * of all sizes travel. Now and then each process prints its holdings; `cargo xtask soak` judges whether they
+ * grow.
  *
- *     soak SECONDS SAMPLES [memory|descriptors]
+ *   soak SECONDS SAMPLES [memory|descriptors]
  *
- * It takes so many seconds, and as many rounds as samples at least. The last word makes something leak in each round, which must be found.
+ * The program takes SECONDS seconds, and at least as many rounds as samples. The last word makes something
+ * leak in each round, which must be found.
  */
 #include "kinds.h"
 
@@ -61,7 +63,7 @@ int main(int argc, char **argv)
         sizes(round);
         if (leaks)
             leak(leaks);
-        /* Rank 0 says whether everybody looks at what it has, and whether it was the last round. */
+        /* Rank 0 decides whether all ranks look at their holdings, and whether this was the last round. */
         double elapsed = MPI_Wtime() - began;
         int todo[2] = {elapsed >= next_sample, elapsed >= seconds && (double)round >= samples};
         MPI_Bcast(todo, 2, MPI_INT, 0, MPI_COMM_WORLD);

@@ -1,4 +1,5 @@
-/* MPI_THREAD_MULTIPLE: many threads of every rank send, receive, wait and call collectives at the same time (MPI-5.0 §11.6). */
+/* MPI_THREAD_MULTIPLE: many threads of every rank send, receive, wait and call collectives at the same time
+ * (MPI-5.0 §11.6). */
 #include "check.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* The tool interface (MPI-5.0 15.3): settings can be read, and written before MPI_Init; counters count what was sent. */
+/* The tool interface (MPI-5.0 15.3): settings can be read, and written before MPI_Init; counters count
+ * messages that were sent. */
 #include "check.h"
 
 /* Tools' calls return their codes themselves: no error handler. */
@@ -41,7 +42,8 @@ static void settings_before_init(void)
     free(value);
 }
 
-/* §15.3.6: the scope of each variable is true: what can be set takes its own value again, what is constant takes none. Whether any can. */
+/* §15.3.6: the scope of each variable is true: a variable that can be set takes its own value again, and a
+ * constant takes none. Returns whether any can be set. */
 static int scopes_are_true(void)
 {
     int count, settable = 0;
@@ -82,7 +84,7 @@ static void wrong_values(void)
     CHECK_EQUAL(MPI_T_cvar_get_info(index, value, &length, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_T_ERR_INVALID);
 }
 
-/* Writes a setting; before MPI_Init it counts. */
+/* Writes a setting; before MPI_Init it takes effect. */
 static void set(const char *name, const char *value)
 {
     int index, length;
@@ -93,7 +95,7 @@ static void set(const char *name, const char *value)
     TOOL(MPI_T_cvar_handle_free(&handle));
 }
 
-/* With WEFT_VERBOSE_ERRORS, written above, an error that is returned is printed too. */
+/* With WEFT_VERBOSE_ERRORS, written above, a returned error is printed too. */
 static void what_was_written_counts(void)
 {
     STORY("a control variable that was written before MPI_Init has its effect");
@@ -161,7 +163,7 @@ static void counters(void)
     TOOL(MPI_T_pvar_get_index("messages_unexpected", MPI_T_PVAR_CLASS_LEVEL, &index));
     TOOL(MPI_T_pvar_handle_alloc(session, index, NULL, &unexpected, &length));
     MPI_Probe(rank, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    /* Others may be ahead, in the collective below: their messages are unexpected too. */
+    /* Other ranks may be ahead, in the collective below: their messages are unexpected too. */
     int waiting = (int)reading(session, unexpected);
     HOLDS(ranks == 1 ? waiting == 1 : waiting >= 1);
     MPI_Recv(&sum, 1, MPI_INT, rank, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -176,7 +178,7 @@ static void counters(void)
     CHECK_EQUAL((int)value, 1);
     TOOL(MPI_T_pvar_start(session, MPI_T_PVAR_ALL_HANDLES));
     CHECK_EQUAL((int)reading(session, messages), 0);
-    /* A collective need not send any: ranks of one host may have memory in common. */
+    /* A collective need not send any message: ranks of one host may have memory in common. */
     MPI_Sendrecv(&one, 1, MPI_INT, (rank + 1) % ranks, 4, &sum, 1, MPI_INT, (rank + ranks - 1) % ranks, 4, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
     CHECK_EQUAL((int)reading(session, messages), 1);

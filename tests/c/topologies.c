@@ -1,6 +1,7 @@
 /*
- * Chapter 8 of MPI 5.0, virtual topologies, but its neighbourhood collectives: conformance. Passes on any MPI library with any number of
- * ranks. Where the standard names no error class for a mistake, those are accepted that libraries give.
+ * Chapter 8 of MPI 5.0, virtual topologies, but its neighbourhood collectives: conformance. Passes on any MPI
+ * library with any number of ranks. Where the standard names no error class for a mistake, the program
+ * accepts the classes that libraries give.
  */
 #include "check.h"
 
@@ -48,7 +49,7 @@ static void dimensions(void)
             }
             CHECK_EQUAL(product, nodes);
         }
-    /* Errors are those of no communicator: MPI_COMM_SELF's handler is asked (§9.3). */
+    /* The errors belong to no communicator: MPI_COMM_SELF's handler is asked (§9.3). */
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     int dims[2] = {4, 0}, negative[2] = {-1, 0};
@@ -122,7 +123,8 @@ static void grid(int count, int mask, int reorder)
             }
             CHECK_EQUAL(source, expected[0]);
             CHECK_EQUAL(destination, expected[1]);
-            /* They are what a shift needs: the message of my source comes from it, if there is one. */
+            /* The neighbours are those that a shift needs: a message from my source comes from it, if there
+             * is one. */
             int got = -7, mine = cart_rank;
             MPI_Sendrecv(&mine, 1, MPI_INT, destination, 1, &got, 1, MPI_INT, source, 1, cart, MPI_STATUS_IGNORE);
             CHECK_EQUAL(got, source == MPI_PROC_NULL ? -7 : source);
@@ -179,7 +181,7 @@ static void smaller_and_empty_grids(void)
     CHECK_EQUAL(total, 1);
 }
 
-/* What MPI_Cart_map says is a rank for each, and MPI_Cart_create gives it (§8.5.8). */
+/* MPI_Cart_map returns a rank for each process, and MPI_Cart_create gives that rank (§8.5.8). */
 static void maps(void)
 {
     STORY("§8.5.8 MPI_Cart_map and MPI_Graph_map");
@@ -248,7 +250,7 @@ static void subgrids(int reorder)
         MPI_Comm_size(sub, &found_size);
         CHECK_EQUAL(found, expected);
         CHECK_EQUAL(found_size, size);
-        /* All members have the coordinates that do not remain in common. */
+        /* All members have the dropped coordinates in common. */
         for (int d = 0; d < 3; d++) {
             int range[2] = {own[d], -own[d]}, highest[2];
             MPI_Allreduce(range, highest, 2, MPI_INT, MPI_MAX, sub);
@@ -276,7 +278,8 @@ static int delete_it(MPI_Comm comm, int keyval, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
-/* §7.4.2: a duplicate has the topology of its parent, and what is cached there; §8.5.1: a new grid has nothing of that. */
+/* §7.4.2: a duplicate has the topology of its parent, and the attributes cached there; §8.5.1: a new grid has
+ * none of them. */
 static void duplicates(void)
 {
     STORY("§7.4.2 duplicates keep the topology");
@@ -502,7 +505,7 @@ static void distributed_graphs(int reorder)
     MPI_Comm_free(&graph);
 }
 
-/* Mistakes that other libraries do not notice, or end the program for: what Weft answers. */
+/* Mistakes that other libraries do not notice, or for which they end the program: Weft's answers. */
 static void mistakes_seldom_noticed(void)
 {
     int zero = 0, one = 1, minus = -1, beyond = ranks, self[2] = {rank, rank}, weights[2] = {1, -1};
@@ -533,7 +536,7 @@ static void mistakes_seldom_noticed(void)
     CHECK_CLASS(MPI_Dist_graph_create_adjacent(world, 1, NULL, MPI_UNWEIGHTED, 0, NULL, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &graph),
                 MPI_ERR_ARG);
     if (ranks > 1) {
-        /* All hear of it that they do not agree. */
+        /* All ranks hear that they do not agree. */
         int *given = rank ? MPI_UNWEIGHTED : &one;
         CHECK_CLASS(MPI_Dist_graph_create(world, 1, &rank, &one, &rank, given, MPI_INFO_NULL, 0, &graph), MPI_ERR_ARG);
     }

@@ -1,5 +1,6 @@
-/* Collective operations in which one process describes less data than the others: the program is wrong (MPI-5.0 §6.4), and hears of it,
- * or has what it asked for; nobody waits for ever, whatever the algorithm. All choose the same one: amounts differ by little. */
+/* Collective operations in which one process describes less data than the others. The program is wrong
+ * (MPI-5.0 §6.4). It hears of the mistake, or has the data that it asked for; no rank waits for ever,
+ * whatever the algorithm. All ranks choose the same algorithm: amounts differ by little. */
 #include "each_collective.h"
 
 enum { ITEMS_MAX = 150000 };
@@ -8,7 +9,7 @@ static const int counts[] = {9, 100, 3000, 20000, ITEMS_MAX};
 
 static int *from, *into;
 
-/* One process, `odd`, takes `its` items for what are `n` for the others. */
+/* One process, `odd`, takes `its` items where the others have `n`. */
 static void differ(enum collective which, int form, int odd, int n, int its)
 {
     static char name[100];
@@ -24,7 +25,8 @@ static void differ(enum collective which, int form, int odd, int n, int its)
     MPI_Error_class(code, &class);
     CHECK(class == MPI_SUCCESS || class == MPI_ERR_TRUNCATE || class == MPI_ERR_OTHER, "error class %d", class);
     if (which == BCAST && odd != ROOT && its < n) {
-        /* Who has no room for what the root sends hears of just that, and who hears of nothing has it all. */
+        /* A rank without room for the root's data hears of exactly that, and a rank that hears of nothing has
+         * all the data. */
         if (rank == odd)
             CHECK_EQUAL(class, MPI_ERR_TRUNCATE);
         for (int i = 0; rank != odd && class == MPI_SUCCESS && i < n; i++)
@@ -33,7 +35,7 @@ static void differ(enum collective which, int form, int odd, int n, int its)
                 break;
             }
     }
-    /* Everybody is here again, and the communicator they all share works. */
+    /* Every rank is here again, and the communicator that they share works. */
     int sum = 0, one = 1;
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     CHECK_EQUAL(sum, ranks);

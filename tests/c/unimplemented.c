@@ -1,8 +1,10 @@
-/* Every procedure that is not implemented, from the list that the generator makes (unimplemented_calls.h): whoever calls it comes to an end.
+/* Every procedure that is not implemented, from the list that the generator makes (unimplemented_calls.h): a
+ * process that calls it comes to an end.
  *
- * Where errors are returned, the error has the class and names the procedure. Where errors are fatal the process ends, whichever thread
- * calls. Procedures of chapter 11 end the process too when another thread than the main one calls them, because the main thread then waits
- * for processes that never come. Each end takes a process of its own: a child, forked before MPI starts. */
+ * Where errors are returned, the error has the class and names the procedure. Where errors are fatal, the
+ * process ends, whichever thread calls. Procedures of chapter 11 end the process too when another thread than
+ * the main one calls them, because the main thread then waits for processes that never come. Each end takes a
+ * process of its own: a child, forked before MPI starts. */
 #include "check.h"
 #include <pthread.h>
 #include <sys/wait.h>
@@ -27,7 +29,7 @@ static void *call_it(void *unused)
     return NULL;
 }
 
-/* A process whose main thread waits for what another thread does; or which calls by itself. */
+/* A process whose main thread waits for what another thread does, or which calls by itself. */
 static void be_child(const struct call *call, int is_fatal, int by_thread)
 {
     int level;
@@ -48,7 +50,8 @@ static void be_child(const struct call *call, int is_fatal, int by_thread)
     _exit(RETURNED);
 }
 
-/* Whether the process ended by itself, with a status that is no success, and said why in one line. */
+/* Checks that the process ended by itself, with a status that is no success, and printed the reason in one
+ * line. */
 static void must_end(const struct call *call, int is_fatal, int by_thread)
 {
     char said[2000] = "", expected[200];
@@ -94,7 +97,8 @@ static const struct call *find(const char *name)
     return &calls[i];
 }
 
-/* As MPIPoolExecutor does: another thread asks for processes, the main thread waits for their work, the other ranks for the main thread. */
+/* Acts as MPIPoolExecutor does: another thread asks for processes, the main thread waits for their work, and
+ * the other ranks wait for the main thread. */
 static int spawn_in_a_thread(int argc, char **argv)
 {
     pthread_t thread;

@@ -1,4 +1,5 @@
-/* A session that is opened, used and closed: a communicator of the whole world's process set, and a sum over it (MPI-5.0 section 11.3). */
+/* A session that is opened, used and closed: a communicator of the whole world's process set, and a sum over
+ * it (MPI-5.0 section 11.3). */
 #include "check.h"
 
 /* `name` is that of the communicator; `expected`: processes in it. */

@@ -1,8 +1,8 @@
-/* The first half of the ranks waits, each in its way, for the second half, which says nothing: `vanish gone`, `vanish leaves` or
- * `vanish slow SECONDS`.
+/* The first half of the ranks waits, each in its way, for the second half, which sends nothing:
+ * `vanish gone`, `vanish leaves` or `vanish slow SECONDS`.
  *
- * The second half computes: for ever, until it exits without MPI_Finalize, or for so long. Whoever is kept waiting for ever must hear
- * of it by an error; the job then ends with code 42. */
+ * The second half computes: for ever, until it exits without MPI_Finalize, or for SECONDS seconds. A rank
+ * that would wait for ever must hear of it by an error; the job then ends with code 42. */
 #include "check.h"
 
 enum { TAG = 5, HEARD = 42, FOREVER_SECONDS = 40, WAYS = 10, LARGE = 8 << 20, SMALL = 4000, MANY = 3000 };
@@ -69,7 +69,7 @@ static void answer(int way, int peer, MPI_Comm pair)
             MPI_Recv(bytes, SMALL, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* Outside of MPI. */
+/* Computes outside of MPI. */
 static void compute(double seconds)
 {
     double until = MPI_Wtime() + seconds;
@@ -95,7 +95,7 @@ int main(int argc, char **argv)
     }
     STORY(ways[way]);
     if (!waits) {
-        /* Who leaves does so while the others wait. */
+        /* A rank that leaves does so while the others wait. */
         compute(leaves ? 0.2 : gone ? FOREVER_SECONDS : atof(argv[2]));
         if (gone)
             return 1;
@@ -107,7 +107,7 @@ int main(int argc, char **argv)
             printf("%s heard of it after %.1f s\n", ways[way], MPI_Wtime() - began);
             fflush(stdout);
             CHECK_CLASS(code, MPI_ERR_PROC_ABORTED);
-            /* All of this host have heard. */
+            /* All ranks of this host have heard. */
             MPI_Barrier(side);
             if (rank == 0)
                 MPI_Abort(MPI_COMM_WORLD, failures ? 1 : HEARD);

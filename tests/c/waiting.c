@@ -1,8 +1,8 @@
 /*
  * A rank that waits leaves its processor to others: it looks around for a moment, then sleeps in the kernel.
  *
- * The last rank comes late to everything. Nothing is said about how soon the others hear of it, only about the processor
- * time that they have used until then.
+ * The last rank comes late to everything. The program does not judge how soon the others hear of it, only the
+ * processor time that they have used until then.
  */
 #include "check.h"
 

@@ -1,6 +1,7 @@
 /*
- * What is done to windows, by chapter 12 of MPI 5.0: put, get and the accumulate functions, with all types and operations and with datatypes of
- * every kind at both ends. Passes on any MPI library with any number of ranks.
+ * Accesses to windows, by chapter 12 of MPI 5.0: put, get and the accumulate functions, with all types and
+ * operations and with datatypes of every kind at both ends. Passes on any MPI library with any number of
+ * ranks.
  */
 #include "check.h"
 
@@ -20,8 +21,8 @@ static int operand(int of, int index)
     return (of * 7 + index * 3) % 3 + (of % 3 == index % 3);
 }
 
-/* What one operation on one type does goes on in phases with a fence after each, so that all operations on a type share their fences. Each has its own
- * slot of the window, and buffers that stay from phase to phase. */
+/* One operation on one type goes on in phases with a fence after each, so that all operations on a type share
+ * their fences. Each has its own slot of the window, and buffers that stay from phase to phase. */
 enum { SLOTS = 16, SLOT = 1024, PHASES = 5 };
 
 static int phase, slot;
@@ -40,8 +41,8 @@ static _Alignas(64) unsigned char kept[SLOTS][4 * SLOT];
 #define HERE(T) ((T *)(window + slot * SLOT))
 #define THERE(T, index) ((MPI_Aint)(slot * SLOT + (index) * (int)sizeof(T)))
 
-/* Every rank accumulates N operands into every window at once; then each goes on alone with the window of the next rank, where it knows what there is:
- * MPI_Get_accumulate and MPI_Fetch_and_op tell what was there before. */
+/* Every rank accumulates N operands into every window at once. Then each goes on alone with the window of the
+ * next rank, whose contents it knows: MPI_Get_accumulate and MPI_Fetch_and_op return the former values. */
 #define ACCUMULATE(T, type, op, expression)                                                                                                          \
     do {                                                                                                                                             \
         T *in = (T *)kept[slot], *out = (T *)(kept[slot] + SLOT), *expected = (T *)(kept[slot] + 2 * SLOT), *once = (T *)(kept[slot] + 3 * SLOT);    \
@@ -326,7 +327,8 @@ static MPI_Datatype layout(int which, int *below)
     return type;
 }
 
-/* What the target's part of the window is to hold: what was there, with the origin's elements in their places. */
+/* The expected contents of the target's part of the window: the former contents, with the origin's elements
+ * in their places. */
 static void move_here(const int *from, int from_count, MPI_Datatype from_type, int *to, int to_count, MPI_Datatype to_type)
 {
     int packed[4 * ELEMENTS], position = 0, size = 0;
@@ -342,7 +344,8 @@ static void expect_part(const int *expected, int a, int b, const char *after)
         CHECK(mine[i] == expected[i], "%s, layout %d into layout %d: place %d is %d, expected %d", after, a, b, i, mine[i], expected[i]);
 }
 
-/* Each layout at the origin with each at the target: put, read again, and taken away by an accumulate function. */
+/* Each layout at the origin with each at the target: put, read again, and taken away by an accumulate
+ * function. */
 static void layouts(void)
 {
     static int from[ROOM], minus[ROOM], back[LAYOUTS][ROOM], expected[LAYOUTS][ROOM], there[ROOM], theirs[ROOM], copy_of[ROOM];
@@ -391,7 +394,7 @@ static void layouts(void)
         for (int b = 0; b < LAYOUTS; b++)
             MPI_Get_accumulate(minus + from_below, 1, from_type, back[b], ELEMENTS, MPI_INT, next, (b * ROOM + below[b]) * 4, 1, to_types[b], MPI_SUM,
                                win);
-        /* §5.1.9: what is under way goes on with types that are freed. */
+        /* §5.1.9: operations that are under way go on with types that are freed. */
         MPI_Datatype freed = from_type;
         MPI_Type_free(&freed);
         MPI_Win_fence(0, win);

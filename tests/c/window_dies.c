@@ -1,8 +1,12 @@
-/* A process is gone in an epoch of a window: nobody waits for it for ever.
+/* A process is gone in an epoch of a window: no rank waits for it for ever.
  *
- * `window_dies killed WAY MEMORY`, such as `window_dies killed MPI_Win_fence created`: the last rank is killed while the others are in the epoch, or come to it, and the launcher ends the job with what it died of.
- * `window_dies gone MEMORY`: the ranks of the second half say nothing more; those of the first half come to each epoch with them, each in a window of its own,
- * and each ends with an error. The job then ends with code 42. */
+ * `window_dies killed WAY MEMORY`, such as `window_dies killed MPI_Win_fence created`: the last rank is
+ * killed while the others are in the epoch, or come to it. The launcher ends the job with the signal of that
+ * rank.
+ *
+ * `window_dies gone MEMORY`: the ranks of the second half send nothing more. Those of the first half come to
+ * each epoch with them, each in a window of its own, and each epoch ends with an error. The job then ends
+ * with code 42. */
 #include "check.h"
 
 enum { HEARD = 42, FOREVER_SECONDS = 40, GOOD_ROUNDS = 3, CELLS = 2000 };
@@ -14,7 +18,7 @@ static const char *const ways[WAYS] = {"MPI_Win_fence",  "MPI_Win_complete", "MP
 
 static int cells[CELLS];
 
-/* Outside of MPI. */
+/* Computes outside of MPI. */
 static void compute_for_ever(void)
 {
     for (int second = 0; second < FOREVER_SECONDS; second++)
@@ -38,7 +42,7 @@ static int first_of(int one, int other)
     return one != MPI_SUCCESS ? one : other;
 }
 
-/* An epoch of the last rank with all others: these act on it, or it on them. */
+/* An epoch of the last rank with all others: they act on it, or it acts on them. */
 static int by_groups(MPI_Win win, int acts)
 {
     static int from[CELLS];
@@ -63,7 +67,8 @@ static int by_groups(MPI_Win win, int acts)
     return code;
 }
 
-/* One epoch: ranks before `actors` act, the others are acted upon. Returns what the first call that failed has returned. */
+/* One epoch: ranks before `actors` act, and the others are their targets. Returns the code of the first call
+ * that failed. */
 static int epoch(enum way way, MPI_Win *win, int actors)
 {
     static int from[CELLS], into[CELLS], one = 1;
@@ -132,7 +137,7 @@ static void killed(enum way way, int is_allocated)
         raise(SIGKILL);
     }
     epoch(way, &win, ranks - 1);
-    /* Some epochs are complete without it: those that need it are told, or ended. */
+    /* Some epochs are complete without the last rank: the ranks that need it here are told, or ended. */
     MPI_Barrier(MPI_COMM_WORLD);
     compute_for_ever();
 }
@@ -155,18 +160,20 @@ static void gone(int is_allocated)
     }
     if (rank >= ranks / 2)
         compute_for_ever();
-    /* Only rank 0 has reason to ask whether the last one lives, which it does on behalf of those that wait for the lock. */
+    /* Only rank 0 has a reason to ask whether the last rank lives; it asks on behalf of those that wait for
+     * the lock. */
     STORY("the lock of a process that is gone");
     if (rank == 1) {
         MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, held);
         MPI_Win_unlock(0, held);
     }
     MPI_Barrier(side);
-    /* Those of the other half must be gone before the first epoch ends, and are when the suite takes their network away. */
+    /* The ranks of the other half must be gone before the first epoch ends; they are when the suite takes
+     * their network away. */
     for (int way = 0; way < WAYS; way++) {
         STORY(ways[way]);
         int code = MPI_SUCCESS;
-        /* Until it is known that they are gone, what is passive may be served. */
+        /* Until it is known that they are gone, passive accesses may be served. */
         while (code == MPI_SUCCESS)
             code = epoch((enum way)way, &wins[way], ranks / 2);
         CHECK_CLASS(code, MPI_ERR_PROC_ABORTED);

@@ -1,6 +1,6 @@
 /*
- * Synchronization of one-sided communication, chapter 12 of MPI 5.0: fences, groups that post and start, locks and flushes, alone and after each
- * other. Passes on any MPI library with any number of ranks.
+ * Synchronization of one-sided communication, chapter 12 of MPI 5.0: fences, groups that post and start,
+ * locks and flushes, alone and after each other. Passes on any MPI library with any number of ranks.
  */
 #include "check.h"
 

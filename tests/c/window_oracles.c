@@ -1,6 +1,7 @@
 /*
- * One-sided operations of all ranks at once, from a seed, beside oracles that know which values are allowed: `window_oracles [SEED [ROUNDS]]`.
- * ROUNDS scales what is done. Passes on any MPI library with any number of ranks; every story says its seed.
+ * One-sided operations of all ranks at once, from a seed, beside oracles that know which values are allowed:
+ * `window_oracles [SEED [ROUNDS]]`. ROUNDS scales the amount of work. Passes on any MPI library with any
+ * number of ranks; every story names its seed.
  */
 #include "check.h"
 #include <stddef.h>
@@ -69,11 +70,11 @@ static struct window open_window(enum flavor flavor, size_t bytes)
     return window;
 }
 
-/* Memory that is the program's stays until `forget`. */
+/* Memory of the program stays until `forget`. */
 static void close_window(struct window *window)
 {
     if (window->flavor == ATTACHED) {
-        /* Others may still act on what is attached. */
+        /* Other ranks may still act on attached memory. */
         MPI_Barrier(MPI_COMM_WORLD);
         MPI_Win_detach(window->win, window->mine);
     }
@@ -87,7 +88,8 @@ static void forget(struct window *window)
     free(window->bases);
 }
 
-/* -- Every value is written once, so what each write replaced says in which order the writes of a cell have happened. -- */
+/* -- Every value is written once, so the values that writes replaced tell the order of the writes of a cell.
+ * -- */
 
 enum { CELLS = 4 };
 enum kind { SWAP, COMPARE, READ, SWAP_ALL, SWAP_ALL_BY_REQUEST, KINDS };
@@ -212,7 +214,7 @@ static void orders(enum flavor flavor)
     free(ops);
 }
 
-/* -- Maxima only grow: what is found lies between what this rank knows and the greatest that anybody has. -- */
+/* -- Maxima only grow: a found value lies between this rank's last one and the greatest of all ranks. -- */
 
 static void maxima(enum flavor flavor)
 {
@@ -314,7 +316,7 @@ static void insert(uint64_t key)
     }
 }
 
-/* How often a key is there; a value that is there must be its own. */
+/* The number of entries of a key; an entry's value must be its own. */
 static int lookup(uint64_t key, uint64_t heap)
 {
     uint64_t hash = hash_of(key), place = hash / (uint64_t)ranks % PLACES, steps = 0;
@@ -348,7 +350,7 @@ static void overflowing_table(enum flavor flavor)
     MPI_Win_lock_all(0, table.win);
     for (int i = 0; i < keys; i++) {
         insert(key_of(rank, i));
-        /* What has been inserted is there while others go on inserting. */
+        /* An inserted entry is there while others go on inserting. */
         int one = (int)below(&state, i + 1);
         CHECK_EQUAL(lookup(key_of(rank, one), heap), 1);
     }
@@ -383,7 +385,7 @@ static void overflowing_table(enum flavor flavor)
 enum epoch { FENCES, GROUPS, ONE_LOCK, ALL_LOCKS, EPOCHS };
 enum { WINDOWS = 10, STRIP = 600 };
 
-/* Where this rank acts in this epoch: there, or, if that is none, anywhere. */
+/* An epoch of a window, and this rank's target in it; without a target, any rank. */
 struct stand {
     enum epoch epoch;
     int target, from;
@@ -404,13 +406,14 @@ static void mixed_epochs(void)
     static struct window windows[WINDOWS];
     static struct stand stands[WINDOWS];
     size_t strips = (size_t)ranks * STRIP;
-    /* What this rank has written at each rank, and what comes from there. */
+    /* The values that this rank has written at each rank, and those that come from there. */
     int32_t *there = memory(WINDOWS * strips * 4), *source = memory(WINDOWS * strips * 4), *expected = memory(strips * 4), *copies = memory(STRIP * 4 * WINDOWS);
     uint64_t common = common_stream(60), own = own_stream(60);
     for (int i = 0; i < WINDOWS; i++)
         windows[i] = open_window((enum flavor)(i % FLAVORS), strips * 4);
     for (int round = 0; round < rounds; round++) {
-        /* Nobody waits for a lock while somebody who has one waits for anything but a lock of a later window. */
+        /* A rank waits for a lock only while every holder of that lock waits for nothing, or for a lock of a
+         * later window. */
         for (int i = 0; i < WINDOWS; i++) {
             int shift = (int)below(&common, ranks);
             stands[i] = (struct stand){(enum epoch)below(&common, EPOCHS), -1, -1};
@@ -495,7 +498,8 @@ static void mixed_epochs(void)
     free(copies);
 }
 
-/* -- Windows are freed while those made later are in use, and right after epochs whose operations may still travel. -- */
+/* -- Windows are freed while later ones are in use, right after epochs whose operations may still travel. --
+ */
 
 struct passing {
     struct window window;
@@ -513,7 +517,7 @@ static int32_t element(int of, int number, int at)
 static void end_window(struct passing *passing)
 {
     close_window(&passing->window);
-    /* Memory that the program made is its own again: nothing arrives there any more. */
+    /* Memory that the program made is its own again: no operation arrives there any more. */
     if (passing->window.flavor != ALLOCATED) {
         int32_t *mine = (int32_t *)passing->window.mine;
         int wrong = 0;
@@ -585,13 +589,13 @@ static void freed_in_passing(void)
         end_window(&alive[--count]);
 }
 
-/* -- What one rank puts goes the way of what the other gets. -- */
+/* -- Puts of one rank go the same way as the data of the other rank's gets. -- */
 
 static void crossing(enum flavor flavor)
 {
     STORY_OF("large puts of one rank and gets of the other cross each other", flavor);
     enum { EACH = 3, COUNT = 9000 };
-    /* What may be gotten, and behind it what is put. */
+    /* The first half may be read; the second half is for puts. */
     struct window window = open_window(flavor, 2 * EACH * COUNT * 4);
     int other = (rank ^ 1) < ranks ? rank ^ 1 : rank;
     int32_t *mine = (int32_t *)window.mine, *put = memory(EACH * COUNT * 4), *gotten = memory(EACH * COUNT * 4);
@@ -601,7 +605,7 @@ static void crossing(enum flavor flavor)
             put[i] = element(rank, 2 * round + 1, i);
         }
         MPI_Win_fence(0, window.win);
-        /* One begins with what it puts, the other with what it gets; lengths differ. */
+        /* One rank begins with its put, the other with its get; lengths differ. */
         for (int half = 0; half < 2; half++)
             for (int i = 0; i < EACH; i++) {
                 int count = COUNT - i * 1000 - half * 500;
@@ -621,7 +625,7 @@ static void crossing(enum flavor flavor)
                 wrong += mine[EACH * COUNT + k] != element(other, 2 * round + 1, k);
         }
         CHECK(wrong == 0, "round %d: %d elements are wrong", round, wrong);
-        /* Nobody changes what others still get. */
+        /* No rank changes data that others still get. */
         MPI_Barrier(MPI_COMM_WORLD);
     }
     MPI_Win_fence(MPI_MODE_NOSUCCEED, window.win);
@@ -631,7 +635,7 @@ static void crossing(enum flavor flavor)
     free(gotten);
 }
 
-/* -- Some ask for all locks, and others for one that is exclusive. -- */
+/* -- Some ranks ask for all locks, and others for one exclusive lock. -- */
 
 static void all_locks_and_one(enum flavor flavor)
 {
@@ -646,7 +650,7 @@ static void all_locks_and_one(enum flavor flavor)
             MPI_Accumulate(&one, 1, MPI_INT64_T, target, window.bases[target], 1, MPI_INT64_T, MPI_SUM, window.win);
             MPI_Win_unlock_all(window.win);
         } else {
-            /* Nobody else is there: a get and a put do. */
+            /* No other rank has the lock: a get and a put suffice. */
             MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window.win);
             MPI_Get(&value, 1, MPI_INT64_T, target, window.bases[target], 1, MPI_INT64_T, window.win);
             MPI_Win_flush(target, window.win);

@@ -1,7 +1,8 @@
-/* Passive targets (MPI-5.0 §12.7.3): operations on the memory of a process that computes, and makes no MPI call, come to their end.
+/* Passive targets (MPI-5.0 §12.7.3): operations on the memory of a process that computes, and makes no MPI
+ * call, come to their end.
  *
- * The last rank computes until its own memory says that all others have had what they asked for: if any operation needed a call of it, both sides
- * would wait for ever. A limit turns that into a failure. */
+ * The last rank computes until its own memory shows that all others have had what they asked for: if any
+ * operation needed a call of it, both sides would wait for ever. A limit turns that into a failure. */
 #include "check.h"
 #include <fcntl.h>
 #include <sched.h>
@@ -11,7 +12,7 @@
 
 enum { LARGE = 1 << 17, LIMIT_SECONDS = 30, FLUSHES = 50 };
 
-/* What the target shows: how many are done with it, a counter, and much data. */
+/* The contents of the target: the number of ranks that are done with it, a counter, and much data. */
 struct shown {
     int64_t done, counter, data[LARGE];
 };
@@ -59,7 +60,7 @@ static void ask(MPI_Win win, int target, MPI_Aint base)
         CHECK(got[i] == mine + i, "cell %d that was put is %lld", i, (long long)got[i]);
     CHECK(before >= 0 && before < ranks - 1, "the counter was %lld", (long long)before);
     MPI_Win_unlock(target, win);
-    /* It needs the lock alone, which the target gives while it computes, too. */
+    /* The operation needs the lock alone, which the target gives while it computes, too. */
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, win);
     MPI_Accumulate(&one, 1, MPI_INT64_T, target, AT(done), 1, MPI_INT64_T, MPI_SUM, win);
     MPI_Win_unlock(target, win);
@@ -106,7 +107,8 @@ static void passive(enum flavor flavor)
         free(shown);
 }
 
-/* What origin and target say to each other without MPI: which flush has returned, and which one the target has looked behind. */
+/* The signals between origin and target without MPI: the number of the flush that has returned, and of the
+ * flush behind which the target has looked. */
 struct said {
     int64_t returned, seen;
 };
@@ -142,7 +144,8 @@ static int reaches(const int64_t *cell, int64_t value)
     return __atomic_load_n(cell, __ATOMIC_SEQ_CST) == value;
 }
 
-/* When a flush returns, what was put is in the target's memory (§12.5.4), though the target makes no call. */
+/* When a flush returns, the bytes of the puts are in the target's memory (§12.5.4), though the target makes
+ * no call. */
 static void flushed(void)
 {
     STORY("a flush returns when what was put is at the target");

@@ -1,8 +1,9 @@
 /*
- * One-sided operations under load, from a seed: `windows [SEED [ROUNDS [BYTES]]]`. ROUNDS scales what is done; BYTES is the largest transfer.
+ * One-sided operations under load, from a seed: `windows [SEED [ROUNDS [BYTES]]]`. ROUNDS scales the amount
+ * of work; BYTES is the largest transfer.
  *
- * Every story says beforehand which outcomes are allowed, so that any order of what happens at once is right, and no lost, doubled or torn update.
- * Passes on any MPI library with any number of ranks.
+ * Every story states beforehand which outcomes are allowed. So any order of simultaneous events is right, and
+ * no update may be lost, doubled or torn. Passes on any MPI library with any number of ranks.
  */
 #include "check.h"
 #include <pthread.h>
@@ -48,7 +49,7 @@ static void counters(void)
     MPI_Win_sync(win);
     CHECK_EQUAL(*mine, (int64_t)rounds * ranks);
     MPI_Win_unlock_all(win);
-    /* Who got which number of which counter. */
+    /* The rank that got each number of each counter. */
     int *times = memory(sizeof(int) * (size_t)(rounds * ranks * ranks));
     for (int i = 0; i < rounds; i++)
         for (int target = 0; target < ranks; target++) {
@@ -66,7 +67,8 @@ static void counters(void)
     MPI_Win_free(&win);
 }
 
-/* The queue lock of Mellor-Crummey and Scott: a tail on rank 0, and in each rank's node a flag and who comes next. */
+/* The queue lock of Mellor-Crummey and Scott: a tail on rank 0, and in each rank's node a flag and the next
+ * rank. */
 enum { BLOCKED, NEXT, TAIL, PROTECTED, CELLS };
 
 static int fetch(MPI_Win win, int target, int cell)
@@ -106,7 +108,7 @@ static void queue_lock(void)
             while (fetch(win, rank, BLOCKED))
                 sched_yield();
         }
-        /* Plain gets and puts: nobody else is here. */
+        /* Plain gets and puts: no other rank is here. */
         MPI_Get(&value, 1, MPI_INT, 0, PROTECTED, 1, MPI_INT, win);
         MPI_Win_flush(0, win);
         value++;
@@ -234,7 +236,8 @@ static void move_here(const int32_t *from, MPI_Datatype from_type, int32_t *to, 
     free(packed);
 }
 
-/* Each rank has a strip of every window that only it writes, and knows what is in it; all have a strip where they add, and know the sum. */
+/* Each rank has a strip of every window that only it writes, and knows its contents; all have a strip where
+ * they add, and know the sum. */
 static void random_accesses(int is_allocated, int passive)
 {
     static char name[120];
@@ -252,7 +255,8 @@ static void random_accesses(int is_allocated, int passive)
         MPI_Win_create(mine, (MPI_Aint)(cells * 4), 4, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
     }
     memset(mine, 0, cells * 4);
-    /* What is in this rank's strip of each window, and what it has added to each window's last strip. */
+    /* The contents of this rank's strip of each window, and the values that it has added to each window's
+     * last strip. */
     int32_t *oracle = memory(cells * 4), *added = memory(sizeof(int32_t) * STRIP * (size_t)ranks);
     int32_t *origin[EACH], *expected[EACH];
     size_t spreads[EACH];
@@ -333,7 +337,7 @@ static void random_accesses(int is_allocated, int passive)
     else
         MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
     MPI_Barrier(MPI_COMM_WORLD);
-    /* What the others say of this rank's window. */
+    /* The other ranks' knowledge of this rank's window. */
     int32_t *said = memory(cells * 4), *sums = memory(sizeof(int32_t) * STRIP * (size_t)ranks);
     MPI_Alltoall(oracle, STRIP, MPI_INT32_T, said, STRIP, MPI_INT32_T, MPI_COMM_WORLD);
     MPI_Allreduce(added, sums, STRIP * ranks, MPI_INT32_T, MPI_SUM, MPI_COMM_WORLD);
@@ -356,7 +360,7 @@ static void random_accesses(int is_allocated, int passive)
     free(own);
 }
 
-/* Elements of which each has another size or another arithmetic. */
+/* Elements with different sizes and different arithmetic. */
 enum kind { UINT8, INT16, INT32, INT64, FLOAT, DOUBLE, LONG_DOUBLE, COMPLEX, KINDS };
 
 static MPI_Datatype type_of(enum kind kind)
@@ -394,7 +398,7 @@ static int get(enum kind kind, const void *cells, size_t index)
     }
 }
 
-/* How often this rank does something `rounds` times over: where all share memory they meet only if they do much. */
+/* The number of times that this rank repeats a step: ranks that share memory meet only if they do much. */
 static int repeated(void)
 {
     enum { NEAR = 100, FAR = 3 };
@@ -407,7 +411,8 @@ static int repeated(void)
     return rounds * (size == ranks ? NEAR : FAR);
 }
 
-/* §12.7.1: all add to the same elements, to one at a time and to long runs, with gaps and without, and nothing is lost. */
+/* §12.7.1: all ranks add to the same elements, to one at a time and to long runs, with gaps and without, and
+ * no addition is lost. */
 static void sums(enum kind kind)
 {
     static char name[MPI_MAX_OBJECT_NAME + 100];
@@ -492,7 +497,7 @@ static void sums(enum kind kind)
     free(expected);
 }
 
-/* §12.7.1: what is replaced is one value or another, never parts of two. */
+/* §12.7.1: a replaced value is one value or another, never parts of two. */
 static void replacements(void)
 {
     STORY("single elements and long runs are replaced at once: each is whole");
@@ -580,7 +585,7 @@ static void many_windows(void)
     }
 }
 
-/* §12.5.3: MPI_Win_free waits for what others do to this window by locks. */
+/* §12.5.3: MPI_Win_free waits for the operations of others on this window under locks. */
 static void freed_with_traffic(void)
 {
     STORY("MPI_Win_free while others still act on the window");
@@ -605,7 +610,7 @@ static void freed_with_traffic(void)
     }
 }
 
-/* What a thread does, on a part of the window of its own. */
+/* The work of a thread, on a part of the window of its own. */
 struct worker {
     MPI_Win win;
     int number, wrong;
@@ -671,7 +676,7 @@ static void passive_target(int is_allocated)
     STORY(is_allocated ? "a target that makes no MPI call is served, allocated memory" : "a target that makes no MPI call is served, the program's memory");
     if (ranks < 2)
         return;
-    /* §12.7.3 leaves open whether it is: Weft promises it. */
+    /* §12.7.3 leaves open whether the operation makes progress: Weft promises it. */
     if (left_out("independent-progress"))
         return;
     enum { CELLS_MAX = 4096 };
@@ -687,7 +692,8 @@ static void passive_target(int is_allocated)
     MPI_Win_unlock(rank, win);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) {
-        /* Computes, and sleeps, until the others have written that they are done: they can only do so while this rank makes no call. */
+        /* Computes, and sleeps, until the others have written that they are done: they must be able to do so
+         * while this rank makes no call. */
         volatile int64_t *done = &mine[CELLS_MAX - 1];
         for (unsigned turns = 0; *done < ranks - 1; turns++)
             if (turns % 1000 == 999)
@@ -766,7 +772,8 @@ static void transfers(int is_allocated)
     free(buffer);
 }
 
-/* The list of the standard's example: elements are attached to a dynamic window, and appended by compare-and-swap of the last one's pointer. */
+/* The list of the standard's example: elements are attached to a dynamic window, and appended by
+ * compare-and-swap of the last one's pointer. */
 static void linked_list(void)
 {
     STORY("a list of elements that each rank attaches and appends");
@@ -793,7 +800,8 @@ static void linked_list(void)
             uint64_t nobody = 0, found = 0;
             int target = (int)tail.rank_and_one - 1;
             MPI_Aint link = MPI_Aint_add(tail.at, offsetof(struct element, next.rank_and_one));
-            /* Claimed first by a mark that no rank has; then its address, then who it is. */
+            /* The pointer is first claimed by a mark that no rank has; then it gets the address, then the
+             * rank. */
             uint64_t claim = UINT64_MAX;
             MPI_Compare_and_swap(&claim, &nobody, &found, MPI_UINT64_T, target, link, win);
             MPI_Win_flush(target, win);
@@ -817,7 +825,7 @@ static void linked_list(void)
         }
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    /* Everybody walks it. */
+    /* Every rank walks the list. */
     int *seen = memory(sizeof(int) * (size_t)(each * ranks)), length = 0;
     struct pointer at = {1, head.at};
     for (;; length++) {
@@ -844,7 +852,8 @@ static void linked_list(void)
     free(elements);
 }
 
-/* §12.2.3: segments of no bytes, too, have an address, from which a neighbour computes others where the memory is contiguous. */
+/* §12.2.3: segments of no bytes, too, have an address, from which a neighbour computes others where the
+ * memory is contiguous. */
 static void segments_of_no_bytes(void)
 {
     STORY("shared windows in which some processes have no bytes");

@@ -1,10 +1,14 @@
 /*
  * Programs for memory checkers: `exchange WHAT`. Two ranks.
  *
- * Without an argument everything is right: every value that has been received, in whatever way, is looked at, and nothing may be said of it.
- * Otherwise one rank does what a checker must find: `short BYTES` receives into a buffer that has half of what it says, `later BYTES` the same
- * with a request, `unset` sends what has no value, `items` receives items that lie behind the end of their memory, `collective` gives
- * a broadcast too little memory.
+ * Without an argument the program is right: it looks at every value that it has received, in every way, and
+ * no checker may complain. Otherwise one rank makes a mistake that a checker must find:
+ *
+ * - `short BYTES` receives into a buffer with half of the bytes that it claims;
+ * - `later BYTES` does the same with a request;
+ * - `unset` sends memory that has no value;
+ * - `items` receives items that lie behind the end of their memory;
+ * - `collective` gives a broadcast too little memory.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -13,7 +17,7 @@
 
 static int rank;
 
-/* A branch on every byte: a checker says so if one has no value. */
+/* Branches on every byte: a checker reports a byte without a value. */
 static int look(const unsigned char *bytes, size_t length, unsigned char expected)
 {
     size_t wrong = 0;
@@ -78,7 +82,8 @@ static int right(void)
             free(out);
             free(in);
         }
-    /* Items with gaps, which have no value and are not sent; what lies between those that arrive keeps what it had. */
+    /* Items with gaps, which have no value and are not sent; the memory between the items that arrive keeps
+     * its contents. */
     MPI_Datatype comb;
     int *apart = malloc(3000 * sizeof *apart), sum = 0, *total = malloc(sizeof *total);
     for (int i = 0; i < 3000; i += 3)
@@ -118,7 +123,7 @@ int main(int argc, char **argv)
         else
             MPI_Recv(half, count, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     } else if (strcmp(what, "later") == 0) {
-        /* Little comes, but room is claimed for more than there is. */
+        /* Little data comes, but the receive claims more room than there is. */
         if (rank == 0)
             MPI_Send(whole, 1, MPI_BYTE, 1, 1, MPI_COMM_WORLD);
         else {

@@ -1,11 +1,13 @@
 /*
- * A libfabric with one provider, "strict", for tests: datagrams over UDP, or reliable messages and remote writes and reads, with the properties of other providers on
- * demand, and no mercy. What the interface forbids ends the program with a sentence: memory that is not registered, a key that leads nowhere, a packet that is
- * too long, a context that is used twice. Packets leave and arrive only when the completion queue is read, so a buffer that is used again too early shows.
+ * A libfabric with one provider, "strict", for tests: datagrams over UDP, or reliable messages and remote
+ * writes and reads, with the properties of other providers on demand, and no mercy. A use that the interface
+ * forbids ends the program with a sentence: memory that is not registered, a key that leads nowhere, a packet
+ * that is too long, a context that is used twice. Packets leave and arrive only when the completion queue is
+ * read, so a buffer that is used again too early shows.
  *
- * STRICT says what it is like, a list of:
+ * STRICT is a list of the provider's properties:
  *   prefix=N     bytes in front of each packet that are the provider's
- *   received     only in front of those that are received
+ *   received     only in front of packets that are received
  *   register     own memory must be registered (FI_MR_LOCAL)
  *   endpoint     registrations must be bound to the endpoint, and enabled (FI_MR_ENDPOINT)
  *   nowait       nothing to sleep on
@@ -13,16 +15,18 @@
  *   size=N       bytes of the largest packet, and of the largest write or read
  *   queue=N      operations under way
  *   fail=N       each send after N fails
- *   reliable     messages arrive once and in order (FI_EP_RDM), over sockets in the directory that STRICT_DIRECTORY names
- *   placing      the same, and memory of peers is written and read (FI_RMA), before messages that were sent later arrive
- *   virtual      a peer's memory is named by its addresses (FI_MR_VIRT_ADDR), not by the distance from its beginning
+ *   reliable     messages arrive once and in order (FI_EP_RDM), over sockets in STRICT_DIRECTORY
+ *   placing      as reliable; memory of peers is written and read (FI_RMA), before messages that were sent
+ *                later arrive
+ *   virtual      a peer's memory is named by its addresses (FI_MR_VIRT_ADDR), not by the distance from its
+ *                beginning
  *   keys         the provider chooses keys (FI_MR_PROV_KEY)
  *   keybytes=N   otherwise, bytes of a key
  *   regions=N    registrations at a time
  *   refuse=N     each write or read after N is refused
  *   broken=N     the write or read after N ends with an error
  *   unwritten    writes are not counted for that
- *   tell         at the end it says how many bytes were written to memory of peers, and how many were read from it
+ *   tell         at the end it prints how many bytes were written to memory of peers, and how many were read
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -53,14 +57,15 @@ struct operation {
     void *context, *buffer;
     size_t length;
     fi_addr_t to;
-    /* Of a write or read: its memory, how much of it has left or come, and where it goes to or comes from. */
+    /* For a write or read: its memory, the bytes of it that have left or come, and the place where it goes to
+     * or comes from. */
     struct region *region;
     size_t gone;
     uint64_t address, key;
     int is_broken;
 };
 
-/* Memory of this process that a peer reads, and how much of it has left. */
+/* Memory of this process that a peer reads, and the bytes of it that have left. */
 struct answer {
     struct sockaddr_un to;
     uint64_t address, key, place;
@@ -75,10 +80,11 @@ struct region {
     int is_bound, is_enabled, used;
 };
 
-/* What a datagram of reliable endpoints begins with. */
+/* The header of a datagram of reliable endpoints. */
 struct header {
     uint64_t kind, address, key;
-    /* Of a read: who asks, for how much, and the place of the read among those of the process that asks; of an answer, where in the whole it belongs. */
+    /* For a read: the process that asks, the length, and the number of the read among those of that process.
+     * For an answer: the place in the whole to which it belongs. */
     uint64_t process, length, place, offset;
 };
 
@@ -100,7 +106,7 @@ static struct {
     union { struct sockaddr any; struct sockaddr_in in; struct sockaddr_un un; } peers[PEERS_MAX], own;
     size_t peer_count;
     struct queue receives, sends;
-    /* What was asked for and is not here yet: unused where it has no context. */
+    /* Reads whose answers are not here yet; an entry without a context is unused. */
     struct operation reads[QUEUE_MAX];
     size_t reads_under_way;
     struct answer answers[QUEUE_MAX];
@@ -120,7 +126,7 @@ static void wrong(const char *format, ...)
     abort();
 }
 
-/* What STRICT says of a property; other where it says nothing. */
+/* The value of a property in STRICT; `other` where it is not there. */
 static long property(const char *name, long other)
 {
     const char *list = getenv("STRICT");
@@ -163,7 +169,8 @@ static struct operation pop(struct queue *queue)
     return operation;
 }
 
-/* The region that a descriptor means, which must have all of this memory and this right; none where nothing need be registered. */
+/* The region of a descriptor, which must have all of this memory and this right; none where nothing need be
+ * registered. */
 static struct region *check_memory(const void *buffer, size_t length, void *desc, uint64_t right)
 {
     if (!property("register", 0))
@@ -182,7 +189,7 @@ static struct region *check_memory(const void *buffer, size_t length, void *desc
     return NULL;
 }
 
-/* Where the process of this name receives reliable messages. */
+/* The place where the process of this name receives reliable messages. */
 static int socket_name(struct sockaddr_un *name, uint32_t process)
 {
     const char *directory = getenv("STRICT_DIRECTORY");
@@ -191,20 +198,20 @@ static int socket_name(struct sockaddr_un *name, uint32_t process)
     return length < (int)sizeof name->sun_path ? 0 : -FI_EINVAL;
 }
 
-/* --- Completion queue --------------------------------------------------------------------------------------------- */
+/* --- Completion queue ----------------------------------------------------------------------------------- */
 
-/* Whether it has left: a peer that takes nothing now has it later. */
+/* Returns whether the message has left: a peer that takes nothing now has it later. */
 static int transmit_to(struct sockaddr_un *to, struct header header, const void *bytes, size_t length)
 {
     struct iovec parts[] = {{&header, sizeof header}, {(void *)bytes, length}};
     struct msghdr message = {.msg_name = to, .msg_namelen = sizeof *to, .msg_iov = parts, .msg_iovlen = 2};
     if (sendmsg(state.socket, &message, MSG_DONTWAIT) >= 0)
         return 1;
-    /* Who is gone takes everything. */
+    /* A peer that is gone takes everything. */
     return errno != EAGAIN && errno != ENOBUFS;
 }
 
-/* The same, to a peer of the address vector. */
+/* Sends to a peer of the address vector. */
 static int transmit(struct header header, const void *bytes, size_t length, fi_addr_t to)
 {
     if (to >= state.peer_count)
@@ -216,7 +223,7 @@ static int transmit(struct header header, const void *bytes, size_t length, fi_a
     return 1;
 }
 
-/* The next part of an operation leaves, if there is room; whether all of it has. */
+/* Lets the next part of an operation leave, if there is room. Returns whether all of it has left. */
 static int advance(struct operation *operation)
 {
     if (operation->kind == READ) {
@@ -243,7 +250,7 @@ static int advance(struct operation *operation)
     return 1;
 }
 
-/* Where memory of this process is that a peer names, which must be registered for that. */
+/* The place of this process's memory that a peer names, which must be registered for that. */
 static char *exposed(uint64_t address, uint64_t key, size_t length, uint64_t right)
 {
     const char *does = right == FI_REMOTE_WRITE ? "writes" : "reads";
@@ -261,7 +268,7 @@ static char *exposed(uint64_t address, uint64_t key, size_t length, uint64_t rig
     return NULL;
 }
 
-/* A peer asks for memory of this process. */
+/* Handles a peer's request for memory of this process. */
 static void begin_answer(struct header header)
 {
     if (state.answer_count == QUEUE_MAX)
@@ -272,7 +279,7 @@ static void begin_answer(struct header header)
     socket_name(&answer->to, header.process);
 }
 
-/* What peers have asked for leaves, in parts, as far as they take it. */
+/* Sends the memory that peers have asked for, in parts, as far as they take it. */
 static void send_answers(void)
 {
     while (state.answer_count) {
@@ -291,7 +298,7 @@ static void send_answers(void)
     }
 }
 
-/* A part of what was asked for; whether it was the last one, and then the read is over. */
+/* Takes a part of an answer. Returns whether it was the last one: then the read is over. */
 static int take_answer(struct header header, const char *bytes, size_t length, struct operation *over)
 {
     struct operation *read = &state.reads[header.place];
@@ -307,7 +314,8 @@ static int take_answer(struct header header, const char *bytes, size_t length, s
     return 1;
 }
 
-/* An operation is over: its memory need not stay registered, and its completion is this entry, unless it is to end with an error. */
+/* Ends an operation: its memory need not stay registered, and its completion is this entry, unless it is to
+ * end with an error. */
 static int complete(struct operation operation, struct fi_cq_msg_entry *entry)
 {
     static const uint64_t flags[] = {[MESSAGE] = FI_SEND | FI_MSG, [WRITE] = FI_WRITE | FI_RMA, [READ] = FI_READ | FI_RMA};
@@ -337,7 +345,8 @@ static ssize_t cq_read(struct fid_cq *cq, void *buffer, size_t count)
         done++;
     }
     send_answers();
-    /* One for each look, like the provider udp: who does not look until there is nothing left falls behind. */
+    /* One completion for each look, like the provider udp: a caller that does not look until there is nothing
+     * left falls behind. */
     if (done < count && state.receives.count) {
         static char packet[PACKET_MAX];
         struct header header = {0};
@@ -390,7 +399,7 @@ static int cq_control(struct fid *fid, int command, void *argument)
     return 0;
 }
 
-/* --- Endpoint ----------------------------------------------------------------------------------------------------- */
+/* --- Endpoint ------------------------------------------------------------------------------------------- */
 
 static ssize_t ep_recv(struct fid_ep *ep, void *buffer, size_t length, void *desc, fi_addr_t from, void *context)
 {
@@ -409,7 +418,7 @@ static int fails(void)
     return limit >= 0 && state.sent++ >= limit;
 }
 
-/* An operation that leaves; its memory stays registered until it has. */
+/* Takes an operation that leaves; its memory stays registered until it has left. */
 static ssize_t take(struct operation operation)
 {
     int code = push(&state.sends, operation);
@@ -429,7 +438,7 @@ static ssize_t ep_send(struct fid_ep *ep, const void *buffer, size_t length, voi
     return take((struct operation){.context = context, .buffer = (void *)buffer, .length = length, .to = to, .region = region});
 }
 
-/* A write or read; some are refused, or end with an error. */
+/* Takes a write or read; some are refused, or end with an error. */
 static ssize_t access_memory(struct operation operation)
 {
     int counts = operation.kind == READ || !property("unwritten", 0);
@@ -528,7 +537,7 @@ static int ep_getname(fid_t fid, void *address, size_t *length)
     return 0;
 }
 
-/* --- The objects -------------------------------------------------------------------------------------------------- */
+/* --- The objects ---------------------------------------------------------------------------------------- */
 
 static int do_close(struct fid *fid) { (void)fid; return 0; }
 static int no_bind(struct fid *fid, struct fid *other, uint64_t flags) { (void)fid, (void)other, (void)flags; return -FI_ENOSYS; }
@@ -537,7 +546,7 @@ static int no_control(struct fid *fid, int command, void *argument) { (void)fid,
 static int ep_close(struct fid *fid)
 {
     (void)fid;
-    /* What was under way is no more. */
+    /* Operations that were under way are dropped. */
     while (state.sends.count) {
         struct operation operation = pop(&state.sends);
         if (operation.region)
@@ -716,7 +725,7 @@ static int trywait(struct fid_fabric *fabric, struct fid **fids, int count)
     return state.sends.count || state.answer_count || recv(state.socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ? -FI_EAGAIN : 0;
 }
 
-/* --- What the library exports ------------------------------------------------------------------------------------- */
+/* --- What the library exports --------------------------------------------------------------------------- */
 
 uint32_t fi_version(void) { return FI_VERSION(1, 17); }
 
@@ -767,7 +776,8 @@ int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t
         return -FI_ENODATA;
     *info = fi_dupinfo(NULL);
     (*info)->mode = prefix() ? FI_MSG_PREFIX : 0;
-    /* Most providers say it of the whole; one that says it of a direction means that direction. */
+    /* Most providers set the mode of the whole; a provider that sets it for a direction means that direction.
+     */
     (*info)->rx_attr->mode = property("received", 0) ? (*info)->mode : 0;
     (*info)->addr_format = FI_FORMAT_UNSPEC;
     (*info)->tx_attr->inject_size = property("inject", 64);

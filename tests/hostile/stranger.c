@@ -1,7 +1,8 @@
-/* Another user of the machine, who tries everything at what a job has: `stranger SECONDS USER [TARGET…]`.
+/* Another user of the machine, who attacks everything that a job has: `stranger SECONDS USER [TARGET…]`.
  *
- * Becomes USER first. A target is `unix:NAME` (abstract, datagrams), `stream:NAME` (abstract, connections), `udp:ADDRESS:PORT`, or
- * `file:PATH`. Says what it could open, read, or connect to, and how many datagrams the kernel took from it. */
+ * Becomes USER first. A target is `unix:NAME` (abstract, datagrams), `stream:NAME` (abstract, connections),
+ * `udp:ADDRESS:PORT`, or `file:PATH`. Prints the targets that it could open, read, or connect to, and how
+ * many datagrams the kernel took from it. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -47,7 +48,7 @@ static socklen_t abstract(const char *name, struct sockaddr_un *address)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
 }
 
-/* Sends one datagram, with descriptors; whether the kernel took it. */
+/* Sends one datagram, with descriptors; returns whether the kernel took it. */
 static int send_to(int fd, void *address, socklen_t length, int size, int with_descriptors)
 {
     char control[CMSG_SPACE(sizeof descriptors)] = {0};

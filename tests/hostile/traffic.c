@@ -1,6 +1,7 @@
 /*
- * traffic FILE: checked messages of all sizes in all ways, until FILE is there. Meanwhile somebody attacks the job. The
- * memory that the job takes must not depend on the attack. Rank 0 prints "warm" once the job has all that it opens late.
+ * traffic FILE: checked messages of all sizes in all ways, until FILE exists. Meanwhile another program
+ * attacks the job. The memory that the job takes must not depend on the attack. Rank 0 prints "warm" once the
+ * job has all that it opens late.
  */
 #include "../c/check.h"
 #include <sys/resource.h>

@@ -1,6 +1,7 @@
-/* endpoint DIRECTORY ADDRESS PORT 0|1 BLOCKS MESSAGES: messages of 8 bytes between two processes over libfabric's provider `verbs` (FI_EP_MSG), without
- * MPI, as `fi_pingpong` sends them: a send and its completion, a receive's completion and the next receive. What messages.c says of counting holds here,
- * too: two FIFOs in DIRECTORY see to it that nobody looks in vain. */
+/* endpoint DIRECTORY ADDRESS PORT 0|1 BLOCKS MESSAGES: messages of 8 bytes between two processes over
+ * libfabric's provider `verbs` (FI_EP_MSG), without MPI, as `fi_pingpong` sends them: a send and its
+ * completion, a receive's completion and the next receive. The rules of messages.c for counting hold here,
+ * too: by two FIFOs in DIRECTORY, no process looks in vain. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -191,7 +192,7 @@ int main(int argc, char **argv)
         }
         mark();
     }
-    /* Neither closes the connection before the other has what it sent. */
+    /* Neither process closes the connection before the other has its messages. */
     tell();
     hear();
     return 0;

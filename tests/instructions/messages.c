@@ -1,19 +1,27 @@
-/* messages DIRECTORY blocking|nonblocking|one-sided|accumulates BLOCKS MESSAGES: rank 0 sends messages of 8 bytes to rank 1, for a counter of instructions.
+/* messages DIRECTORY blocking|nonblocking|one-sided|accumulates BLOCKS MESSAGES: rank 0 sends messages of 8
+ * bytes to rank 1, for a counter of instructions.
  *
- * What a message costs must not depend on who is quicker, nor on how slow the counter makes the program. So
- * - nobody looks for a message in vain: a rank enters MPI only when what it will find is there. The two tell each other through
- *   two FIFOs in DIRECTORY, outside MPI;
- * - time is made of looks at the clock: each is CLOCK_STEP_NS after the one before, see `clock_gettime` below;
- * - threads of the library that sleep in epoll_wait(2) sleep on, so that the calls of the program do all the work.
+ * The cost of a message must not depend on which rank is quicker, nor on how slow the counter makes the
+ * program. So:
  *
- * The counter (callgrind) counts inside `counted` and nowhere else, and notes its count each time `mark` is called: the first
- * count is that of the warm-up, then come BLOCKS counts of MESSAGES messages each. Any MPI library; both ranks run on one machine.
+ * - No rank looks for a message in vain: a rank enters MPI only when the message that it will find is there.
+ *   The two ranks tell each other through two FIFOs in DIRECTORY, outside MPI.
+ * - Time is made of looks at the clock: each is CLOCK_STEP_NS after the one before, see `clock_gettime`
+ *   below.
+ * - Threads of the library that sleep in epoll_wait(2) sleep on, so that the calls of the program do all the
+ *   work.
  *
- * blocking:    MPI_Send at rank 0, MPI_Recv at rank 1; the answer, of 8 bytes too, is not counted.
- * nonblocking: a window of MPI_Irecv at rank 1, then a window of MPI_Isend and MPI_Waitall at rank 0, then MPI_Waitall at rank 1;
- *              the answer to each window is counted at both.
- * one-sided:   on a window that MPI_Win_allocate has made, rank 0 counts MPI_Put and MPI_Win_flush, rank 1 MPI_Fetch_and_op and MPI_Win_flush.
- * accumulates: there rank 0 counts MPI_Accumulate of 16 KB of char, rank 1 MPI_Get_accumulate of 16 KB of short, each with MPI_Win_flush. */
+ * The counter (callgrind) counts inside `counted` and nowhere else, and notes its count each time `mark` is
+ * called: the first count is that of the warm-up, then come BLOCKS counts of MESSAGES messages each. Any MPI
+ * library; both ranks run on one machine.
+ *
+ *   blocking:    MPI_Send at rank 0, MPI_Recv at rank 1; the answer, of 8 bytes too, is not counted.
+ *   nonblocking: a window of MPI_Irecv at rank 1, then a window of MPI_Isend and MPI_Waitall at rank 0, then
+ *                MPI_Waitall at rank 1; the answer to each window is counted at both.
+ *   one-sided:   on a window that MPI_Win_allocate has made, rank 0 counts MPI_Put and MPI_Win_flush,
+ *                rank 1 MPI_Fetch_and_op and MPI_Win_flush.
+ *   accumulates: there rank 0 counts MPI_Accumulate of 16 KB of char, rank 1 MPI_Get_accumulate of 16 KB of
+ *                short, each with MPI_Win_flush. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +42,7 @@ enum {
     TAG = 7,
     TALKS = 256,
     WINDOW = 64,            /* messages of a window, as in the measurements of message rate */
-    CLOCK_STEP_NS = 200,    /* about the time a small message takes where nobody counts */
+    CLOCK_STEP_NS = 200,    /* about the time of a small message where no counter runs */
     LARGE = 16 << 10,       /* bytes of an accumulate */
     BLOCKS_MAX = 1000,
     MESSAGES_MAX = 1000000
@@ -43,7 +51,7 @@ enum {
 static int rank, tells, hears;
 static long long out[WINDOW], in[WINDOW];
 static MPI_Request requests[WINDOW], answer;
-/* Of the message that is sent or expected next. */
+/* The number of the message that is sent or expected next. */
 static long long number;
 
 static void end(const char *what)
@@ -53,7 +61,8 @@ static void end(const char *what)
     exit(1);
 }
 
-/* ---- What the library asks the system, and what it is told here. The program's symbols come before those of the C library. ---- */
+/* ---- The library's calls of the system, answered here: the program's symbols come before the C library's.
+ * ---- */
 
 static atomic_bool counting;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -127,8 +136,9 @@ static int fifo(const char *directory, const char *name)
     return descriptor;
 }
 
-/* What this rank has sent is on its way: on loopback, a virtual Ethernet or a ring that means it is there. Devices of RDMA in software have threads of
- * their own: SETTLE_MS in the environment is what they are given. */
+/* This rank's messages are on their way: on loopback, a virtual Ethernet or a ring that means they are there.
+ * RDMA devices in software have threads of their own: SETTLE_MS in the environment is the time that they are
+ * given. */
 static void tell(void)
 {
     const char *settle = getenv("SETTLE_MS");
@@ -169,7 +179,8 @@ static void send_window(void)
         MPI_Isend(&out[i], sizeof *out, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, &requests[i]);
     MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
     MPI_Irecv(in, sizeof *in, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, &answer);
-    /* One look in vain, which whoever waits for an answer makes at least: messages that were kept back leave by then. */
+    /* One look in vain, which any rank that waits for an answer makes at least: messages that were kept back
+     * leave by then. */
     MPI_Test(&answer, &here, MPI_STATUS_IGNORE);
     if (here)
         end("the answer was here before the window");
@@ -191,7 +202,8 @@ static void finish_window(void)
     MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
 }
 
-/* The two places the counter knows by name: kept as functions, with an effect that the compiler cannot see through. */
+/* The two places the counter knows by name: kept as functions, with an effect that the compiler cannot see
+ * through. */
 __attribute__((noinline)) void counted(void (*step)(void))
 {
     step();
@@ -306,7 +318,7 @@ static void accumulates(void)
     memset(addend, 1, sizeof addend);
     counted(rank == 0 ? accumulate_many : get_accumulate_many);
     number += WINDOW;
-    /* The last one has got what all before it have added, to the bytes of each short. */
+    /* The last access has got the sum of all additions before it, to the bytes of each short. */
     for (int i = 0; rank == 1 && i < LARGE / 2; i++)
         if (((short *)was)[i] != (short)(0x0101 * (number - 1)))
             end("an element is not the sum");
@@ -340,13 +352,14 @@ int main(int argc, char **argv)
         MPI_Barrier(MPI_COMM_WORLD);
         MPI_Win_lock(MPI_LOCK_SHARED, 1 - rank, 0, win);
     }
-    /* Who has sent little may have room for one packet only, and a packet that waits for room when its sender leaves MPI would be left to the threads
-     * that sleep on: so both have talked a while before. */
+    /* A rank that has sent little may have room for one packet only. A packet that waits for room when its
+     * sender leaves MPI would be left to the threads that sleep on. So both ranks have talked a while before.
+     */
     for (int i = 0; i < TALKS; i++)
         MPI_Sendrecv(&out[0], 1, MPI_LONG_LONG, 1 - rank, TAG, &in[0], 1, MPI_LONG_LONG, 1 - rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Barrier(MPI_COMM_WORLD);
     count(true);
-    /* Once more than there are blocks: the first is the warm-up. */
+    /* One block more than BLOCKS: the first is the warm-up. */
     for (long block = 0; block <= blocks; block++) {
         for (long i = 0; i < messages; i += window)
             step();

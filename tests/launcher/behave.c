@@ -1,6 +1,6 @@
 /*
- * A program that behaves as it is told, for the tests of mpiexec: `behave WHAT [RANK] [NUMBER]`.
- * All ranks start MPI; then the rank named does it, and the others wait for a message that never comes.
+ * A program that behaves as it is told, for the tests of mpiexec: `behave WHAT [RANK] [NUMBER]`. All ranks
+ * start MPI; then the named rank does it, and the others wait for a message that never comes.
  */
 #define _DEFAULT_SOURCE
 #include <mpi.h>
@@ -19,7 +19,7 @@ static void wait_for_ever(void)
     exit(99);
 }
 
-/* Somebody else kills this process while it is inside MPI_Recv. */
+/* Another process kills this one while it is inside MPI_Recv. */
 static void die_inside_receive(int number)
 {
     pid_t self = getpid();
@@ -31,7 +31,7 @@ static void die_inside_receive(int number)
     wait_for_ever();
 }
 
-/* Long lines, written in pieces: mpiexec must not mix those of different ranks. */
+/* Writes long lines in pieces: mpiexec must not mix those of different ranks. */
 static void write_lines(int lines)
 {
     for (int line = 0; line < lines; line++) {

@@ -1,5 +1,6 @@
 /*
- * `forbid PROGRAM…` runs a program that the kernel lets neither read nor write the memory of other processes, as in many containers.
+ * `forbid PROGRAM…` runs a program that the kernel lets neither read nor write the memory of other processes,
+ * as in many containers.
  */
 #define _GNU_SOURCE
 #include <errno.h>

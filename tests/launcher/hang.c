@@ -1,5 +1,6 @@
 /*
- * A program that hangs as it is told, for the tests of what is said then: `hang WHAT`. Each kind has one culprit or one circle.
+ * A program that hangs as it is told, for the tests of mpiexec's explanations: `hang WHAT`. Each kind has one
+ * culprit or one circle.
  */
 #define _DEFAULT_SOURCE
 #include <mpi.h>

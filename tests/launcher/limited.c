@@ -1,4 +1,5 @@
-/* Uses what takes files, descriptors, memory and threads, once each: for runs under limits (`ulimit`) that are too low. */
+/* Uses the features that take files, descriptors, memory and threads, once each: for runs under limits
+ * (`ulimit`) that are too low. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /*
- * Collectives that are called wrongly across ranks: `mismatch WHAT`. Rank 1 (or the last) does something else than the others; with WEFT_CHECK=1
- * that is found before anything hangs or is corrupted. Without an argument all is right, and must not be complained of.
+ * Collectives that ranks call differently: `mismatch WHAT`. Rank 1 (or the last) does something else than the
+ * others; with WEFT_CHECK=1 that is found before a rank hangs or memory is corrupted. Without an argument the
+ * program is right, and must get no complaint.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ static void user_sum(void *in, void *out, int *length, MPI_Datatype *type)
         ((int *)out)[i] += ((int *)in)[i];
 }
 
-/* Everything that is right, in all forms; datatypes that differ in their shape but not in their signature. */
+/* All correct calls, in all forms; datatypes that differ in their shape but not in their signature. */
 static void correct(void)
 {
     MPI_Request request;

@@ -1,6 +1,7 @@
 /*
- * Messages whose two sides differ, and data of collectives among neighbours and between groups: `mismatched WHAT`. With WEFT_CHECK=1 each is an
- * error with one sentence. Without an argument all is right: partial receives, types of another shape with the same signature, bytes.
+ * Messages whose two sides differ, and data of collectives among neighbours and between groups:
+ * `mismatched WHAT`. With WEFT_CHECK=1 each is an error with one sentence. Without an argument the program is
+ * right: partial receives, types of another shape with the same signature, bytes.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -65,7 +66,7 @@ static void right_messages(void)
     MPI_Type_commit(&mixed_front);
     for (int i = 0; i < ROOM; i++)
         a[i] = 100 * rank + i;
-    /* Four integers as a vector of four; fewer than are expected; none at all. */
+    /* Four integers as a vector of four; fewer than the receive expects; none at all. */
     MPI_Irecv(b, 1, every_other, last, 1, MPI_COMM_WORLD, request);
     MPI_Send(a, 4, MPI_INT, next, 1, MPI_COMM_WORLD);
     MPI_Wait(request, &status);
@@ -87,7 +88,7 @@ static void right_messages(void)
     MPI_Wait(request, &status);
     MPI_Get_count(&status, mixed, &count);
     expect(count, 2, "structures");
-    /* Bytes stand for anything. */
+    /* Bytes match any type. */
     MPI_Irecv(b, 8, MPI_BYTE, last, 4, MPI_COMM_WORLD, request);
     MPI_Send(a, 2, MPI_INT, next, 4, MPI_COMM_WORLD);
     MPI_Wait(request, MPI_STATUS_IGNORE);
@@ -296,7 +297,7 @@ static void wrong_collective(const char *what)
         MPI_Reduce(a, b, 2, MPI_INT, rank == 3 ? MPI_MAX : MPI_SUM, root, both);
 }
 
-/* The receiver hears of it, and goes on; the sender does not know. */
+/* The receiver hears of the mismatch, and goes on; the sender does not know. */
 static void returned(void)
 {
     MPI_Status status;

@@ -1,5 +1,5 @@
-/* Programs that end wrongly, of which mpiexec or the library must say how: `finalize-early`, `dup-against-split`,
- * `creations` (every call that makes a communicator against every other), `fork`. */
+/* Programs that end wrongly, which mpiexec or the library must explain: `finalize-early`,
+ * `dup-against-split`, `creations` (every call that makes a communicator against every other), `fork`. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,7 +90,7 @@ static void creations(int rank)
         printf("all creations were told apart\n");
 }
 
-/* A child that calls MPI: it is refused, and the job goes on. */
+/* A child that calls MPI: the call is refused, and the job goes on. */
 static void fork_and_call(int rank)
 {
     pid_t child = fork();

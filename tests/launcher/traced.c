@@ -1,7 +1,10 @@
 /* Two ranks whose packets and waits are known: for the suite `trace`.
- *   traced exchange   rank 0 sends 20 messages of 64 bytes with tag 7, rank 1 one of 200000 bytes with tag 9; then both end
+ *
+ *   traced exchange   rank 0 sends 20 messages of 64 bytes with tag 7, rank 1 one of 200000 bytes with tag 9;
+ *                     then both end
  *   traced limited    the same, but no file may grow (`ulimit -f`)
- *   traced hang       each waits for a message that the other never sends: rank 0 with tag 42, rank 1 with tag 43 */
+ *   traced hang       each waits for a message that the other never sends: rank 0 with tag 42, rank 1 with
+ *                     tag 43 */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +34,7 @@ static void exchange(int rank)
 int main(int argc, char **argv)
 {
     int rank, ranks, never;
-    /* Whatever happens, it ends. */
+    /* The program ends in any case. */
     alarm(LIMIT_SECONDS);
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

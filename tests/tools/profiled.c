@@ -1,4 +1,5 @@
-/* A program that knows nothing of profilers but that it may tell one what to look at (MPI_Pcontrol, MPI-5.0 15.2.4). */
+/* A program that knows nothing of profilers, except that it may tell one where to look (MPI_Pcontrol, MPI-5.0
+ * 15.2.4). */
 #include <mpi.h>
 
 int main(int argc, char **argv)

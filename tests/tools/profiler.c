@@ -1,7 +1,8 @@
 /*
- * A profiler by the profiling interface (MPI-5.0 15.2): it has the names MPI_Send, MPI_Recv and MPI_Allreduce, counts and times them, calls the
- * library by the names PMPI_*, and says in MPI_Finalize what it has counted. MPI_Pcontrol(0) stops the counting, MPI_Pcontrol(1) goes on
- * with it (15.2.4). It is preloaded to programs that know nothing of it, or linked.
+ * A profiler by the profiling interface (MPI-5.0 15.2). It has the names MPI_Send, MPI_Recv and
+ * MPI_Allreduce, counts and times them, calls the library by the names PMPI_*, and prints its counts in
+ * MPI_Finalize. MPI_Pcontrol(0) stops the counting, MPI_Pcontrol(1) goes on with it (15.2.4). It is preloaded
+ * to programs that know nothing of it, or linked.
  */
 #include <mpi.h>
 #include <stdio.h>

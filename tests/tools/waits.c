@@ -1,4 +1,5 @@
-/* Rank 0 waits for a message that never comes, and has one that it does not ask for: for what debuggers show of it. */
+/* Rank 0 waits for a message that never comes, and has a message for which it does not ask: for the views of
+ * debuggers. */
 #define _DEFAULT_SOURCE
 #include <mpi.h>
 #include <unistd.h>

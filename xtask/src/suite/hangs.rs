@@ -1,5 +1,5 @@
-//! Jobs that hang: `mpiexec` says where each rank is and who keeps whom waiting, when it is asked (SIGQUIT)
-//! and when it ends them.
+//! Tests of jobs that hang: `mpiexec` reports where each rank is and which ranks wait for which, when a user
+//! asks (SIGQUIT) and when it ends the job.
 
 use std::time::{Duration, Instant};
 
@@ -9,18 +9,18 @@ use super::context::{Context, Expected};
 use super::process::Run;
 use super::{Case, Outcome};
 
-/// How long it may take until the ranks hang as they should.
+/// The time that the ranks may take until they hang as they should.
 const HANGS: Duration = Duration::from_secs(60);
-/// Time between two questions.
+/// The time between two questions.
 const PAUSE: Duration = Duration::from_millis(400);
 /// The time between two questions to a job whose ranks are about to ask each other.
 const QUESTION_PAUSE: Duration = Duration::from_millis(40);
-/// How long the end may take.
+/// The time that the end may take.
 const END: Duration = Duration::from_secs(20);
 
 const HANG: &str = "tests/launcher/hang.c";
 
-/// What hangs, and what is to be said of it.
+/// The kinds of hangs, each with the sentences that must be printed.
 const KINDS: &[(&str, &[&str])] = &[
     (
         "circle",
@@ -54,7 +54,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             asked_and_ended(context, context.mpiexec_on_hosts(3), what, says)
         })
     });
-    // What waits for a rank that has finalized does not hang.
+    // A rank that waits for a finalized rank does not hang.
     let ended = [("", false), (" over two hosts", true)].map(|(place, is_remote)| {
         Case::new(format!("finalize: who waits is told and ends{place}"), move |context| finalized(context, is_remote))
     });
@@ -115,7 +115,8 @@ fn finalized(context: &Context, is_remote: bool) -> Outcome {
     Expected::failure().says(sentence).judge(run())
 }
 
-/// All but the last rank have called MPI_Finalize; the last needs something of the first.
+/// Runs a job in which all but the last rank have called MPI_Finalize, and the last rank needs a message of
+/// the first.
 fn too_late(context: &Context, what: &str, ranks: u32, is_remote: bool) -> Outcome {
     let run = || {
         let run = if is_remote { context.mpiexec_on_hosts(ranks)? } else { context.mpiexec(ranks) };
@@ -124,7 +125,7 @@ fn too_late(context: &Context, what: &str, ranks: u32, is_remote: bool) -> Outco
     Expected::failure().says("has called MPI_Finalize, and never sends what is waited for").judge(run())
 }
 
-/// Asks until everything is said, then ends the job, which says it again.
+/// Asks until every sentence has been printed, then ends the job, which must print them again.
 fn asked_and_ended(context: &Context, run: anyhow::Result<Run>, what: &str, says: &[&str]) -> anyhow::Result<Outcome> {
     let running = run?.arg(context.compile(HANG)?).arg(what).start()?;
     let is_said = |text: &str| says.iter().all(|part| text.contains(part));
@@ -148,12 +149,12 @@ fn asked_and_ended(context: &Context, run: anyhow::Result<Run>, what: &str, says
     Ok(if is_right && finished.leftovers.is_empty() { Outcome::Passed } else { Outcome::Failed(finished.report()) })
 }
 
-/// What was said to the last question.
+/// The answer to the last question.
 fn last_answer(text: &str) -> &str {
     text.rsplit("mpiexec: after ").next().unwrap_or_default()
 }
 
-/// The same is seen without `mpiexec`.
+/// Checks that a user sees the hang without `mpiexec`, too.
 fn live(context: &Context) -> anyhow::Result<Outcome> {
     let running = context.mpiexec(3).arg(context.compile(HANG)?).arg("compute").start()?;
     let pid = running.pid().as_raw_nonzero().to_string();
