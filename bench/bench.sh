@@ -1,13 +1,15 @@
 #!/bin/sh
-# make bench: Weft beside MPICH, Open MPI and Intel MPI, all in the same runs, and docs/performance.md from them.
-# About seven minutes on two processors, and the fetching of the peers. Where no virtual hosts can be made, only one node is measured.
+# make bench: measures Weft beside MPICH, Open MPI and Intel MPI, all in the same runs, and makes
+# docs/performance.md from the figures. Takes about seven minutes on two processors, and the time to fetch the
+# peers. Where no virtual hosts can be made, it measures only one node.
 set -eu
 cd "$(dirname "$0")/.."
 weft=build/prefix/bin/weft
 runs=build/bench/$(date -u +%Y%m%d-%H%M%S)
 mkdir -p "$runs"
 
-# compare FILE ARGUMENT...: samples are kept also when the run is interrupted; then nothing is drawn from them.
+# compare FILE ARGUMENT...: samples are kept also when the run is interrupted; then no charts are drawn from
+# them.
 compare() {
     file=$1
     shift
@@ -22,7 +24,7 @@ six="pingpong bandwidth rate sendrecv barrier availability"
     if why=$("$weft" hosts run --count 2 -- true 2>&1); then
         compare 3-two-hosts $six --hosts 2 --rounds 3 --limit 120
         compare 4-shaped $six --hosts 2 --rate 10gbit --rounds 2 --sizes 8,64k,1m
-        # Peers over TCP need seconds for a round trip at times: what does not end in time says so.
+        # Peers over TCP need seconds for a round trip at times: a job that does not end in time is reported.
         compare 5-loss $six --hosts 2 --loss 1% --rounds 2 --sizes 8,64k,1m --limit 20
     else
         echo "bench: two hosts are left out: $why" >&2

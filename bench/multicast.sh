@@ -1,6 +1,8 @@
 #!/bin/sh
-# make bench-multicast: broadcasts by each scheme of multicast and down trees, on eight virtual hosts and in simulation; docs/book/multicast/ from them.
-# About seven minutes on two processors; charts as SVG, which the book shows, and as PNG. Where no virtual hosts can be made, only the simulation runs.
+# make bench-multicast: measures broadcasts by each scheme of multicast and down trees, on eight virtual hosts
+# and in simulation, and makes docs/book/multicast/ from the figures. Takes about seven minutes on two
+# processors. It makes charts as SVG, which the book shows, and as PNG. Where no virtual hosts can be made,
+# only the simulation runs.
 set -eu
 cd "$(dirname "$0")/.."
 weft=build/prefix/bin/weft
@@ -8,14 +10,15 @@ book=docs/book/multicast
 runs=build/bench/multicast-$(date -u +%Y%m%d-%H%M%S)
 mkdir -p "$runs"
 
-# What the paper has: latency and throughput by size, then the time in the call where receivers come late by up to so many microseconds.
+# The measurements of the paper: latency and throughput by size, then the time in the call where receivers
+# come late by up to this number of microseconds.
 bench() {
     file=$1
     shift
     "$weft" bench --limit 120 --output "$runs/$file.jsonl" "$@" >"$runs/$file.txt"
 }
 if why=$("$weft" hosts run --count 2 -- true 2>&1); then
-    # What one packet to all costs the system, beside packets down a tree, before there is any MPI.
+    # The cost of one packet to all for the system, beside packets down a tree, without MPI.
     "${CC:-cc}" -O2 -o "$runs/wakeups" bench/wakeups.c
     # shellcheck disable=SC2016 # The hosts' shell knows them.
     "$weft" hosts run --count 8 -- sh -c '"$0" -n 8 -ppn 1 --hosts "$WEFT_HOSTS" --agent "$WEFT_AGENT" "$1"' \
@@ -27,7 +30,7 @@ if why=$("$weft" hosts run --count 2 -- true 2>&1); then
         done
     done
     "$weft" report "$runs"/*.jsonl --charts "$book" --markdown "$runs/multicast.md"
-    # By what they show: the runs are in the order of their names.
+    # The runs are in the order of their names, which say what the runs show.
     for kind in svg png; do
         mv "$book"/run-1-bcast-throughput-*."$kind" "$book/throughput.$kind"
         mv "$book"/run-1-bcast-*."$kind" "$book/latency.$kind"

@@ -1,9 +1,9 @@
 #!/bin/bash
-# make demo: programs that nobody here wrote run over Weft, between two hosts.
+# make demo: programs that others wrote run over Weft, between two hosts.
 #
-# The two hosts are network namespaces joined by a bridge (`weft hosts`), an ordinary user's in a user namespace. Where the kernel
-# lets that user have none, they are two sets of ranks that treat each other as remote, over loopback. Everything made is gone
-# afterwards, also after Ctrl-C.
+# The two hosts are network namespaces joined by a bridge (`weft hosts`), an ordinary user's in a user
+# namespace. Where the kernel gives that user none, the hosts are two sets of ranks that treat each other as
+# remote, over loopback. Afterwards everything that the demo made is gone, also after Ctrl-C.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -56,7 +56,7 @@ if [ -t 1 ]; then bold=$(printf '\033[1m') plain=$(printf '\033[0m') terminal=1;
 now() { date +%s.%N; }
 since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.1f", b - a }'; }
 
-# A dot every second where nobody can move a cursor; a running clock where one can.
+# Prints a dot every second where no cursor can be moved, and a running clock where one can.
 spin() {
     seconds=0
     while sleep 1; do
@@ -67,7 +67,7 @@ spin() {
 
 step() { number=$1 title=$2; printf '\n%s%s. %s%s\n' "$bold" "$number" "$title" "$plain"; step_began=$(now); }
 
-# run NAME COMMAND…: runs it with a sign of life, shows what it says, stops the demo when it fails.
+# run NAME COMMAND…: runs the command with a sign of life, shows its output, and stops the demo when it fails.
 run() {
     name=$1
     shift
@@ -138,7 +138,7 @@ printf '   %-18s %-12s %6s %9s %9s %8s %8s\n' program link pairs messages bytes 
 while IFS=$'\t' read -r number name seconds; do
     if [ -s "$work/$name.stats" ]; then
         awk -v name="$name" -v seconds="$seconds" '
-            # What is behind the table of pairs begins with words.
+            # The lines behind the table of pairs begin with words.
             $1 ~ /^[0-9]+$/ && $2 ~ /^[0-9]+$/ { pairs[$3]++; messages[$3] += $4; bytes[$3] += $5; resends[$3] += $6 }
             END { for (link in pairs) {
                 printf "   %-18s %-12s %6d %9d %9d %8d %8s\n", name, link, pairs[link], messages[link], bytes[link], resends[link], seconds

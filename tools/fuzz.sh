@@ -1,9 +1,10 @@
 #!/bin/sh
-# tools/fuzz.sh [SECONDS] [TARGET…]: libFuzzer with AddressSanitizer on every target of fuzz/, or some, each for a time.
+# tools/fuzz.sh [SECONDS] [TARGET…]: runs libFuzzer with AddressSanitizer on every target of fuzz/, or on
+# some, each for a time.
 #
-# What breaks a target is left in build/fuzz/TARGET/ and once more by the command that is printed; fixed, it goes to
-# fuzz/found/TARGET/, where `cargo test` looks. The compiler is the stable one: RUSTC_BOOTSTRAP lets it take the options that
-# libFuzzer needs.
+# An input that breaks a target is left in build/fuzz/TARGET/; the printed command runs it once more. When the
+# error is fixed, the input goes to fuzz/found/TARGET/, where `cargo test` finds it. The compiler is the
+# stable one: RUSTC_BOOTSTRAP lets it take the options that libFuzzer needs.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)

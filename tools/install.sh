@@ -2,8 +2,8 @@
 # tools/install.sh PREFIX: puts Weft into PREFIX (under $DESTDIR, if that is set).
 #
 # The programs must have been built: `cargo build --release`. They are taken from $WEFT_BUILD, by default
-# target/release; CARGO_TARGET_DIR is respected. The wrappers use ${CC:-cc} and ${CXX:-c++}, unless told otherwise.
-# Files are replaced whole, never written into: programs that run with the old library keep it.
+# target/release; CARGO_TARGET_DIR is respected. The wrappers use ${CC:-cc} and ${CXX:-c++}, unless told
+# otherwise. Files are replaced whole, never written into: programs that run with the old library keep it.
 set -eu
 
 if [ $# -ne 1 ] || [ -z "$1" ] || [ "${1#-}" != "$1" ]; then
@@ -28,13 +28,13 @@ done
 
 mkdir -p "$into/bin" "$into/sbin" "$into/lib/pkgconfig" "$into/lib/systemd/system" "$into/include"
 
-# put MODE SOURCE DESTINATION: a copy that appears all at once.
+# put MODE SOURCE DESTINATION: makes a copy that appears all at once.
 put() {
     install -m "$1" "$2" "$3.new.$$"
     mv -f "$3.new.$$" "$3"
 }
 
-# script TEMPLATE NAME [EXPRESSION...]: a program made of a template by sed.
+# script TEMPLATE NAME [EXPRESSION...]: makes a program of a template by sed.
 script() {
     template=$top/tools/$1
     name=$2
@@ -77,7 +77,7 @@ mkdir -p "$into/share/weft"
 put 644 "$top/tools/wireshark/weft.lua" "$into/share/weft/weft.lua"
 put 644 "$top/tools/weft-gdb.py" "$into/share/weft/weft-gdb.py"
 sed "s|@VERSION@|$version|g" "$top/tools/weft.pc.in" >"$into/lib/pkgconfig/weft.pc"
-# What others ask pkg-config for.
+# The files for pkg-config.
 for name in mpi mpi-c mpi-cxx mpich; do
     ln -sfn weft.pc "$into/lib/pkgconfig/$name.pc"
 done

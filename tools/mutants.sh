@@ -1,8 +1,9 @@
 #!/bin/sh
-# tools/mutants.sh [NAME...]: builds weft-sim with one error put in by hand after the other, and demands that programs by chance find it.
+# tools/mutants.sh [NAME...]: builds weft-sim with one error at a time put in by hand, and demands that
+# programs by chance find the error.
 #
-# Errors are the lines marked `weft_mutant = "NAME"` in the sources. A compiler wrapper of that name sets it, for the workspace's own
-# crates only: so each build is kept apart, and libraries are built once.
+# Errors are the lines marked `weft_mutant = "NAME"` in the sources. A compiler wrapper of that name sets the
+# mark, for the workspace's own crates only: so each build is kept apart, and libraries are built once.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -12,7 +13,7 @@ wrappers=$PWD/target/mutants/wrappers
 mkdir -p "$wrappers"
 cat > "$wrappers/wrapper" <<'WRAPPER'
 #!/bin/sh
-# The first argument is the compiler; this script's own name says which error.
+# The first argument is the compiler; this script's own name is the error's.
 exec "$@" --cfg "weft_mutant=\"$(basename "$0")\""
 WRAPPER
 chmod +x "$wrappers/wrapper"

@@ -1,36 +1,38 @@
 #!/bin/sh
-# Installs what is missing on a Debian 12 machine, and nothing that is there already:
-# Debian packages (as root; otherwise it says what to type), Rust, and Python packages in build/venv.
+# Installs the packages that are missing on a Debian 12 machine, and none that is there already: Debian
+# packages (as root; other users are told what to type), Rust, and Python packages in build/venv.
 #
 # usage: tools/setup.sh [GOAL]
-#   build    what compiling takes; this is the default
-#   bench    and measuring: virtual hosts (`weft hosts`), also such as lose frames, and what fetches peers
-#   demo     and the demonstration
-#   tests    and all tests, with virtual machines, a browser for the pages of `weft report`, tshark for captured packets, and valgrind, which counts instructions
-#   rdma     and virtual machines with devices of RDMA in software, whose kernel is downloaded and not installed
+#   build    the tools for compiling; this is the default
+#   bench    also those for measuring: virtual hosts (`weft hosts`), also with losses, and fetching peers
+#   demo     also those for the demonstration
+#   tests    also those for all tests: virtual machines, a browser for the pages of `weft report`, tshark for
+#            captured packets, and valgrind, which counts instructions
+#   rdma     also virtual machines with RDMA devices in software, whose kernel is downloaded and not installed
 #
-# An ordinary user is stopped only by what the goal cannot do without; what it does without, with less to show, is named.
+# An ordinary user is stopped only when a package is missing without which the goal is impossible. A package
+# without which the goal shows less is named.
 set -eu
 cd "$(dirname "$0")/.."
 goal=${1:-build}
-# Administrators' tools are looked for where they are, also by those whose PATH does not lead there.
+# Administrators' tools are found even if a user's PATH does not lead to them.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 
 say() { printf 'setup: %s\n' "$*"; }
 have() { command -v "$1" >/dev/null 2>&1; }
-# has_library FILE: where Debian and others put it.
+# has_library FILE: looks in the directories of Debian and of other systems.
 has_library() {
     for path in /usr/lib/*/"$1" /usr/lib64/"$1" /usr/lib/"$1" /usr/local/lib/"$1"; do
         [ -e "$path" ] && return
     done
     return 1
 }
-# is_for GOAL…: whether the goal is one of these.
+# is_for GOAL…: succeeds if the goal is one of these.
 is_for() { case " $* " in *" $goal "*) true ;; *) false ;; esac; }
 is_for build bench demo tests rdma || { say "$goal is no goal: build, bench, demo, tests or rdma" >&2; exit 2; }
 
-# --- Debian packages -------------------------------------------------------------------------------------------------
-# What the goal cannot do without, and what it is less without.
+# --- Debian packages ---------------------------------------------------------------------------------------
+# The packages without which the goal is impossible, and those without which it shows less.
 missing=
 lacking=
 need() { missing="$missing $1"; }
@@ -65,10 +67,10 @@ if is_for tests; then
     have valgrind || want valgrind
     { has_library libfabric.so.1 && [ -e /usr/include/rdma/fabric.h ]; } || want libfabric-dev
 fi
-# lack PACKAGE: the goal rdma cannot do without it, and the others leave out what takes it.
+# lack PACKAGE: the goal rdma is impossible without the package; other goals leave out what takes it.
 lack() { if is_for rdma; then need "$1"; else want "$1"; fi; }
 if is_for rdma tests; then
-    # What makes the guests' kernel and boots them …
+    # The packages that make the guests' kernel and boot them …
     have make || lack make
     have qemu-system-x86_64 || lack qemu-system-x86
     { have busybox && busybox --list 2>/dev/null | grep -qx depmod; } || lack busybox-static
@@ -76,7 +78,7 @@ if is_for rdma tests; then
     have zstd || lack zstd
     have xz || lack xz-utils
     have setpriv || lack util-linux
-    # … and what they use of the machine.
+    # … and the packages for the machine that they use.
     have rdma || lack iproute2
     [ -d /etc/libibverbs.d ] || lack ibverbs-providers
     has_library librdmacm.so.1 || lack librdmacm1
@@ -88,7 +90,7 @@ if is_for rdma tests; then
     [ -e /usr/include/rdma/fabric.h ] || want libfabric-dev
 fi
 
-# apt PACKAGE…: installs them.
+# apt PACKAGE…: installs the packages.
 apt() {
     say "installing $*"
     export DEBIAN_FRONTEND=noninteractive
@@ -111,10 +113,10 @@ else
     done
 fi
 
-# --- Rust ------------------------------------------------------------------------------------------------------------
+# --- Rust ---------------------------------------------------------------------------------------------------
 PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 wanted=$(sed -n 's/^rust-version = "\([0-9.]*\)"/\1/p' Cargo.toml)
-# Whether there is a Rust that is new enough; `version` is the one that is there.
+# Checks that there is a Rust that is new enough; `version` is the installed one.
 rust_is_there() {
     version=$( (cargo --version 2>/dev/null || true) | cut -d' ' -f2)
     [ -n "$version" ] && [ "$(printf '%s\n%s\n' "$wanted" "$version" | sort -V | head -n 1)" = "$wanted" ]
@@ -128,7 +130,7 @@ if ! rust_is_there; then
         curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
             sh -s -- -y -q --profile minimal -c rustfmt -c clippy --no-modify-path >/dev/null || true
     fi
-    # Debian's own packages are no way out: Debian 12 has 1.63.
+    # Debian's own packages do not help: Debian 12 has 1.63.
     if ! rust_is_there; then
         say "Rust $wanted or newer could not be installed (found: ${version:-none}); if https://sh.rustup.rs cannot be" >&2
         say "reached from here, install Rust another way, so that \`cargo\` is in PATH, and run this again" >&2
@@ -136,7 +138,7 @@ if ! rust_is_there; then
     fi
 fi
 
-# --- Python packages -------------------------------------------------------------------------------------------------
+# --- Python packages ----------------------------------------------------------------------------------------
 is_for demo tests rdma || exit 0
 # The mark holds what was installed, so that the second run needs no network.
 mark=build/venv/requirements

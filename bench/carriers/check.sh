@@ -1,7 +1,7 @@
 #!/bin/sh
-# check.sh: the carriers build without a warning, and print only JSON lines that are valid: on one host, and, beside virtual hosts
-# (weft hosts run --count 2 -- bench/carriers/check.sh), between two. A carrier that ends with 77 (no privilege, no support) is
-# named as skipped.
+# check.sh: checks that the carriers build without a warning, and print only JSON lines that are valid: on one
+# host, and, beside virtual hosts (weft hosts run --count 2 -- bench/carriers/check.sh), between two. A
+# carrier that ends with 77 (no privilege, no support) is named as skipped.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
@@ -10,7 +10,7 @@ trap 'exit 130' INT TERM
 failed=0
 cc -std=gnu11 -O2 -Wall -Wextra -Werror -o "$work/carrier" "$here"/*.c -lm
 
-# judge NAME STATUS: what $work/out holds is right.
+# judge NAME STATUS: checks the content of $work/out.
 judge() {
     if [ "$2" = 77 ]; then
         echo "$1: skipped: $(cat "$work/err")"

@@ -1,8 +1,9 @@
 #!/bin/sh
-# check.sh PREFIX [MPIEXEC [ARGUMENT...]]: every program here builds with PREFIX/bin/mpicc without a warning, and with 2 and 4 ranks
-# prints only lines that are JSON and valid. MPIEXEC is PREFIX/bin/mpiexec when it is not given.
-# PROGRAMS="a b" checks only some; CLASS=S is the class of the NAS kernels; RANKS="2 4" is the default; CC is the compiler driver when it is not PREFIX/bin/mpicc.
-# Programs that end with status 0 but say that the library lacks something count as skipped, and are named at the end.
+# check.sh PREFIX [MPIEXEC [ARGUMENT...]]: checks that every program here builds with PREFIX/bin/mpicc without
+# a warning, and with 2 and 4 ranks prints only lines that are JSON and valid. MPIEXEC is PREFIX/bin/mpiexec
+# when it is not given. PROGRAMS="a b" checks only some; CLASS=S is the class of the NAS kernels; RANKS="2 4"
+# is the default; CC is the compiler driver when it is not PREFIX/bin/mpicc. Programs that end with status 0
+# but say that the library lacks a feature count as skipped, and are named at the end.
 set -eu
 [ $# -ge 1 ] || { echo "usage: $0 PREFIX [MPIEXEC [ARGUMENT...]]" >&2; exit 2; }
 prefix=$1
@@ -15,7 +16,7 @@ trap 'exit 130' INT TERM
 failed=0
 skipped=
 
-# Short runs: what is checked is that the programs work, not what they measure.
+# Short runs: the check is that the programs work, not what they measure.
 options() {
     case $1 in
     startup | memory) ;;
@@ -29,7 +30,8 @@ options() {
     esac
 }
 
-# One sentence about FILE: why it is not what the program NAME with RANKS ranks should print; nothing when it is.
+# Prints one sentence about FILE: why it is not what the program NAME with RANKS ranks should print. Prints
+# nothing when it is right.
 judge() {
     python3 - "$@" <<'PYTHON'
 import json, sys
@@ -49,7 +51,7 @@ for line in lines:
     for field in ("size", "unit", "value", "valid"):
         if field not in sample:
             sys.exit(f"no {field}: {line}")
-    # What a program says of a busy machine is right.
+    # A sample that complains of a busy machine is valid.
     if sample["valid"] is not True and sample.get("why", "").startswith("disturbed: "):
         continue
     if sample["valid"] is not True:
@@ -60,7 +62,7 @@ for line in lines:
 PYTHON
 }
 
-# collective_times prints what `weft tune` reads, and is tried with that.
+# collective_times prints lines for `weft tune`, and is tested with it.
 programs=${PROGRAMS:-$(cd "$here" && ls *.c | sed 's/\.c$//' | grep -v -x -e common -e collective_times)}
 for name in $programs; do
     "${CC:-$prefix/bin/mpicc}" -std=c99 -O2 -Wall -Wextra -Werror -o "$work/$name" "$here/$name.c" "$here/common.c" -lm \

@@ -1,15 +1,18 @@
 #!/bin/sh
-# tests/applications/run.sh NAME fetch|build|verify: one step of a program that others wrote, which NAME.sh beside this file describes.
+# tests/applications/run.sh NAME fetch|build|verify: takes one step of a program that others wrote, which
+# NAME.sh beside this file describes.
 #
-# APPLICATIONS_PREFIX is where Weft is installed, APPLICATIONS_KEPT where everything is kept. `verify` runs between the hosts in WEFT_HOSTS if that is
-# set (`weft hosts run`). It prints a line for each check, `ok CHECK`, `FAILED CHECK` or `skip CHECK: why`, and what a failed one said. Nothing of
-# a program is changed: what it needs to be told is said in options, variables and input.
+# APPLICATIONS_PREFIX is the prefix of the installed Weft, APPLICATIONS_KEPT the directory where everything is
+# kept. `verify` runs between the hosts in WEFT_HOSTS if that is set (`weft hosts run`). It prints a line for
+# each check, `ok CHECK`, `FAILED CHECK` or `skip CHECK: why`, and the output of a failed check. No part of a
+# program is changed: it is configured by options, variables and input.
 #
-# NAME.sh says in comments, one line each:
-#   source KIND NAME     where it comes from: `apt` (the upstream source of a Debian package), `cargo` or `pip`
-#   needs PACKAGE…       Debian packages that building it takes
-#   uses …               what of MPI its run depends on
+# NAME.sh has comments, one line each:
+#   source KIND NAME     the source: `apt` (the upstream source of a Debian package), `cargo` or `pip`
+#   needs PACKAGE…       Debian packages that building the program takes
+#   uses …               the parts of MPI on which its run depends
 #   proves …             what a passed run shows
+#
 # and defines `build` and `verify`, which run in the unpacked source.
 set -eu
 
@@ -17,7 +20,7 @@ name=$1
 step=$2
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
-# With what builds mpi4py, from `tools/setup.sh tests`.
+# The Python that builds mpi4py, from `tools/setup.sh tests`.
 python=$top/build/venv/bin/python
 prefix=$(cd "$APPLICATIONS_PREFIX" && pwd -P)
 mkdir -p "$APPLICATIONS_KEPT"
@@ -33,10 +36,11 @@ fail() {
     exit 1
 }
 
-# field WORD: what NAME.sh says of it.
+# field WORD: prints the text of NAME.sh behind the word.
 field() { sed -n "s/^# $1 //p" "$here/$name.sh"; }
 
-# Whatever launcher a program's own tests call, it is Weft's; between hosts, one rank on each in turn. The directory is the same there.
+# Every launcher that a program's own tests call is Weft's; between hosts, it runs one rank on each in turn.
+# The directory is the same there.
 for launcher in mpiexec mpirun; do
     printf '#!/bin/sh\nexec "%s/bin/mpiexec" ${WEFT_HOSTS:+--hosts "$WEFT_HOSTS" --map-by node} "$@"\n' "$prefix" >"$shared/bin/$launcher.$$"
     chmod 755 "$shared/bin/$launcher.$$"
@@ -45,7 +49,7 @@ done
 PATH=$shared/bin:$prefix/bin:$PATH
 export PATH
 
-# A program whose name begins like an option of a launcher is nobody's wish here: tests may ask which library this is.
+# The user's variables of other libraries do not reach the tests, which may ask which library this is.
 unset OMPI_CC MPICH_CC I_MPI_CC MPIEXEC_TIMEOUT 2>/dev/null || true
 
 # apt_options: an apt of its own, which knows the sources of the packages that the machine's apt knows.
@@ -63,7 +67,7 @@ apt_options() {
     touch "$state/ready"
 }
 
-# fetch: what $home/archives shall hold, if it is not there.
+# fetch: puts the archives into $home/archives, if they are not there.
 fetch() {
     [ ! -e "$home/fetched" ] || return 0
     # shellcheck disable=SC2046 # two words
@@ -82,12 +86,12 @@ fetch() {
             done
             ;;
         cargo)
-            # A package of nothing that depends on it: cargo fetches it and what it needs.
+            # An empty package that depends on the crate: cargo fetches the crate and its dependencies.
             mkdir "$home/archives/src"
             echo >"$home/archives/src/lib.rs"
             printf '[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2021"\n[dependencies]\n%s = "=%s"\n[workspace]\n' "$2" "$3" >"$home/archives/Cargo.toml"
             (cd "$home/archives" && cargo vendor -q vendor >"$log" 2>&1) || fail "cargo cannot fetch $2: $(tail -n 1 "$log")"
-            # Its own dependencies are cargo's business, also those of its tests.
+            # Cargo fetches the program's own dependencies, also those of its tests.
             mv "$home/archives/vendor/$2" "$home/archives/crate"
             rm -rf "$home/archives/vendor" "$home/archives/crate/.cargo-checksum.json"
             printf '%s\n' "$3" >"$home/version"
@@ -102,7 +106,7 @@ fetch() {
     touch "$home/fetched"
 }
 
-# unpack: the archives, into an empty $home/source.
+# unpack: unpacks the archives into an empty $home/source.
 unpack() {
     rm -rf "$home/source"
     mkdir "$home/source"
@@ -118,7 +122,7 @@ unpack() {
     done
 }
 
-# check CHECK SECONDS COMMAND…: it ends with 0 within that time.
+# check CHECK SECONDS COMMAND…: the command must end with 0 within that time.
 check() {
     checked=$1
     limit=$2
@@ -126,7 +130,7 @@ check() {
     says "$checked" "$limit" '' "$@"
 }
 
-# says CHECK SECONDS PATTERN COMMAND…: and says that, a basic regular expression.
+# says CHECK SECONDS PATTERN COMMAND…: the command must also print the pattern, a basic regular expression.
 says() {
     checked=$1
     limit=$2

@@ -1,6 +1,6 @@
 #!/bin/sh
-# tests/cmake/run.sh PREFIX: CMake's find_package(MPI) finds the Weft that is installed in PREFIX, in two ways, and what
-# it builds runs on two ranks.
+# tests/cmake/run.sh PREFIX: checks that CMake's find_package(MPI) finds the Weft that is installed in PREFIX,
+# in two ways, and that the program it builds runs on two ranks.
 set -eu
 
 [ $# -eq 1 ] || { echo "usage: tests/cmake/run.sh PREFIX" >&2; exit 2; }
@@ -41,7 +41,7 @@ check() {
     done
 }
 
-# By the wrappers in PATH, and by a hint where the compilers are not in PATH.
+# CMake finds Weft by the wrappers in PATH, and by a hint where the compilers are not in PATH.
 (
     PATH=$prefix/bin:$PATH
     export PATH

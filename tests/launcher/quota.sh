@@ -1,6 +1,8 @@
 #!/bin/sh
 # usage: quota.sh COMMAND [ARGUMENT…]
-# Runs it in a control group that may use one and a half processors, and removes the group. Says so where there is none to be had.
+#
+# Runs the command in a control group that may use one and a half processors, and removes the group. Says so
+# where no such group can be made.
 period=100000
 quota=150000
 group=

@@ -16,7 +16,7 @@ pub struct Arguments {
     /// Iterations up to this times the transfer time count into it [default: 1.02]
     #[arg(long, value_name = "RATIO")]
     base_threshold: Option<f64>,
-    /// The work grows until an iteration takes so many transfer times [default: 1.5]
+    /// The work grows until an iteration takes this many transfer times [default: 1.5]
     #[arg(long, value_name = "RATIO")]
     stop_threshold: Option<f64>,
     /// Nonblocking sends, receives, or both; a nonblocking collective of all ranks, or all of these

@@ -11,8 +11,8 @@
 //!          report ─ show               figures, tables, charts, pages
 //! ```
 //!
-//! Each command has `Arguments` for the command line and `main`, which returns the program's exit code. What
-//! they say goes through [`out`].
+//! Each command has `Arguments` for the command line and `main`, which returns the program's exit code. Their
+//! output goes through [`out`].
 #![forbid(unsafe_code)]
 // All output goes through `out`, which ends the command when its reader has gone.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -42,7 +42,7 @@ pub struct Arguments {
     /// Write the table here
     #[arg(long, short, default_value = "weft-collectives.table")]
     output: PathBuf,
-    /// Say nothing but what is wrong
+    /// Print only errors
     #[arg(long, short)]
     quiet: bool,
     /// Options for mpiexec, after `--`: such as --hosts A,B -ppn 4

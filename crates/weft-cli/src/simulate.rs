@@ -34,7 +34,7 @@ enum What {
     /// The time of a broadcast by multicast, by each scheme, and by a tree: in formulas and by the state
     /// machines of the library
     Bcast(bcast::Bcast),
-    /// Two clusters that one link joins: how often collectives cross it, and what they take
+    /// Two clusters that one link joins: how often collectives cross it, and how long they take
     Clusters(clusters::Clusters),
 }
 

@@ -229,7 +229,7 @@ fn grants_keep_the_link_full_and_lose_nothing() {
     assert_eq!((granted.dropped, granted.counters().resent()), (0, 0));
     assert!(granted.port.deepest_bytes <= 800 << 10, "{} bytes waited", granted.port.deepest_bytes);
 
-    // The same without.   Expect: the switch drops, which is what grants are for.
+    // The same senders without grants.   Expect: the switch drops packets; grants prevent that.
     let free = Incast::new(1 << 20, None).play();
     let (share, p99) = free.result();
     println!("without: {:.1} % of the link, P99 {p99:.2} times the ideal, {} drops", share * 100.0, free.dropped);

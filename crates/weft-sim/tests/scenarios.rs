@@ -153,7 +153,7 @@ fn spraying() {
 fn incast() {
     for report in check("incast", 0..1) {
         assert_eq!(report.transfers.count(), 255);
-        // The limit is what is granted at a time, and the announcements of all: far less than a window of
+        // The limit is the bytes granted at a time, and the announcements of all: far less than a window of
         // each sender.
         let most = weft_core::grants::UNDER_WAY_MAX + (256 << 10);
         assert!(report.queue_bytes_max < most, "{}", report.queue_bytes_max);

@@ -155,7 +155,7 @@ pub(crate) enum Unanswered {
     Refused,
     /// A firewall or router answers that the packet is prohibited.
     Prohibited,
-    /// This machine has no route to the peer.
+    /// The machine has no route to the peer.
     NoRoute,
     /// The next hop does not answer.
     HostDown,

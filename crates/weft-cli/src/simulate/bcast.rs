@@ -39,7 +39,7 @@ pub(super) struct Bcast {
     /// Packets that each receiver loses on its own, in percent
     #[arg(long, default_value_t = 0.0, value_parser = percent)]
     loss: f64,
-    /// Receivers come late, by so many microseconds on average
+    /// The average delay of receivers, in microseconds
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     skew: u64,
     /// Draw a chart for each size into this directory, model and simulation in one: bcast-SIZE.svg and .png

@@ -130,7 +130,7 @@ impl World<'_> {
         }
         let answered = conversation.messages_received > messages;
         self.report.deliver(self.now, conversation.bytes - arrived);
-        // The program waits for what is still to come.
+        // The program waits for the data that is still to come.
         peer.flow.watch(!conversation.has_arrived());
         let sending = &self.conversations[there];
         if let (true, Some(_), Some(at)) = (answered, sending.traffic.lead, sending.last_submitted) {

@@ -31,7 +31,7 @@ pub(crate) const KINDS: [Way; 8] = [
 ];
 const REPEATED_KIND: usize = 1;
 
-/// The attack's own job, and what it has sent.
+/// The attack's own job, and the counts of the packets that it has sent.
 pub(crate) struct Attack {
     secret: Secret,
     number: u32,

@@ -26,7 +26,7 @@ const SAMPLES_MIN: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Frames that one call sends.
 const BATCH: usize = 64;
-/// Batches between two looks at what passes.
+/// The batches between two looks at the passing packets.
 const BATCHES_PER_LOOK: usize = 16;
 /// The time to wait when the interface takes no more frames.
 const PAUSE: Duration = Duration::from_micros(200);

@@ -1,4 +1,4 @@
-//! The simulated carriers keep what `weft-carrier-test` says that carriers promise.
+//! The simulated carriers keep the promises of carriers that `weft-carrier-test` checks.
 
 use std::path::PathBuf;
 

@@ -212,7 +212,7 @@ impl Proc {
             sleeping.alarm.get_or_insert(now);
         }
         if news.completed {
-            // Any thread may wait for what has completed: in the simulation threads look more often than
+            // Any thread may wait for the completed operation: in the simulation threads look more often than
             // they would have to.
             self.unpark(|_| true);
         }
