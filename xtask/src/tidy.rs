@@ -8,8 +8,7 @@
 //! - imports within a crate are without circles, on all levels;
 //! - the parts of the engine do not name the rest of it, which they reach through a link;
 //! - text: no forgotten marks, no stray white space, generated files have their marker;
-//! - decisions have their sections and stand in the index with a status; nobody cites one that does not
-//!   exist;
+//! - the chapters of docs/design name places that are in the code, and stand in their index;
 //! - comments name no file that is not there;
 //! - the glossary names files that are there, and words that stand in them;
 //! - the sections of the standard that are cited are there, and procedures where the boundary says;
@@ -18,9 +17,9 @@
 //! A rule that is broken fails the command; a file that has grown long is only mentioned.
 
 mod arrows;
+mod chapters;
 mod circles;
 mod core;
-mod decisions;
 mod fields;
 mod glossary;
 mod journeys;
@@ -62,7 +61,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
     let mut findings = Findings::default();
     text::check(&root, &files, &mut findings)?;
-    decisions::check(&root, &files, &mut findings)?;
+    chapters::check(&root, &files, &mut findings)?;
     mentions::check(&root, &files, &mut findings)?;
     glossary::check(&root, &files, &mut findings)?;
     readme::check(&root, &mut findings)?;

@@ -13,8 +13,10 @@ use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+/// The folder of the chapters, which describe the present state, too.
+const CHAPTERS: &str = "docs/design/";
 const ENDINGS: &[&str] = &["rs", "c", "h", "cpp", "md", "sh", "py", "lua", "toml", "txt", "table"];
-/// The texts that describe the present state; decisions and the change log describe the past.
+/// The texts that describe the present state; the change log describes the past.
 const TEXTS: &[&str] =
     &["README.md", "ARCHITECTURE.md", "STYLE.md", "CONTRIBUTING.md", "SECURITY.md", "docs/carriers.md"];
 
@@ -54,7 +56,8 @@ pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> 
     for file in files {
         let path = file.to_string_lossy();
         let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        if !matches!(ending, "rs" | "c" | "h" | "cpp" | "sh" | "py") && !TEXTS.contains(&path.as_ref()) {
+        let is_text = TEXTS.contains(&path.as_ref()) || path.starts_with(CHAPTERS);
+        if !matches!(ending, "rs" | "c" | "h" | "cpp" | "sh" | "py") && !is_text {
             continue;
         }
         let text = std::fs::read_to_string(root.join(file)).with_context(|| path.to_string())?;
