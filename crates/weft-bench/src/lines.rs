@@ -1,9 +1,9 @@
 //! The time that a cache line takes between the processors, and the states of a machine that it reveals.
 //!
-//! Virtual processors are moved about by their host: at one time two of them share a core or a cache, at
-//! another they do not, and the same program runs at another pace. The measured programs print, before and
-//! after each sample, the time that a line took (`bench/programs/lines.h`). No figure is expected: the states
-//! are found in the figures of the run itself.
+//! The host of virtual processors moves them about. At one time two virtual processors share a core or a
+//! cache, at another time they do not, and the same program runs at another pace. The measured programs
+//! print, before and after each sample, the time that a line took (`bench/programs/lines.h`). No figure is
+//! expected: the states are found in the figures of the run itself.
 
 /// The ratio above which two figures belong to different states when no figure lies between them.
 pub(crate) const CHANGE_RATIO: f64 = 1.4;

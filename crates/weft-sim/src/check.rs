@@ -2,8 +2,8 @@
 //!
 //! While a run is played, other modules check it:
 //!
-//! - `ledger` checks that every message arrives exactly once, in order and whole, that every byte of bulk
-//!   data arrives once at its place, and that nothing is acknowledged before it arrives.
+//! - `ledger` checks the deliveries: each message arrives exactly once, in order and whole; each byte of bulk
+//!   data arrives once at its place; nothing is acknowledged before it arrives.
 //! - `process` checks the memory of each flow.
 //! - `witness` knows of each retransmission whether its packet was lost.
 //! - `world` ends a run that does not end by itself.
@@ -22,7 +22,7 @@ const SPURIOUS_PERMILLE: u64 = 250;
 /// Spurious retransmissions of each flow before it has learnt anything: learning takes a round trip, in which
 /// some part of a window leaves.
 const SPURIOUS_UNLEARNT: u64 = 64;
-/// The part of a window that leaves in that round trip, where windows are large.
+/// The divisor of a large window: the quotient is the part that leaves in that round trip.
 const SPURIOUS_WINDOW_PART: u64 = 8;
 
 /// Checks that a flow has nothing to do, expects nothing, and keeps little memory.

@@ -27,8 +27,8 @@ pub const HOST_RATE: u64 = 10_000;
 /// The smallest share of the link that payload takes while the windows have their full size. Packets of 1452
 /// bytes leave 92.7 % of the wire to payload.
 const STEADY_PERCENT_MIN: u64 = 90;
-/// A run lasts at least this many round trips. The windows need half of them to grow to what the link holds,
-/// so that the other half is steady.
+/// The least length of a run, in round trips. The windows grow to the content of the link in the first half;
+/// the second half is steady.
 const ROUND_TRIPS: u64 = 40;
 /// Messages of each stream.
 const MESSAGES: u64 = 8;

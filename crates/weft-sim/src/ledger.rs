@@ -11,7 +11,8 @@ use weft_core::time::{Duration, Instant};
 use weft_core::wire::Key;
 use weft_random::{fill, mix};
 
-/// Regions are numbered from here, and sinks from 0, so that a check notices one that is taken for the other.
+/// The first remote key of a sink. Regions are numbered from 0, so that a check notices a sink that is taken
+/// for a region.
 const REMOTE_KEY_OFFSET: u32 = 1000;
 
 /// Size of a control message, bytes.

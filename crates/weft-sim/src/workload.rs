@@ -46,7 +46,7 @@ pub fn all_to_all(ranks: u32, bytes: u64) -> Vec<Traffic> {
     (1..ranks).flat_map(|step| (0..ranks).map(move |own| pair(own, step))).collect()
 }
 
-/// Bulk data from every rank to one other rank, chosen by chance so that each receives from one other rank.
+/// Bulk data from every rank to another rank, by a random permutation: each rank receives from one rank.
 pub fn permutation(random: &mut Random, ranks: u32, bytes: u64) -> Vec<Traffic> {
     let mut order: Vec<u32> = (0..ranks).collect();
     for last in (1..order.len()).rev() {

@@ -71,8 +71,8 @@ fn hostile() {
     }
 }
 
-/// Damaged packets must not pass. A tag that covered only the start of a packet let a damaged selective map
-/// through: the sender forgot packets that had never arrived, and one run in five of these hung.
+/// Damaged packets must not pass. A tag that covered only the start of a packet once let a damaged selective
+/// map through: the sender forgot packets that had never arrived, and one run in five hung.
 #[test]
 fn damaged() {
     for report in check("damaged", 0..24) {

@@ -143,8 +143,8 @@ fn entry(
     entry.text()
 }
 
-/// The function that implements one binding. It is the binding's own (`send_c`), if there is one; else the
-/// one for both bindings; else the blocking procedure's, if that serves all forms.
+/// The function that implements one binding. Candidates in their order: the binding's own function
+/// (`send_c`), the function for both bindings, and the blocking procedure's function, if it serves all forms.
 pub(super) fn implementation(implemented: &Implemented, procedure: &Procedure, form: Form) -> Option<Implementation> {
     let find =
         |name: &str| implemented.get(name).map(|function| (format!("crate::{}::{name}", function.module), function));

@@ -1,10 +1,10 @@
 //! `cargo xtask rdma`: virtual machines in which MPI runs over RDMA devices that the kernel plays: `siw`
 //! (iWARP) or `rdma_rxe` (RoCE).
 //!
-//! A guest boots the image that `tests/rdma/image.sh` made. Its root is the host's own, which it cannot
-//! change: files that it writes stay in its memory. A directory is shared with it: commands and exit codes go
-//! through there. Guests are joined by a network of their own, and reach each other by a remote shell
-//! ([`shell`]), so that `mpiexec` in the first guest starts ranks in all.
+//! A guest boots the image that `tests/rdma/image.sh` made. The guest's root is the host's own, read-only:
+//! files that the guest writes stay in the guest's memory. A directory is shared with it: commands and exit
+//! codes go through there. Guests are joined by a network of their own, and reach each other by a remote
+//! shell ([`shell`]), so that `mpiexec` in the first guest starts ranks in all.
 
 mod inside;
 mod machine;

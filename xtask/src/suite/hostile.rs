@@ -130,8 +130,8 @@ fn tool(context: &Context) -> anyhow::Result<PathBuf> {
     Ok(BUILT.get_or_init(|| path).clone())
 }
 
-/// The words that run a command without any privilege: for root as nobody; on a user's own hosts as that
-/// user, without the privileges that he has there.
+/// The words that run a command without any privilege. Root runs it as nobody. An ordinary user, who has
+/// privileges on hosts of their own, runs it without these.
 fn as_nobody(hosts: &Hosts) -> &'static [&'static str] {
     match hosts.are_without_root() {
         true => &["setpriv", "--inh-caps", "-all", "--ambient-caps", "-all"],

@@ -129,8 +129,8 @@ fn check_run(context: &Context, name: &str, run: Run, code: i32) -> Outcome {
     }
 }
 
-/// Checks that on one host every sample of two ranks has the time of a cache line, or says that it could not
-/// be measured; a launch has none.
+/// Checks that on one host every sample of two ranks has the time of a cache line, or says that the time
+/// could not be measured. A launch has no such time.
 fn check_lines(context: &Context, name: &str) -> Outcome {
     let path = context.work.join(format!("instrument-{name}.jsonl"));
     let text = std::fs::read_to_string(&path).unwrap_or_default();

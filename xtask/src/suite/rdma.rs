@@ -1,6 +1,6 @@
 //! Tests of MPI over RDMA: programs between virtual machines whose kernels play a device, `siw` (iWARP) or
-//! `rdma_rxe` (RoCE), over each carrier that leads there and in each of its modes; and the errors when
-//! something breaks.
+//! `rdma_rxe` (RoCE), over each carrier of such a device and in each mode of the carrier. Also tests of the
+//! errors when something breaks.
 
 mod multicast;
 mod promises;
@@ -406,8 +406,8 @@ fn link_down(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyh
     .map(out_of_reach)
 }
 
-/// Removes the leftovers from a result: this guest cannot reach the processes on the other one, whose agent
-/// ends them when it has heard nothing for long enough.
+/// Removes the leftovers from a result: this guest cannot reach the processes on the other guest. The agent
+/// there ends them after it has heard nothing for long enough.
 fn out_of_reach(finished: Finished) -> Finished {
     Finished { leftovers: Vec::new(), ..finished }
 }

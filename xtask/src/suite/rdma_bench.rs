@@ -1,6 +1,7 @@
 //! `cargo xtask bench-rdma`: measures the cost of MPI over an RDMA device, by counting. Times on emulated
 //! machines mean nothing. So all ranks run in one guest whose clock goes on by a nanosecond with each
-//! instruction: of the ranks, of the kernel, and of the device that the kernel plays.
+//! instruction. The clock counts the instructions of the ranks, of the kernel, and of the device that the
+//! kernel plays.
 //!
 //! Each program runs twice, with few iterations and with many; the difference is that of the iterations.
 //! Ranks are on hosts of their own, which are one guest. Callgrind counts the user-space cost of a message

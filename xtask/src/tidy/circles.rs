@@ -5,9 +5,9 @@
 //! count. A name that a module only passes on (`use` of any visibility) belongs to the module that defines
 //! it.
 //!
-//! An import between modules of different parents counts at their nearest common parent, as an import between
-//! two of its children: the child that contains the importing module, and the child that contains the
-//! imported one. Each child with everything below it is a *room*. For example, `engine.rs` with the folder
+//! An import counts at the nearest common parent of the two modules. There it counts as an import between two
+//! children of that parent: from the child that contains the importing module, to the child that contains the
+//! imported module. Each child with everything below it is a *room*. For example, `engine.rs` with the folder
 //! `engine/` is one room of its crate, and `engine/outgoing.rs` with the modules below it is one room of
 //! `engine`. A module and the modules inside it may import each other. The rooms of one parent must not be in
 //! a circle.

@@ -1,8 +1,8 @@
 //! Checks that weft-core builds without std.
 //!
-//! A toolchain for a bare target is not always installed, so the proof is made with the compiler at hand: a
-//! small `no_std` program that brings its own allocator and its own panic handler and depends on weft-core.
-//! If weft-core, or a crate that it uses, pulls std in, then there are two panic handlers and the compiler
+//! A toolchain for a bare target is not always installed, so the compiler at hand makes the proof. It builds
+//! a small `no_std` program with its own allocator and its own panic handler, which depends on weft-core. If
+//! weft-core, or a crate that it uses, pulls std in, then there are two panic handlers and the compiler
 //! refuses the program.
 
 use super::Findings;

@@ -226,8 +226,8 @@ pub(crate) fn sweep() -> Vec<String> {
     removed
 }
 
-/// Removes a user's own hosts whose creators are gone. Such hosts end with the last process that holds them,
-/// so only the processes in them have to be ended.
+/// Removes a user's own hosts whose creators are gone. A user's own host ends with the last process that
+/// holds its namespace, so only the processes inside have to be ended.
 fn sweep_elsewhere() -> Vec<String> {
     let link = |pid: &str, kind: &str| std::fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok();
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();

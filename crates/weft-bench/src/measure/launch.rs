@@ -1,7 +1,7 @@
 //! Starts the ranks of a job in a place, by the launcher of each library.
 //!
 //! Weft's `mpiexec` runs outside the virtual hosts and reaches them through its agent. Other launchers must
-//! be reachable over IP from the other hosts, so they run inside the first host, and reach the others by a
+//! be reachable over IP from all hosts. So they run inside the first host, and reach the other hosts by a
 //! script in the place of `ssh`.
 
 use std::path::Path;

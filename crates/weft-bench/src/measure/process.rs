@@ -1,8 +1,8 @@
 //! Runs a job: a command under a time limit. Hands over its lines as they come, and leaves nothing of it
 //! behind.
 //!
-//! Everything that a job starts carries a mark in its environment, by which it is found again: launchers make
-//! sessions and process groups of their own, also inside virtual hosts.
+//! Every process of a job carries a mark in its environment, by which this module finds it again. Process
+//! groups do not suffice: launchers make sessions and process groups of their own, also inside virtual hosts.
 
 use std::collections::BTreeSet;
 use std::fs;

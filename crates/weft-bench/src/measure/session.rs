@@ -1,8 +1,8 @@
 //! A session: runs every library in every place, round by round, and writes a run file.
 //!
 //! In a round each measurement runs each library in turn before the next measurement begins, and each round
-//! begins with another library. So a change in the machine's speed affects all libraries alike, and no
-//! library always runs after the same other one.
+//! begins with another library. So a change in the machine's speed affects all libraries alike, and each
+//! library begins some of the rounds instead of always following the same one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

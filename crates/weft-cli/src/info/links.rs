@@ -63,8 +63,8 @@ pub(crate) struct Addresses {
     pub(crate) fault: Option<String>,
     /// The bytes of the largest packet.
     pub(crate) packet_size: usize,
-    /// A number that is equal on processes that share memory, and one that is equal on those that share
-    /// loopback; hexadecimal.
+    /// Two numbers, hexadecimal: `node` is equal on processes that share memory, `network` on processes that
+    /// share loopback.
     pub(crate) node: String,
     pub(crate) network: String,
 }

@@ -1,8 +1,8 @@
 //! `weft info --live`: shows what running ranks of this host are doing, from the pages that they publish
 //! (`weft_mpi::live`).
 //!
-//! The command sends no question to a rank: it reads the rank's page. So it shows as much of a rank that
-//! hangs or is stopped as of any other.
+//! The command sends no question to a rank: it reads the rank's page. So a rank that hangs or is stopped
+//! shows as much as a healthy rank.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -24,8 +24,7 @@ use weft_engine::peers::{NewPeer, Route};
 use weft_engine::protocols::EAGER_LIMIT;
 use weft_engine::transport::AddressKind;
 
-/// Memory for messages that come before their receives, beyond credit: so little that senders get it and run
-/// out of it.
+/// Memory for unexpected messages beyond credit: little, so that senders both use it and run out of it.
 pub(super) const UNEXPECTED_BYTES: u64 = 64 << 10;
 
 /// An engine in virtual time.

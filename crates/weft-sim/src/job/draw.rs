@@ -61,8 +61,8 @@ pub(super) fn program(seed: u64, draw_options: DrawOptions) -> Program {
     let dies = random.chance(80_000);
     let large = random.chance(250_000);
     let mut machine = machine(&mut random, dies, large, draw_options);
-    // These are drawn from a generator of their own, so that programs over other carriers stay the same
-    // without them.
+    // These are drawn from a generator of their own: programs over other carriers are the same as before
+    // ordered carriers existed.
     let mut carriers = Random::new(mix(seed ^ 0x6f72_6465_7265_6421));
     let breaks = if carriers.chance(CONNECTED) {
         let breaks = dies && carriers.chance(500_000);
@@ -346,8 +346,7 @@ impl Draw {
         let comm = self.random.below(comms.len() as u64) as usize;
         let size = comms[comm].members.len() as u64;
         let count = self.random.between(1, 4);
-        // These are drawn from a generator of their own, so that programs drawn before there were parts
-        // stay the same.
+        // Parts are drawn from a generator of their own: programs are the same as before parts existed.
         let mut parts = Random::new(mix(u64::from(self.next) ^ self.left << 20));
         let in_parts = parts.chance(300_000);
         let list = (0..count).map(|_| {

@@ -1,5 +1,5 @@
-//! Windows of simulated programs. Their calls are drawn from a seed so that no order of events makes a
-//! process wait for ever, and so that an oracle knows which values are allowed.
+//! Windows of simulated programs. The calls are drawn from a seed. No order of events makes a process wait
+//! for ever, and an oracle knows the allowed values.
 //!
 //! Each process's part of a window begins with cells on which all processes act atomically. Behind the cells
 //! lies a strip for each process, and only that process writes there. In one epoch the process puts to one

@@ -2,8 +2,8 @@
 
 use weft_fuzz::mutate::Random;
 
-/// The most samples that are kept of one direction; then new ones replace old ones by chance, so that some
-/// are very old.
+/// The most samples that are kept of one direction. Beyond it new samples replace old ones by chance, so that
+/// some samples are very old.
 const POOL_MAX: usize = 4096;
 /// Weft's raw frames: `weft-net/src/ethernet/frame.rs`.
 const RAW_TYPE: [u8; 2] = [0x88, 0xb5];

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use ttf_parser::{Face, OutlineBuilder};
 
-/// The fonts that browsers are asked for. DejaVu's letters are as wide as those of any of them, so text
-/// measured here fits there too.
+/// The fonts that browsers are asked for. DejaVu's letters are as wide as the letters of any of them, so text
+/// that is measured here fits in a browser, too.
 pub(super) const FAMILY: &str = "DejaVu Sans, Verdana, Arial, sans-serif";
 
 static REGULAR: LazyLock<Option<Face<'static>>> = LazyLock::new(|| Face::parse(dejavu::sans::regular(), 0).ok());

@@ -1,5 +1,5 @@
-//! The links of the library as the doctor sees them: the endpoint address that each offers to peers, the
-//! addresses that it uses with a peer, and the reasons why it refuses.
+//! The links of the library as the doctor sees them. Each link offers an endpoint address to peers, chooses
+//! the addresses to use with a peer, and gives the reasons why it refuses.
 
 use crate::doctor::protocol::{FABRIC, FABRIC_ON, LinkPath};
 use weft_mpi::settings::Settings;

@@ -102,7 +102,7 @@ pub(super) fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) 
     let is_apart = machine.nodes[from] != machine.nodes[to];
     (machine.raw, machine.has_udp) = (0, true);
     let wires = &mut machine.wires;
-    // A forged or replayed packet of a stranger may come over any carrier; it does no harm itself.
+    // Strangers may be heard over any carrier; the carrier itself loses and damages nothing.
     wires.nuisances.retain(|nuisance| matches!(nuisance, Nuisance::Forgery { .. } | Nuisance::Replay { .. }));
     (wires.joins, wires.train_bytes) = (false, 0);
     wires.refused = random.pick(&[0, 10_000, 100_000]);

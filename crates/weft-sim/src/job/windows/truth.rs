@@ -63,8 +63,8 @@ impl Part {
         u64::from_le_bytes(bytes)
     }
 
-    /// Checks the bytes that one process has put in an epoch that is over, unless it has begun to put
-    /// something else to the same half of its strip.
+    /// Checks the bytes that process `of` has put in an epoch that is over. Skips the check when the process
+    /// has begun to put other bytes to the same half of its strip.
     pub(in crate::job) fn check_put(&self, block: &WindowBlock, of: usize, epoch: usize) -> Result<(), String> {
         let (half, middle) = (epoch % 2, self.strips[of].len() / 2);
         if self.put_in[of][half] > epoch {
