@@ -214,7 +214,7 @@ static void collective_buffers(bench *b, enum direction d, size_t size)
     bench_buffers(b, d == ALLTOALL ? all : size, d == ALLTOALL || d == ALLGATHER ? all : size);
 }
 
-/* Fills what this rank contributes; each block of an alltoall names sender and receiver. */
+/* Fills this rank's contribution; each block of an alltoall names sender and receiver. */
 static void collective_prepare(bench *b, enum direction d, size_t size)
 {
     int whole = b->ranks;

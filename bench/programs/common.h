@@ -38,7 +38,7 @@ typedef struct bench {
     size_t sizes[BENCH_SIZES_MAX];
     int sizes_count;
     long iterations;            /* per sample; 0: as many as fill `seconds` */
-    long warmup;                /* iterations before the first sample of a size; -1: what the search for `iterations` ran */
+    long warmup;                /* iterations before the first sample of a size; -1: as many as the search for `iterations` ran */
     int samples;
     double seconds;             /* aimed length of a sample */
     int window;                 /* messages outstanding at once */

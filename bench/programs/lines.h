@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum {
-    LINES_BATCHES = 15,         /* the median of so many counts */
+    LINES_BATCHES = 15,         /* counts of which the median is taken */
     LINES_BATCHES_MIN = 5,      /* fewer make no figure */
     LINES_TRIPS = 100,          /* to and fro, in a batch */
     LINES_POLLS = 256,          /* between looks at the clock */

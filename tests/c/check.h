@@ -77,7 +77,8 @@ static inline int place_of(const char *name, const char *const *names, int count
     exit(2);
 }
 
-/* The time limit, in seconds. WEFT_TEST_SECONDS sets another one, for machines on which a processor is slower. */
+/* The time limit, in seconds. WEFT_TEST_SECONDS sets another one, for machines on which a processor is
+ * slower. */
 static inline int time_limit(void)
 {
     const char *given = getenv("WEFT_TEST_SECONDS");

@@ -39,7 +39,7 @@ static void duplicates(void)
     check_comm(many[29], rank, ranks);
     for (int i = 0; i < 30; i++)
         MPI_Comm_free(&many[i]);
-    for (int i = 0; i < 300; i++) { /* what is freed can be had again */
+    for (int i = 0; i < 300; i++) { /* a freed context can be had again */
         MPI_Comm_dup(MPI_COMM_WORLD, &copy);
         MPI_Comm_free(&copy);
     }

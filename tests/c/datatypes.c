@@ -98,7 +98,7 @@ static void shapes(void)
     check_shape(inner, 13, 0, sizeof(struct item), 0, 20);
     MPI_Type_create_resized(inner, -8, 64, &type);
     check_shape(type, 13, -8, 64, 0, 20);
-    MPI_Type_free(&inner); /* what was built from it lives on */
+    MPI_Type_free(&inner); /* a type that was built from it lives on */
     MPI_Type_dup(type, &inner);
     MPI_Type_free(&type);
     check_shape(inner, 13, -8, 64, 0, 20);

@@ -151,11 +151,11 @@ static void hints(void)
     assertion(comm, "false");
     MPI_Info_create(&info);
     MPI_Info_set(info, "mpi_assert_no_any_tag", "true");
-    MPI_Info_set(info, "org.example.hint", "true"); /* what is not known is ignored */
+    MPI_Info_set(info, "org.example.hint", "true"); /* unknown keys are ignored */
     MPI_Comm_set_info(comm, info);
     assertion(comm, "true");
     MPI_Info_delete(info, "mpi_assert_no_any_tag");
-    MPI_Comm_set_info(comm, info); /* what is not named stays */
+    MPI_Comm_set_info(comm, info); /* keys that are not named stay */
     assertion(comm, "true");
     MPI_Comm_free(&comm);
     STORY("7.4.2 Comm_dup_with_info");

@@ -92,7 +92,7 @@ static void creation(void)
     CHECK_EQUAL(result, MPI_CONGRUENT);
     int flag, token = rank, got = -1;
     MPI_Status status;
-    if (half_rank == 0) { /* what is sent on one is not received on the other */
+    if (half_rank == 0) { /* a message on one is not received on the other */
         MPI_Send(&token, 1, MPI_INT, 0, 5, inter);
         MPI_Send(&token, 1, MPI_INT, 0, 6, twin);
         MPI_Recv(&got, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, twin, &status);

@@ -121,7 +121,7 @@ static void wildcards(void)
         }
         free(seen);
     }
-    MPI_Barrier(MPI_COMM_WORLD); /* what follows must not meet the wildcards above */
+    MPI_Barrier(MPI_COMM_WORLD); /* the following messages must not meet the wildcards above */
     /* Tags choose among arrived messages: each tag is received in the reverse order of sending. */
     STORY("§3.2.4 tags choose among what has arrived");
     enum { TAGS = 64 };

@@ -139,7 +139,7 @@ static void buffers(MPI_Session session, MPI_Comm comm)
     MPI_Session_attach_buffer(session, space, sizeof space);
     out = mine;
     MPI_Bsend(&out, 1, MPI_INT, (mine + 1) % size, 1, comm);
-    out = -5; /* what was sent is no longer ours */
+    out = -5; /* the sent buffer is no longer ours */
     MPI_Recv(&got, 1, MPI_INT, (mine + size - 1) % size, 1, comm, MPI_STATUS_IGNORE);
     CHECK_EQUAL(got, (mine + size - 1) % size);
     MPI_Session_flush_buffer(session);

@@ -29,7 +29,7 @@ static void *call_it(void *unused)
     return NULL;
 }
 
-/* A process whose main thread waits for what another thread does, or which calls by itself. */
+/* A child that makes the call: its main thread calls by itself, or waits for another thread that does. */
 static void be_child(const struct call *call, int is_fatal, int by_thread)
 {
     int level;

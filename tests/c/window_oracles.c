@@ -15,7 +15,7 @@ static const char *const flavors[] = {"created", "allocated", "attached"};
 
 #define STORY_OF(what, flavor) (snprintf(title, sizeof title, "%s, %s memory, seed %llu", what, flavors[flavor], (unsigned long long)seed), STORY(title))
 
-/* The same on all ranks for the same `state`. */
+/* Returns the same number on all ranks for the same `state`. */
 static uint64_t random_of(uint64_t *state)
 {
     uint64_t x = (*state += 0x9e3779b97f4a7c15u);
@@ -269,7 +269,7 @@ static struct window table;
 
 static MPI_Aint entry_at(int target, uint64_t place)
 {
-    /* The first word counts what is used of the heap. */
+    /* The first word counts the used entries of the heap. */
     return MPI_Aint_add(table.bases[target], (MPI_Aint)(sizeof(uint64_t) + place * sizeof(struct entry)));
 }
 

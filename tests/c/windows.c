@@ -15,7 +15,7 @@ static int rounds = 20;
 static size_t bytes_max = (size_t)4 << 20;
 static int next, before;
 
-/* The same on all ranks for the same `state`. */
+/* Returns the same number on all ranks for the same `state`. */
 static uint64_t random_of(uint64_t *state)
 {
     uint64_t x = (*state += 0x9e3779b97f4a7c15u);
@@ -302,14 +302,14 @@ static void random_accesses(int is_allocated, int passive)
                 MPI_Accumulate(origin[i], 1, from_type, target, at, 1, to_type, MPI_REPLACE, win);
                 move_here(expected[i], from_type, there, to_type, elements);
                 break;
-            case 3: { /* what was there comes back, in the origin's shape */
+            case 3: { /* the former values come back, in the origin's shape */
                 int32_t *zeros = memory(STRIP * 4 * 3);
                 MPI_Get_accumulate(zeros, 0, MPI_INT32_T, origin[i], 1, from_type, target, at, 1, to_type, MPI_NO_OP, win);
                 move_here(there, to_type, expected[i], from_type, elements);
                 free(zeros); /* of no elements: not used */
                 break;
             }
-            default: { /* everybody adds to the last strip */
+            default: { /* all ranks add to the last strip */
                 int32_t *sums = added + (size_t)STRIP * (size_t)target + shift, *addend = memory(STRIP * 4);
                 for (int k = 0; k < from_spread; k++)
                     origin[i][k] &= 0xff;

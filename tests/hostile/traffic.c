@@ -9,7 +9,7 @@
 enum {
     LONGEST = 1 << 20,
     ROUNDS_WARM = 64,        /* before memory is compared */
-    GROWTH_KIB_MAX = 16384,  /* of the largest resident set, beyond what it was when warm */
+    GROWTH_KIB_MAX = 16384,  /* growth of the largest resident set since the job was warm */
     SECONDS_MAX = 150,
 };
 

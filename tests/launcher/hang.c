@@ -42,7 +42,7 @@ int main(int argc, char **argv)
         MPI_Comm_set_name(twin, "twin");
         MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT, MPI_SUM, rank == 0 ? twin : MPI_COMM_WORLD);
         MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT, MPI_SUM, rank == 0 ? MPI_COMM_WORLD : twin);
-    } else if (strcmp(what, "finalize") == 0) { /* rank 0 has sent what it had */
+    } else if (strcmp(what, "finalize") == 0) { /* rank 0 has sent all its messages */
         if (rank != 0)
             MPI_Recv(&value, 1, MPI_INT, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     } else if (strncmp(what, "late-", 5) == 0) { /* the others finalize; the last rank needs something of the first, which tells it nothing by itself */
@@ -68,7 +68,7 @@ int main(int argc, char **argv)
         MPI_Comm_set_name(halo, "halo");
         MPI_Send(&value, 1, MPI_INT, next, 8, halo);
         MPI_Recv(&value, 1, MPI_INT, before, 9, halo, MPI_STATUS_IGNORE);
-    } else if (strcmp(what, "any") == 0) { /* nobody is left who could send */
+    } else if (strcmp(what, "any") == 0) { /* no rank is left that could send */
         MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     } else if (strcmp(what, "wait") == 0) { /* only one of the requests is waited for */
         MPI_Request requests[2];

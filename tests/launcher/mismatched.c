@@ -144,7 +144,7 @@ static void right_messages(void)
     MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
     expect(large[2 * LARGE - 1], last + 1, "the end of a large message");
     free(large);
-    /* From and to nobody, cancelled, freed. */
+    /* From and to MPI_PROC_NULL, cancelled, freed. */
     MPI_Sendrecv(a, 2, MPI_INT, MPI_PROC_NULL, 1, b, 2, MPI_FLOAT, MPI_PROC_NULL, 1, MPI_COMM_WORLD, &status);
     expect(status.MPI_SOURCE, MPI_PROC_NULL, "the source of nothing");
     MPI_Irecv(b, 2, MPI_INT, last, 77, MPI_COMM_WORLD, request);

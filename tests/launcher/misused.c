@@ -73,7 +73,7 @@ static void creations(int rank)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     for (int a = 0; a < CREATIONS; a++)
         for (int b = 0; b < CREATIONS; b++) {
-            /* The nonblocking form counts as the same call here. */
+            /* The nonblocking form counts as the same call. */
             if (a == b || (a == DUP && b == IDUP) || (a == IDUP && b == DUP))
                 continue;
             int code = make(rank == ranks / 2 ? a : b, rank, ranks);

@@ -2,9 +2,10 @@
 --
 --   wireshark -X lua_script:weft.lua packets-0.pcapng
 --
--- What is on the wire is described in crates/weft-core/src/wire.rs, connection.rs, message.rs and path_validation.rs, and in
--- crates/weft-net/src/ethernet/frame.rs; this file follows them. All numbers are little-endian but those in front of a packet in an
--- Ethernet frame. Nothing here proves a packet: the tag needs the job's secret.
+-- These files describe the formats: crates/weft-core/src/wire.rs, connection.rs, message.rs and
+-- path_validation.rs, and crates/weft-net/src/ethernet/frame.rs. This file follows them. All numbers are
+-- little-endian, except those in front of a packet in an Ethernet frame. This file cannot prove a packet: the
+-- tag needs the job's secret.
 
 local weft = Proto("weft", "Weft")
 
@@ -22,7 +23,7 @@ local CONNECTION_KINDS = { [0xe0] = "Messages", [0xe1] = "Data", [0xe2] = "Probe
 local REACH_MARK, REACH_KINDS = 0xff, { [1] = "Question", [2] = "Answer" }
 -- frame.rs: "local experimental 1", and ours among the experiments.
 local ETHER_TYPE, MAGIC, FRAME_HEADER = 0x88b5, 0x5766, 6
--- What weft-sim writes.
+-- The port that weft-sim writes.
 local SIMULATED_PORT = 49377
 
 local FRAMES = {
@@ -88,7 +89,7 @@ local f = {
     offset = ProtoField.uint64("weft.frame.offset", "Offset", base.DEC),
     bytes = ProtoField.uint64("weft.frame.bytes", "Bytes of credit", base.DEC),
     payload = ProtoField.bytes("weft.frame.payload", "Payload"),
-    -- Whether a carrier carries packets at all.
+    -- Path validation: the question whether a carrier carries packets at all.
     reach = ProtoField.uint8("weft.reach.kind", "Reach", base.DEC, REACH_KINDS),
     connection = ProtoField.uint8("weft.connection.kind", "Connection", base.HEX, CONNECTION_KINDS),
     reach_number = ProtoField.uint32("weft.reach.number", "Question number", base.DEC),
@@ -108,9 +109,9 @@ local function kind_of(flags)
     return kind, false
 end
 
--- Where the payload of messages or data begins, its length as announced, and whether 16 bytes of a seal follow it. `whole`: bytes
--- of the packet as it travelled; of a capture there may be fewer. nil: it is no such packet. Data that is not sealed may be filled up
--- with zeros to the length of the packets around it.
+-- The place where the payload of messages or data begins, its announced length, and whether 16 bytes of a
+-- seal follow it. `whole`: the bytes of the packet as it travelled; a capture may have fewer. nil: the packet
+-- is none of these. Data that is not sealed may be filled up with zeros to the length of the packets around it.
 local function payload(tvb, whole)
     local flags = tvb(11, 1):uint()
     local kind = kind_of(flags)
@@ -139,7 +140,7 @@ local function run_at(tvb, at)
     return nil
 end
 
--- Whether runs stand there, to the end of the packet as it travelled; of a capture there may be fewer.
+-- Returns whether runs stand there, to the end of the packet as it travelled; a capture may have fewer.
 local function is_runs(tvb, at, whole)
     if (whole - at) % 8 == 0 then return false end
     local packets, value = 0, nil
@@ -152,7 +153,7 @@ local function is_runs(tvb, at, whole)
     return true
 end
 
--- Whether these bytes can be a packet of a flow. There is no magic number, so lengths must fit.
+-- Returns whether these bytes can be a packet of a flow. There is no magic number, so lengths must fit.
 local function is_packet(tvb, whole)
     if tvb:len() < HEADER then return false end
     local flags = tvb(11, 1):uint()
@@ -164,7 +165,7 @@ local function is_packet(tvb, whole)
     return payload(tvb, whole) ~= nil
 end
 
--- Whether these bytes can be a packet of a connection, over a carrier that loses none.
+-- Returns whether these bytes can be a packet of a connection, over a carrier that loses none.
 local function is_connection(tvb, whole)
     return whole >= CONNECTION_HEADER and tvb:len() >= CONNECTION_HEADER and CONNECTION_KINDS[tvb(11, 1):uint()] ~= nil
 end
@@ -339,8 +340,9 @@ function weft.dissector(tvb, pinfo, root)
     return dissect(tvb, pinfo, root, tvb:reported_len())
 end
 
--- UDP: ports are chosen by the system, so packets are told by what they say. Once one with messages or data was seen, whose length
--- is written in it, everything between these two ends is ours; before, no bare packet is taken for one of ours but a reach.
+-- UDP: the system chooses the ports, so packets are recognized by their content. A packet with messages or
+-- data has its length written in it. After the first such packet, or a packet of path validation or of a
+-- connection, all packets between these two ends count as Weft's.
 weft:register_heuristic("udp", function(tvb, pinfo, root)
     local whole = tvb:reported_len()
     local is_sure = is_packet(tvb, whole) and bit.band(tvb(11, 1):uint(), KIND_MASK) >= 2
