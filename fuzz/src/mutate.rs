@@ -44,7 +44,7 @@ pub fn flip_bits(bytes: &mut [u8], random: &mut Random) {
     }
 }
 
-/// Makes one to [`CHANGES_MAX`] changes: flipped bits, cuts, insertions, repetitions, numbers at their
+/// Makes one to `CHANGES_MAX` changes: flipped bits, cuts, insertions, repetitions, numbers at their
 /// limits, pieces of `other`.
 pub fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     for _ in 0..=random.below(CHANGES_MAX) {

@@ -8,7 +8,7 @@
 //! - `WEFT_AGENT` is the template of the command by which `mpiexec` reaches a host,
 //!   `weft hosts enter {host}`. Inside, the machine's name is the host's.
 //!
-//! A user who may not make hosts on the machine makes them in a user namespace ([`namespaces`]), with the
+//! A user who may not make hosts on the machine makes them in a user namespace (`namespaces.rs`), with the
 //! same result.
 //!
 //! However the command ends, the hosts and the processes left in them are removed. After SIGKILL they stay,

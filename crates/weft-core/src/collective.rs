@@ -19,7 +19,7 @@
 //!
 //! # How a schedule is written
 //!
-//! An algorithm is written as a program for one rank, from top to bottom, with a [`Plan`](plan::Plan). The
+//! An algorithm is written as a program for one rank, from top to bottom, with a `Plan`. The
 //! plan concludes from the memory that steps touch which steps must wait for which others.
 //!
 //! # Buffers
@@ -109,7 +109,7 @@ pub fn barrier(arguments: &Barrier) -> Schedule {
     barrier_with(arguments, choice::barrier(arguments.size))
 }
 
-/// [`barrier`] by a given algorithm, the same at all ranks.
+/// [`barrier()`] by a given algorithm, the same at all ranks.
 pub fn barrier_with(arguments: &Barrier, algorithm: BarrierAlgorithm) -> Schedule {
     planned(|plan| barrier::add(plan, arguments, algorithm))
 }
@@ -119,12 +119,12 @@ pub fn bcast(arguments: &Bcast) -> Schedule {
     bcast_with(arguments, choice::bcast(arguments.size, plan::bytes(arguments.items)))
 }
 
-/// [`bcast`] by a given algorithm, the same at all ranks.
+/// [`bcast()`] by a given algorithm, the same at all ranks.
 pub fn bcast_with(arguments: &Bcast, algorithm: BcastAlgorithm) -> Schedule {
     planned(|plan| bcast::add(plan, arguments, algorithm))
 }
 
-/// Plans a [`bcast`] in two levels: among one rank of each node, and from this rank to its node, by an
+/// Plans a [`bcast()`] in two levels: among one rank of each node, and from this rank to its node, by an
 /// algorithm for each level. `nodes` has the node of each rank; equal numbers mean the same node.
 pub fn bcast_in_two_levels(arguments: &Bcast, nodes: &[u32], algorithms: (BcastAlgorithm, BcastAlgorithm)) -> Schedule {
     planned(|plan| two_level::add_bcast(plan, arguments, nodes, algorithms))
@@ -135,7 +135,7 @@ pub fn gather(arguments: &Gather) -> Schedule {
     gather_with(arguments, choice::gather(arguments.size, arguments.gathered_bytes()))
 }
 
-/// [`gather`] by a given algorithm, the same at all ranks.
+/// [`gather()`] by a given algorithm, the same at all ranks.
 pub fn gather_with(arguments: &Gather, algorithm: GatherAlgorithm) -> Schedule {
     planned(|plan| gather::add(plan, arguments, algorithm))
 }
@@ -150,7 +150,7 @@ pub fn scatter(arguments: &Gather) -> Schedule {
     scatter_with(arguments, choice::scatter(arguments.size, arguments.scattered_bytes()))
 }
 
-/// [`scatter`] by a given algorithm, the same at all ranks.
+/// [`scatter()`] by a given algorithm, the same at all ranks.
 pub fn scatter_with(arguments: &Gather, algorithm: GatherAlgorithm) -> Schedule {
     planned(|plan| scatter::add(plan, arguments, algorithm))
 }
@@ -165,7 +165,7 @@ pub fn allgather(arguments: &Allgather) -> Schedule {
     allgather_with(arguments, choice::allgather(arguments.size, arguments.size as u64 * plan::bytes(arguments.receive)))
 }
 
-/// [`allgather`] by a given algorithm, the same at all ranks.
+/// [`allgather()`] by a given algorithm, the same at all ranks.
 pub fn allgather_with(arguments: &Allgather, algorithm: AllgatherAlgorithm) -> Schedule {
     planned(|plan| allgather::add(plan, arguments, algorithm))
 }
@@ -186,7 +186,7 @@ pub fn alltoall(arguments: &Allgather) -> Schedule {
     alltoall_with(arguments, choice::alltoall(arguments.size, plan::bytes(arguments.receive)))
 }
 
-/// [`alltoall`] by a given algorithm, the same at all ranks.
+/// [`alltoall()`] by a given algorithm, the same at all ranks.
 pub fn alltoall_with(arguments: &Allgather, algorithm: AlltoallAlgorithm) -> Schedule {
     planned(|plan| alltoall::add(plan, arguments, algorithm))
 }
@@ -206,7 +206,7 @@ pub fn reduce(arguments: &Reduce) -> Schedule {
     reduce_with(arguments, choice::reduce(arguments.size, plan::bytes(arguments.items), arguments.commutative))
 }
 
-/// [`reduce`] by a given algorithm, the same at all ranks.
+/// [`reduce()`] by a given algorithm, the same at all ranks.
 pub fn reduce_with(arguments: &Reduce, algorithm: ReduceAlgorithm) -> Schedule {
     planned(|plan| reduce::add(plan, arguments, algorithm))
 }
@@ -217,13 +217,13 @@ pub fn allreduce(arguments: &Allreduce) -> Schedule {
     allreduce_with(arguments, choice::allreduce(arguments.size, bytes, arguments.commutative))
 }
 
-/// [`allreduce`] by a given algorithm, the same at all ranks. Some algorithms need an operation that
+/// [`allreduce()`] by a given algorithm, the same at all ranks. Some algorithms need an operation that
 /// commutes.
 pub fn allreduce_with(arguments: &Allreduce, algorithm: AllreduceAlgorithm) -> Schedule {
     planned(|plan| allreduce::add(plan, arguments, algorithm))
 }
 
-/// Plans a [`barrier`] in two levels: to one rank of each node, among these, and back again. `nodes`: as for
+/// Plans a [`barrier()`] in two levels: to one rank of each node, among these, and back again. `nodes`: as for
 /// [`bcast_in_two_levels`].
 pub fn barrier_in_two_levels(
     arguments: &Barrier,
@@ -233,7 +233,7 @@ pub fn barrier_in_two_levels(
     planned(|plan| two_level::add_barrier(plan, arguments, nodes, algorithms))
 }
 
-/// Plans a [`reduce`] in two levels: on each node to one rank, and among these ranks, by an algorithm for
+/// Plans a [`reduce()`] in two levels: on each node to one rank, and among these ranks, by an algorithm for
 /// each. The operation commutes. `nodes`: as for [`bcast_in_two_levels`].
 pub fn reduce_in_two_levels(
     arguments: &Reduce,
@@ -243,7 +243,7 @@ pub fn reduce_in_two_levels(
     planned(|plan| two_level::add_reduce(plan, arguments, nodes, algorithms))
 }
 
-/// Plans an [`allreduce`] in two levels: on each node to one rank, among these ranks, and back to the others,
+/// Plans an [`allreduce()`] in two levels: on each node to one rank, among these ranks, and back to the others,
 /// by an algorithm for each. The operation commutes. On each node `leaders` ranks lead for a share of the
 /// data each, or as many as the smallest node has. `nodes`: as for [`bcast_in_two_levels`].
 pub fn allreduce_in_two_levels(
@@ -255,7 +255,7 @@ pub fn allreduce_in_two_levels(
     planned(|plan| two_level::add_allreduce(plan, arguments, nodes, leaders, algorithms))
 }
 
-/// Plans an [`allgather`] in two levels: among one rank of each node, and from this rank to its node. The
+/// Plans an [`allgather()`] in two levels: among one rank of each node, and from this rank to its node. The
 /// ranks of each node follow each other. `nodes`: as for [`bcast_in_two_levels`].
 pub fn allgather_in_two_levels(
     arguments: &Allgather,
@@ -317,7 +317,7 @@ pub fn reduce_scatter(arguments: &ReduceScatter<'_>) -> Schedule {
     reduce_scatter_with(arguments, choice::reduce_scatter(arguments.size, total))
 }
 
-/// [`reduce_scatter`] by a given algorithm, the same at all ranks.
+/// [`reduce_scatter()`] by a given algorithm, the same at all ranks.
 pub fn reduce_scatter_with(arguments: &ReduceScatter<'_>, algorithm: ReduceScatterAlgorithm) -> Schedule {
     let ReduceScatter { rank, size, counts, shape, commutative, in_place } = *arguments;
     let mut starts = Vec::with_capacity(size as usize + 1);
@@ -333,7 +333,7 @@ pub fn scan(arguments: &Allreduce) -> Schedule {
     scan_with(arguments, choice::scan(arguments.size, plan::bytes(arguments.items)))
 }
 
-/// [`scan`] by a given algorithm, the same at all ranks.
+/// [`scan()`] by a given algorithm, the same at all ranks.
 pub fn scan_with(arguments: &Allreduce, algorithm: ScanAlgorithm) -> Schedule {
     planned(|plan| scan::scan(plan, arguments, algorithm))
 }

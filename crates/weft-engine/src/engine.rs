@@ -11,7 +11,7 @@
 //! | [`Multicasts`] | [`Groups`] | messages to all hosts of a communicator |
 //! | [`NodeCollectives`] | slots | collectives of the processes of a node, through memory that they share |
 //!
-//! The last three parts stand on the first, and reach it through a [`Link`] only.
+//! The last three parts stand on the first, and reach it through a `Link` only.
 //!
 //! The process in `weft-mpi` calls the engine under its lock; `weft-sim` calls it in virtual time.
 

@@ -50,7 +50,7 @@ impl Route {
 /// The parts from which a peer is made.
 pub struct NewPeer {
     /// The peer's name; a peer of another job only when that job has been met
-    /// ([`crate::engine::Engine::meet_job`]).
+    /// ([`PointToPoint::meet_job`](crate::engine::PointToPoint::meet_job)).
     pub name: ProcessName,
     /// The index by which the peer knows this process; packets to the peer carry it. Within a job it is the
     /// number of this process. A peer of another job has told it.

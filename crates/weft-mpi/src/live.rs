@@ -1,12 +1,16 @@
 //! The state that a running rank publishes for `weft info --live`: its current call, its outstanding
 //! operations, the traffic of its peers, and every counter of its flows.
 //!
-//! The rank writes the state to a page that other processes of the user may read (`weft_net::live`), before
-//! it goes to sleep and once in a while as it works. So the page is right for a rank that hangs, and
+//! The rank writes the state to a page that other processes of the user may read ([`weft_launch::page`]),
+//! before it goes to sleep and once in a while as it works. So the page is right for a rank that hangs, and
 //! publishing costs nothing on the way of a message.
 //!
-//! A page is a list of 64-bit words: [`HEAD`] of the rank, [`WAITS_MAX`] outstanding operations, [`GROUP`]
-//! for each of [`GROUPS_MAX`] multicast groups, then [`ENTRY`] for each peer.
+//! A page is a list of 64-bit words:
+//!
+//! 1. [`standing::WORDS`] for the rank, its call and its outstanding operations;
+//! 2. one that identifies the counters (`LAYOUT`), and one that says whether the network carries multicast;
+//! 3. `GROUP` for each of `GROUPS_MAX` multicast groups;
+//! 4. `ENTRY` for each peer.
 
 mod snapshot;
 mod view;

@@ -2,7 +2,7 @@
 //! boundary calls this module, and the progress loop posts receives by it.
 //!
 //! The two sides of an operation meet once, when they are made, and in the order in which they are made
-//! (§4.2.1). `MPI_Psend_init` sends a [`Plan`], as an ordinary message with the program's tag in a context
+//! (§4.2.1). `MPI_Psend_init` sends a `Plan`, as an ordinary message with the program's tag in a context
 //! for plans. `MPI_Precv_init` posts a receive for it.
 //!
 //! The plan says how many messages an epoch has, the partitions that they cover, and their tags. The sender

@@ -114,7 +114,7 @@ pub struct Process {
     pub(crate) engine: Option<Box<Engine>>,
     /// The page on which others see the state of this process; written before each sleep, and now and then.
     live: Option<Live>,
-    /// The thing that the call which sleeps waits for.
+    /// The operation that the sleeping call waits for.
     awaited: Awaited,
     /// The packets sent again and the paths failed, as far as tools have been told.
     pub(crate) packets_seen: [u64; 2],

@@ -23,7 +23,7 @@ use weft_mpi::request::{Mode, Persistent, Receive, Send};
 ///
 /// # Errors
 /// `MPI_ERR_TYPE`, `MPI_ERR_BUFFER`, `MPI_ERR_COUNT`. Always an error where messages have labels: after an
-/// error the caller asks [`labelled`].
+/// error the caller asks [`labelled()`].
 #[inline(always)]
 fn data(
     process: &Process,

@@ -75,7 +75,7 @@ pub struct TypedBlocks<'a> {
     pub item_sizes: &'a [u64],
 }
 
-/// Arguments of [`barrier`](super::barrier).
+/// Arguments of [`barrier`](super::barrier()).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Barrier {
     /// Rank of this process in the group.
@@ -84,7 +84,7 @@ pub struct Barrier {
     pub size: u32,
 }
 
-/// Arguments of [`bcast`](super::bcast). The buffer is [`Buffer::Receive`](super::Buffer::Receive)
+/// Arguments of [`bcast`](super::bcast()). The buffer is [`Buffer::Receive`](super::Buffer::Receive)
 /// everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bcast {
@@ -98,7 +98,7 @@ pub struct Bcast {
     pub items: Items,
 }
 
-/// Arguments of [`reduce`](super::reduce).
+/// Arguments of [`reduce`](super::reduce()).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reduce {
     /// Rank of this process in the group.
@@ -214,7 +214,7 @@ pub struct ReduceScatterBetween<'a> {
     pub commutative: bool,
 }
 
-/// Arguments of [`allreduce`](super::allreduce), [`scan`](super::scan) and [`exscan`](super::exscan).
+/// Arguments of [`allreduce`](super::allreduce()), [`scan`](super::scan()) and [`exscan`](super::exscan).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allreduce {
     /// Rank of this process in the group.
@@ -229,7 +229,7 @@ pub struct Allreduce {
     pub in_place: bool,
 }
 
-/// Arguments of [`gather`](super::gather) and [`scatter`](super::scatter).
+/// Arguments of [`gather`](super::gather()) and [`scatter`](super::scatter()).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gather {
     /// Rank of this process in the group.
@@ -282,7 +282,7 @@ pub struct Scatterv<'a> {
     pub in_place: bool,
 }
 
-/// Arguments of [`allgather`](super::allgather) and [`alltoall`](super::alltoall). Counts are of one block;
+/// Arguments of [`allgather`](super::allgather()) and [`alltoall`](super::alltoall()). Counts are of one block;
 /// block `i` is based at `i × count × extent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allgather {
@@ -360,7 +360,7 @@ pub struct ReduceScatterBlock {
     pub in_place: bool,
 }
 
-/// Arguments of [`reduce_scatter`](super::reduce_scatter).
+/// Arguments of [`reduce_scatter`](super::reduce_scatter()).
 #[derive(Clone, Copy, Debug)]
 pub struct ReduceScatter<'a> {
     /// Rank of this process in the group.

@@ -129,7 +129,7 @@ pub enum Body {
     Test,
     /// The memory into which the receiver's acknowledgements may be written.
     Slot(RemoteMemory),
-    /// Bytes of a data packet, behind [`PIECE_AT`] bytes: the length of the data packet, and their place in
+    /// Bytes of a data packet, behind `PIECE_AT` bytes: the length of the data packet, and their place in
     /// it.
     Piece(u16, u16),
 }

@@ -68,7 +68,7 @@ pub enum InOrder {
     /// The operation is complete.
     Complete,
     /// The operation has stopped: the next step must wait, or needs a request. It goes on as a cursor
-    /// [behind](Cursor::behind) the complete steps.
+    /// [behind](super::Cursor::behind) the complete steps.
     Stopped {
         /// The number of complete steps.
         complete: u32,

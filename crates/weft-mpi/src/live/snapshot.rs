@@ -49,9 +49,9 @@ pub struct Peer {
     pub bytes: u64,
     /// The credit for eager messages to it, bytes.
     pub credit: u64,
-    /// Counters in the order of [`Counters::NAMES`]; empty without a network between the two.
+    /// Counters in the order of [`COUNTERS`](super::COUNTERS); empty without a network between the two.
     pub counters: Vec<u64>,
-    /// Gauges in the order of [`Gauges::NAMES`].
+    /// Gauges in the order of [`GAUGES`](super::GAUGES).
     pub gauges: Vec<u64>,
 }
 

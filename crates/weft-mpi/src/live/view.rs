@@ -36,7 +36,7 @@ pub struct View<'a> {
     pub collectives: &'a [Collective<'a>],
     /// Messages and peers.
     pub engine: &'a Engine,
-    /// The thing that the call waits for.
+    /// The operation that the current call waits for.
     pub awaited: &'a Awaited,
     /// Threads that wait.
     pub threads: u32,

@@ -228,7 +228,7 @@ pub(super) fn open_all(settings: &Settings) -> Vec<(String, Opened)> {
 }
 
 /// Opens libfabric's best endpoint on a host that has one. Where there are several endpoints, each is opened
-/// as well, under a name that both ends share ([`super::protocol::FABRIC_ON`]). Programs pair endpoints in a
+/// as well, under a name that both ends share ([`FABRIC_ON`]). Programs pair endpoints in a
 /// common subnet, and devices without IP addresses by their order.
 fn open_fabric(settings: &Settings, wanted: &udp::Settings) -> Vec<(String, Opened)> {
     let settings = weft_mpi::settings::fabric(settings);

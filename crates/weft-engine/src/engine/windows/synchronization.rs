@@ -11,7 +11,7 @@ use crate::windows::{Answer, ExposedMemory, Mark};
 
 impl<P: Platform> OneSided<'_, P> {
     /// Asks `target` to say when all is done that this process has begun there: that is when the mark
-    /// [is reached](Window::has_reached).
+    /// [is reached](crate::windows::Window::has_reached).
     ///
     /// # Errors
     /// Too many operations; the target is gone.
