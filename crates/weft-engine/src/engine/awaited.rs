@@ -53,8 +53,8 @@ impl Awaited {
 
     /// The time of the round after one at `now` with this many peers to ask.
     fn following(&self, now: Instant, peers: usize) -> Instant {
-        let cooperative_copy = self.period.0 / (peers.div_ceil(ASKED_PER_ROUND).max(1) as u64);
-        now + Duration(cooperative_copy.max(ROUND_MIN.0.min(self.period.0)))
+        let share = self.period.0 / (peers.div_ceil(ASKED_PER_ROUND).max(1) as u64);
+        now + Duration(share.max(ROUND_MIN.0.min(self.period.0)))
     }
 }
 
