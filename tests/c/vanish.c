@@ -113,7 +113,11 @@ int main(int argc, char **argv)
                 MPI_Abort(MPI_COMM_WORLD, failures ? 1 : HEARD);
             compute(FOREVER_SECONDS);
         }
-        CHECK_EQUAL(code, MPI_SUCCESS);
+        char text[MPI_MAX_ERROR_STRING] = "";
+        int length = 0;
+        if (code != MPI_SUCCESS)
+            MPI_Error_string(code, text, &length);
+        CHECK(code == MPI_SUCCESS, "after %.1f s: %s", MPI_Wtime() - began, text);
     }
     MPI_Comm_free(&pair);
     MPI_Comm_free(&side);
