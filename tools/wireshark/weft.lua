@@ -111,7 +111,8 @@ end
 
 -- The place where the payload of messages or data begins, its announced length, and whether 16 bytes of a
 -- seal follow it. `whole`: the bytes of the packet as it travelled; a capture may have fewer. nil: the packet
--- is none of these. Data that is not sealed may be filled up with zeros to the length of the packets around it.
+-- is none of these. Data that is not sealed may be filled up with zeros to the length of the packets around
+-- it.
 local function payload(tvb, whole)
     local flags = tvb(11, 1):uint()
     local kind = kind_of(flags)
