@@ -1,28 +1,28 @@
-# make          what there is
-# make demo     programs that nobody here wrote, over Weft, between two hosts
-# make test     everything is checked
+# make          lists the targets
+# make demo     runs programs that others wrote over Weft, between two hosts
+# make test     checks everything
 .POSIX:
 SHELL = /bin/sh
 
-# Where `make install` puts the library; demo, tests and benchmarks use one of their own, in build/prefix.
+# The directory where `make install` puts the library; demo, tests and benchmarks have their own, build/prefix.
 PREFIX = /usr/local
 OWN = build/prefix
-# What `make swarm` plays: so many plans, and programs on whole engines, by chance, from this seed on.
+# The numbers of plans, and of programs on whole engines, that `make swarm` plays by chance, from this seed on.
 RUNS = 5000
 PROGRAMS = 10000
 SEED = 1
-# Errors that `make mutants` puts in; all of them unless some are named.
+# The errors that `make mutants` puts in; all unless some are named.
 MUTANTS =
-# What `make fuzz` does: each target so long; all of them unless some are named.
+# The seconds for which `make fuzz` runs each target, and the targets; all unless some are named.
 SECONDS = 60
 TARGETS =
-# What `make instructions` compares with: where another Weft is installed.
+# The directory of another installed Weft, with which `make instructions` compares.
 BEFORE =
-# How long `make soak` makes and frees all kinds of objects.
+# The minutes for which `make soak` makes and frees all kinds of objects.
 MINUTES = 60
-# What `make test-rdma` runs; everything unless a part of a case's name is given.
+# A part of the names of the cases that `make test-rdma` runs; all unless it is given.
 RDMA =
-# What `make test-applications` runs; all of them unless some are named.
+# The programs that `make test-applications` runs; all unless some are named.
 APPLICATIONS =
 CARGO = PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo
 
@@ -93,21 +93,22 @@ test: check loom suite
 loom: setup
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom $(CARGO) test --profile model --package weft-net --lib model_tests
 
-# weft-core forbids unsafe code, and most of what the others have of it calls the system, which an interpreter cannot follow.
+# Only these two: weft-core forbids unsafe code, and most unsafe code of the other crates calls the system, which
+# an interpreter cannot follow.
 miri: setup
 	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri test --package weft-net --lib shared::ring
 	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri test --package weft-engine --lib memory::
 
-# Programs that nobody here wrote, with their own tests; fetched by package name.
+# Programs that others wrote, with their own tests; fetched by package name.
 test-applications: setup-tests own
 	$(CARGO) xtask applications --json build/applications.jsonl $(APPLICATIONS)
 
-# The suites that take too long for every change: mpi4py's own tests in all runs, the conformance programs with 1 to 5 ranks, all programs over libfabric
-# on four hosts, and objects that are made and freed for hours.
+# The suites that take too long for every change: mpi4py's own tests in all runs, the conformance programs with
+# 1 to 5 ranks, all programs over libfabric on four hosts, and objects that are made and freed for hours.
 test-large: setup-tests own
 	$(CARGO) xtask suite mpi4py-all mpi4py-collectives mpi4py-windows conformance-all fabric-all lifetimes-all
 
-# Nothing grows, however long it runs.
+# Checks that no quantity grows in a long run.
 soak: setup-tests own
 	$(CARGO) xtask soak --minutes "$(MINUTES)" --json build/soak.json
 

@@ -34,7 +34,8 @@ recorded() {
 
 verify() {
     tests=$PWD/unittest/force-styles/tests
-    # Numbers between a line of names and the end of a run, without the times: those of one rank and those of several, which add in another order.
+    # The numbers between a line of names and the end of a run, without the times, which differ. Several ranks add
+    # in another order than one.
     cat >"$home/energies.awk" <<'END'
 /^Step/ || /- Step / { inside = 1 }
 /^Loop time/ { inside = 0 }
