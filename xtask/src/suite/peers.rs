@@ -90,6 +90,11 @@ pub(crate) fn mpi4py(_: &Context) -> Vec<Case> {
 pub(crate) fn mpi4py_all(_: &Context) -> Vec<Case> {
     let mut cases = mpi4py_runs(&[1, 2, 3, 4, 5], &[2, 4]);
     for provider in ["udp", "tcp"] {
+        let name = format!("its tests, 2 ranks on two hosts, by libfabric's provider {provider}");
+        let case = Case::new(name, move |context| {
+            mpi4py_tests(context, 2, || Ok(libfabric::by(provider, context.mpiexec_on_hosts(2)?)))
+        });
+        cases.push(case.needs(&[Need::Libfabric]));
         let name = format!("its tests, 4 ranks on four hosts, by libfabric's provider {provider}");
         let case = Case::new(name, move |context| {
             mpi4py_tests(context, 4, || Ok(libfabric::by(provider, on_hosts(context, 4, 4))))
@@ -199,13 +204,6 @@ fn mpi4py_runs(one_host: &[u32], two_hosts: &[u32]) -> Vec<Case> {
         };
         Expected::code(0).says("sum 25").judge(attempt())
     }));
-    for provider in ["udp", "tcp"] {
-        let name = format!("its tests, 2 ranks on two hosts, by libfabric's provider {provider}");
-        let case = Case::new(name, move |context| {
-            mpi4py_tests(context, 2, || Ok(libfabric::by(provider, context.mpiexec_on_hosts(2)?)))
-        });
-        cases.push(case.needs(&[Need::Libfabric]));
-    }
     cases
 }
 
