@@ -4,10 +4,12 @@
 .POSIX:
 SHELL = /bin/sh
 
-# The directory where `make install` puts the library; demo, tests and benchmarks have their own, build/prefix.
+# The directory where `make install` puts the library; demo, tests and benchmarks have their own,
+# build/prefix.
 PREFIX = /usr/local
 OWN = build/prefix
-# The numbers of plans, and of programs on whole engines, that `make swarm` plays by chance, from this seed on.
+# The numbers of plans, and of programs on whole engines, that `make swarm` plays by chance, from this seed
+# on.
 RUNS = 5000
 PROGRAMS = 10000
 SEED = 1
@@ -93,8 +95,8 @@ test: check loom suite
 loom: setup
 	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom $(CARGO) test --profile model --package weft-net --lib model_tests
 
-# Only these two: weft-core forbids unsafe code, and most unsafe code of the other crates calls the system, which
-# an interpreter cannot follow.
+# Only these two: weft-core forbids unsafe code, and most unsafe code of the other crates calls the system,
+# which an interpreter cannot follow.
 miri: setup
 	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri test --package weft-net --lib shared::ring
 	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri test --package weft-engine --lib memory::
@@ -103,8 +105,8 @@ miri: setup
 test-applications: setup-tests own
 	$(CARGO) xtask applications --json build/applications.jsonl $(APPLICATIONS)
 
-# The suites that take too long for every change: mpi4py's own tests in all runs, the conformance programs with
-# 1 to 5 ranks, all programs over libfabric on four hosts, and objects that are made and freed for hours.
+# The suites that take too long for every change: mpi4py's own tests in all runs, the conformance programs
+# with 1 to 5 ranks, all programs over libfabric on four hosts, and objects that are made and freed for hours.
 test-large: setup-tests own
 	$(CARGO) xtask suite mpi4py-all mpi4py-collectives mpi4py-windows conformance-all fabric-all lifetimes-all
 

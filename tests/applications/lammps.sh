@@ -34,8 +34,8 @@ recorded() {
 
 verify() {
     tests=$PWD/unittest/force-styles/tests
-    # The numbers between a line of names and the end of a run, without the times, which differ. Several ranks add
-    # in another order than one.
+    # The numbers between a line of names and the end of a run, without the times, which differ. Several ranks
+    # add in another order than one.
     cat >"$home/energies.awk" <<'END'
 /^Step/ || /- Step / { inside = 1 }
 /^Loop time/ { inside = 0 }

@@ -1,7 +1,7 @@
 #!/bin/sh
-# A guest runs this script once it has a root. The guest gets a name, and on each of its networks an address and
-# an RDMA device in software. Then it carries out the orders that come through the share. /mnt/share/setting has
-# the settings that all guests share.
+# A guest runs this script once it has a root. The guest gets a name, and on each of its networks an address
+# and an RDMA device in software. Then it carries out the orders that come through the share.
+# /mnt/share/setting has the settings that all guests share.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C
 fail() { echo "guest: $*"; busybox poweroff -f; }
 
