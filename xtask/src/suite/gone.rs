@@ -1,6 +1,6 @@
-//! Tests of ranks that only wait for others. They hear when those ranks are gone, or their host is; they hear
-//! nothing when those ranks are only slow. Cases run also under a launcher that does nothing about ranks that
-//! die.
+//! Tests of ranks that only wait for others. A waiting rank hears when the awaited rank or its host is gone,
+//! and hears nothing when that rank is only slow. Cases run also under a launcher that does nothing about
+//! ranks that die.
 
 use std::time::Duration;
 
@@ -134,7 +134,8 @@ fn network_lost(
         .needs(&[Need::Networks])
 }
 
-/// The cases of ranks of one host under a launcher that leaves it to them to notice that some have died.
+/// The cases of ranks of one host under a launcher that does not report deaths: the ranks themselves must
+/// notice.
 fn neighbours() -> Vec<Case> {
     let no_copies = ("WEFT_SINGLE_COPY", "0");
     let kill = |ranks: &[Pid]| ranks.iter().try_for_each(|pid| Ok(kill_process(*pid, Signal::KILL)?));
