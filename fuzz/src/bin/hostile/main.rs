@@ -1,9 +1,9 @@
 //! `hostile --ports P0,P1 --packets N`: attacks the job whose packets pass between two ports of a switch.
 //!
 //! The program listens on both ports and keeps samples of the packets that pass. It attacks both sides as a
-//! stranger, a broken switch or a tape recorder would: with packets that are replayed, repeated, cut, forged
-//! or spliced, that have flipped bits, or that belong to another job. It does so with UDP and raw frames
-//! alike. At the end it reports what it has sent. It needs CAP_NET_RAW.
+//! stranger, a broken switch or a tape recorder would. Some packets are replayed, repeated, cut, forged or
+//! spliced; some have flipped bits; some belong to another job. It attacks UDP and raw frames alike. At the
+//! end it reports the packets that it has sent. It needs CAP_NET_RAW.
 
 #![deny(unsafe_code)]
 
