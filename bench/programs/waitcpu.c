@@ -70,7 +70,7 @@ static int sample(bench *b, const char *what, int number)
     if (!right)
         snprintf(why, sizeof why, "rank %d got a wrong message", b->rank);
     else if (waited < b->seconds * 0.9)
-        right = 0, snprintf(why, sizeof why, "rank %d waited %.3f s, not %.3f s", b->rank, waited, b->seconds);
+        right = 0, snprintf(why, sizeof why, "disturbed: rank %d waited %.3f s, not %.3f s", b->rank, waited, b->seconds);
     valid = bench_agree(b, right, why);
     if (b->rank != 0)
         return !valid;
