@@ -54,7 +54,7 @@ use context::Context;
 use lanes::Tally;
 use needs::Need;
 
-/// How a case ended.
+/// The end of a case.
 pub(crate) enum Outcome {
     Passed,
     Failed(String),
@@ -75,7 +75,7 @@ impl From<anyhow::Result<()>> for Outcome {
     }
 }
 
-/// One thing to run, and to judge.
+/// A thing to run, and to judge.
 pub(crate) struct Case {
     name: String,
     needs: Vec<Need>,
@@ -91,7 +91,7 @@ impl Case {
         Case { name: name.into(), needs: Vec::new(), run: Box::new(move |context| run(context).into()) }
     }
 
-    /// Where one of these is missing the case is skipped. What was named first is looked for first.
+    /// Adds things without which the case is skipped. The first one that is missing is the reason.
     pub(crate) fn needs(mut self, needs: &[Need]) -> Case {
         self.needs.extend(needs);
         self
@@ -204,14 +204,14 @@ const USAGE: &str =
     "usage: cargo xtask suite [--list] [--prefix DIR] [--root DIR] [--lanes N] [NAME[:PART OF A CASE] ...]
   --lanes N   run so many suites side by side; 1: one after the other (as many as there are processors, and one)";
 
-/// What the command line asks for.
+/// The wishes of the command line.
 struct Options {
-    /// What an installed Weft is in, seen from the project.
+    /// The directory of an installed Weft, seen from the project.
     prefix: PathBuf,
-    /// Where the project lies, unless it is where this was built.
+    /// The directory of the project, unless it is the one in which this was built.
     root: Option<PathBuf>,
     lanes: Option<usize>,
-    /// Where a lane's process keeps its files.
+    /// The directory in which a lane's process keeps its files.
     work: Option<PathBuf>,
     /// The file in which a lane's process tells what came of its suite.
     tally: Option<PathBuf>,

@@ -42,15 +42,15 @@ const LANES_BEYOND_PROCESSORS: usize = 1;
 /// Lanes at most. Each may have virtual machines, browsers and 8 ranks.
 const LANES_MAX: usize = 4;
 
-/// What came of some suites.
+/// The results of some suites.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Tally {
     pub(super) passed: usize,
     /// The cases that failed, as `suite:case`.
     pub(super) failed: Vec<String>,
-    /// How many cases were skipped, by each reason.
+    /// The number of cases that were skipped, by reason.
     pub(super) skipped: BTreeMap<String, usize>,
-    /// What each suite took.
+    /// The seconds that each suite took.
     pub(super) seconds: Vec<(String, f64)>,
 }
 

@@ -1,9 +1,9 @@
-//! Rules about `docs/design/`, whose chapters say why things are as they are: the index lists each of them, and
-//! their places are in the code.
+//! Rules about `docs/design/`, whose chapters say why things are as they are: the index lists each of them,
+//! and their places are in the code.
 //!
 //! A place is a path or a name in backquotes. The rule about files that are named (`mentions.rs`) covers the
-//! paths. A name is a type, a function, a constant, a setting or a procedure of MPI; it must be a word in some
-//! file that is no text. What is somebody else's stands without backquotes.
+//! paths. A name is a type, a function, a constant, a setting or a procedure of MPI; it must be a word in
+//! some file that is no text. What is somebody else's stands without backquotes.
 //!
 //! Decisions had numbers once, and files of their own. Nobody cites such a number any more.
 
@@ -89,8 +89,8 @@ fn faults(text: &str, code: &BTreeSet<String>) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns whether a word in backquotes names something in code: it has an underscore, a capital letter behind
-/// a small one, or two colons, or begins with a capital letter and goes on with a small one.
+/// Returns whether a word in backquotes names something in code: it has an underscore, a capital letter
+/// behind a small one, or two colons, or begins with a capital letter and goes on with a small one.
 fn is_name(word: &str) -> bool {
     let is_word = word.split("::").all(|part| {
         part.starts_with(|c: char| c.is_alphabetic() || c == '_')
