@@ -3,7 +3,7 @@
 //!
 //! A place is a path or a name in backquotes. The rule about files that are named (`mentions.rs`) covers the
 //! paths. A name is a type, a function, a constant, a setting or a procedure of MPI; it must be a word in
-//! some file that is no text. What is somebody else's stands without backquotes.
+//! some file that is no text. Names of other projects have no backquotes.
 //!
 //! Decisions had numbers once, and files of their own. Nobody cites such a number any more.
 
@@ -16,7 +16,7 @@ const FOLDER: &str = "docs/design/";
 const INDEX: &str = "docs/design/README.md";
 /// The most chapters: a reader looks through a list of so many titles.
 const CHAPTERS_MAX: usize = 18;
-/// The most words of all chapters. A chapter that grows leaves out what is true no more.
+/// The most words of all chapters. A chapter that grows must leave something out.
 const WORDS_MAX: usize = 35_000;
 
 pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> Result<()> {
@@ -50,7 +50,7 @@ pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> 
     Ok(())
 }
 
-/// What is wrong with the index, or with all chapters together.
+/// The faults of the index, and of all chapters together.
 fn compare(index: &str, chapters: &[(String, String)]) -> Vec<String> {
     let mut broken = Vec::new();
     for (path, text) in chapters {
