@@ -39,7 +39,7 @@ help:
 	@echo 'make instructions [BEFORE=DIR]  what a message of 8 bytes costs, beside the Weft in DIR (half a minute for each)'
 	@echo 'make build                 only build (target/release)'
 	@echo 'make install PREFIX=DIR    mpicc, mpiexec, libmpi_abi.so.1, mpi.h, weft-netd into DIR (now $(PREFIX))'
-	@echo 'make check                 formatting, lints, generated files, house rules, unit tests'
+	@echo 'make check                 formatting, lints, generated files, house rules, documentation, unit tests'
 	@echo 'make suite [SUITE="NAME"]  the integration suites, or some of them'
 	@echo 'make swarm [RUNS=N] [PROGRAMS=N] [SEED=N]  protocol and engine in virtual time, in many more networks and programs than `make check`'
 	@echo 'make collectives            every algorithm of every collective, 1 to 33 ranks, all cases; choices beside the best (a few minutes)'
@@ -85,6 +85,7 @@ check: setup
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	# The tests of the boundary load the shared library.
 	$(CARGO) build --package weft-abi
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 	$(CARGO) test --workspace
 
 suite: setup-tests own
