@@ -82,7 +82,7 @@ cost_model! {
     kernel_copy_ps = 1_048_576,
     /// on a node: each byte that the kernel copies
     kernel_copy_per_byte_ps = 84,
-    /// on a node: the calls by which both sides copy a part of one message, and what sharing it out takes
+    /// on a node: the calls by which both sides copy a part of one message, and dividing it between the two
     cooperative_copy_ps = 3_407_872,
     /// on a node: each byte of a message of which both sides copy a part
     cooperative_copy_per_byte_ps = 48,
@@ -99,9 +99,9 @@ cost_model! {
     ring_ahead_per_byte_ps = 8,
     /// on a node: the answer to an announcement, by which the receiver asks for the data
     ring_answer_ps = 4_194_304,
-    /// on a network: what an announcement costs whose answer nobody waits for
+    /// on a network: an announcement, without the wait for its answer
     announcement_ps = 1_048_600,
-    /// everywhere: what is waited for the answer to an announcement
+    /// everywhere: the wait for the answer to an announcement
     answer_ps = 4_194_304,
     /// everywhere: each byte that is sent unasked, for the copy that it may need
     unasked_per_byte_ps = 64,
