@@ -19,7 +19,7 @@ typedef struct {
     int MPI_internal[5];
 } MPI_Status;
 
-/* Handles are pointers to structures that nobody defines. */
+/* Handles are pointers to structures that are never defined. */
 typedef struct MPI_ABI_Comm *MPI_Comm;
 typedef struct MPI_ABI_Datatype *MPI_Datatype;
 typedef struct MPI_ABI_Errhandler *MPI_Errhandler;
@@ -2642,8 +2642,9 @@ int PMPI_Type_struct(int count, int array_of_blocklengths[], MPI_Aint array_of_d
 int PMPI_Type_ub(MPI_Datatype datatype, MPI_Aint *displacement);
 #endif
 
-/* Conversions between C and Fortran (MPI-5.0 19.3.4, 19.3.5). They are no symbols of the library. MPI_Fint is the default INTEGER of the
- * program's Fortran compiler: -DMPI_ABI_Fint=int64_t where that is told to make it wider. */
+/* Conversions between C and Fortran (MPI-5.0 19.3.4, 19.3.5). They are no symbols of the library. MPI_Fint is
+ * the default INTEGER of the program's Fortran compiler. If a compiler option makes that INTEGER wider, compile
+ * with -DMPI_ABI_Fint=int64_t. */
 #if defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L)
 #define MPI_ABI_INLINE static inline
 #elif defined(__GNUC__)
@@ -2656,7 +2657,7 @@ int PMPI_Type_ub(MPI_Datatype datatype, MPI_Aint *displacement);
 #endif
 typedef MPI_ABI_Fint MPI_Fint;
 
-/* What TYPE(MPI_Status) of the module mpi_f08 is in C. */
+/* TYPE(MPI_Status) of the module mpi_f08, in C. */
 typedef struct {
     MPI_Fint MPI_SOURCE;
     MPI_Fint MPI_TAG;
@@ -2717,7 +2718,7 @@ MPI_ABI_INLINE MPI_Datatype PMPI_Type_f2c(MPI_Fint datatype) { return PMPI_Type_
 MPI_ABI_INLINE MPI_Fint PMPI_Win_c2f(MPI_Win win) { return (MPI_Fint)PMPI_Win_toint(win); }
 MPI_ABI_INLINE MPI_Win PMPI_Win_f2c(MPI_Fint win) { return PMPI_Win_fromint((int)win); }
 
-/* Statuses; MPI_ERR_ARG for those that are to be ignored, which hold nothing */
+/* Statuses. The result is MPI_ERR_ARG for MPI_STATUS_IGNORE and its like, which hold no status. */
 MPI_ABI_INLINE int MPI_Status_c2f(const MPI_Status *c_status, MPI_Fint *f_status) {
     int i;
     if (!c_status || !f_status)

@@ -2,8 +2,8 @@
 
 use weft_mpi::error::ErrorClass;
 
-/// Of each class of errors its number in the standard ABI (MPI-5.0 §20), its name, and the sentence that
-/// MPI_Error_string gives (MPI-5.0 §9.4), in the order of [`ErrorClass::ALL`].
+/// The error classes, in the order of [`ErrorClass::ALL`]. Each has its number in the standard ABI
+/// (MPI-5.0 §20), its name, and the sentence that MPI_Error_string gives (MPI-5.0 §9.4).
 pub(crate) const ERROR_CLASSES: &[(ErrorClass, i32, &str, &str)] = &[
     (ErrorClass::Buffer, 1, "MPI_ERR_BUFFER", "the buffer cannot be used"),
     (ErrorClass::Count, 2, "MPI_ERR_COUNT", "the count is not allowed here"),
@@ -87,5 +87,5 @@ pub(crate) const ERROR_CLASSES: &[(ErrorClass, i32, &str, &str)] = &[
     (ErrorClass::ToolPvarNoAtomic, 1018, "MPI_T_ERR_PVAR_NO_ATOMIC", "the variable cannot be read and reset at once"),
 ];
 
-/// Name and sentence of what is no error.
+/// The name of success, and the sentence that MPI_Error_string gives for it.
 pub(crate) const SUCCESS: (&str, &str) = ("MPI_SUCCESS", "no error");

@@ -15,9 +15,10 @@ pub(super) fn types(spec: &Spec) -> Result<String> {
         "\
 //! {MARKER} from `spec/`; do not edit.
 //!
-//! The functions that programs hand over, under the names that their types have in C. A handle is as wide as
-//! a pointer, and a number here, so that the functions of communicators, datatypes and windows have one type.
-//! A status, whose type only the boundary has, is a `void *`.
+//! The types of the functions that a program hands over, under their names in C.
+//!
+//! A handle is a number as wide as a pointer, so the functions of communicators, datatypes and windows have the
+//! same type. A status is a `void *`, because only the C boundary has its type.
 #![allow(missing_docs, non_camel_case_types)]
 
 use std::ffi::{{c_int, c_void}};

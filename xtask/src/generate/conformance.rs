@@ -13,8 +13,11 @@ use crate::suite::conformance::{CHAPTERS, LEFT_OUT, left_out};
 pub(crate) fn page(root: &Path) -> Result<String> {
     let mut page = format!(
         "<!-- {MARKER} from tests/c/*.c and {LEFT_OUT}; do not edit. -->\n\n# Conformance programs\n\n\
-         Each is compiled once, by MPICH's wrapper of the standard ABI, and the same binary runs on MPICH and on Weft: with 2 ranks in `make test` (suite \
-         `conformance`),\nwith 1 to 5 in `make test-large` (`conformance-all`). Suites `c` and `hosts` run them on Weft with more ranks and on two hosts.\n\n\
+         Each program is compiled once, by MPICH's wrapper of the standard ABI, and the same binary runs on MPICH and\n\
+         on Weft:\n\n\
+         - with 2 ranks in `make test` (suite `conformance`);\n\
+         - with 1 to 5 ranks in `make test-large` (suite `conformance-all`);\n\
+         - with more ranks, and on two hosts, on Weft only (suites `c` and `hosts`).\n\n\
          | chapter | program | sections that it cites |\n|---|---|---|\n"
     );
     for (chapter, programs) in CHAPTERS {
@@ -26,7 +29,10 @@ pub(crate) fn page(root: &Path) -> Result<String> {
         }
     }
     page.push_str(
-        "\n## What is left out on other libraries\n\n`fault`: the standard asks for it. `chance`: the same, and it fails only now and then. `open`: the standard leaves it open, and Weft promises it.\n\n\
+        "\n## Parts that are left out on other libraries\n\n\
+         - `fault`: the standard asks for the behavior, and the library fails the part.\n\
+         - `chance`: as `fault`, but the library fails the part only now and then.\n\
+         - `open`: the standard leaves the behavior open, and Weft promises it.\n\n\
          | library | program | part | | why |\n|---|---|---|---|---|\n",
     );
     for line in left_out(root)? {

@@ -99,7 +99,7 @@ typedef struct {
     int MPI_internal[5];
 } MPI_Status;
 
-/* Handles are pointers to structures that nobody defines. */
+/* Handles are pointers to structures that are never defined. */
 typedef struct MPI_ABI_Comm *MPI_Comm;
 typedef struct MPI_ABI_Datatype *MPI_Datatype;
 typedef struct MPI_ABI_Errhandler *MPI_Errhandler;

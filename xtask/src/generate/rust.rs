@@ -33,10 +33,12 @@ pub(super) fn modules(spec: &Spec, implemented: &Implemented, directory: &str) -
 
 const MODULE_HEAD: &str = "\
 //!
-//! The functions of the C boundary, one module per chapter of the standard. Each symbol exists twice, as `MPI_X` and
-//! as `PMPI_X` (MPI-5.0 §15.2), because a shared library made of Rust cannot export an alias.
+//! The functions of the C boundary, one module per chapter of the standard.
+//!
+//! Each function has two symbols, `MPI_X` and `PMPI_X` (MPI-5.0 §15.2). Both have a body of their own, because
+//! a shared library made of Rust cannot export an alias.
 
-/// One entry of the C boundary: the same function under its two names.
+/// Defines an entry of the C boundary: the same function under its two names.
 macro_rules! entry {
     ($name:ident $profiling:ident($($parameter:ident: $type:ty),* $(,)?) -> $result:ty $body:block) => {
         #[unsafe(no_mangle)]
@@ -61,8 +63,8 @@ fn chapter_module(spec: &Spec, implemented: &Implemented, chapter: &Chapter) -> 
 //! {MARKER} from `spec/`; do not edit.
 //!
 //! MPI-5.0 chapter {}: {}.
-// The caller keeps the contract of the C prototype (MPI-5.0 §2, §20): pointers that are not null point to what the
-// prototype says. Null pointers are refused by `check` before anything is read through them.
+// The caller keeps the contract of the C prototype (MPI-5.0 §2, §20): a pointer that is not null points to data
+// of the type in the prototype. `check` refuses a null pointer before anything is read through it.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
 use crate::arguments::*;
@@ -90,10 +92,11 @@ use weft_mpi::callbacks::*;
     Ok(out)
 }
 
-/// The comment of variadic functions: Rust cannot define them, and here it need not.
+/// The comment on a variadic function: Rust cannot define such a function, and need not do so here.
 const VARIADIC_NOTE: &str = "\
-// Variadic in C, with arguments that mean nothing to us. In the calling conventions of x86-64 and AArch64 (System V) a
-// variadic caller passes the named arguments where any caller does, and clears the rest away itself.
+// The function is variadic in C, and Weft needs none of the additional arguments. In the calling conventions of
+// x86-64 and AArch64 (System V), the caller of a variadic function passes the named arguments as usual, and
+// removes the additional arguments itself.
 ";
 
 /// The description of one symbol: its name, its binding, and its implementation.

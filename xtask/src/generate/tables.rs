@@ -60,7 +60,7 @@ pub(super) fn functions(spec: &Spec) -> Result<String> {
         "\
 //! {MARKER} from `spec/`; do not edit.
 
-/// The functions of the C boundary. The numbers are those of `NAMES`; they are the same within one build only.
+/// A function of the C boundary, by its index in [`NAMES`]. The index is the same within one build only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 #[allow(dead_code)]
@@ -76,17 +76,17 @@ pub(crate) enum Function {{
 }}
 
 impl Function {{
-    /// How many functions there are.
+    /// The number of functions.
     #[allow(dead_code)]
     pub(crate) const COUNT: usize = {count};
 
-    /// The function's name in C.
+    /// Returns the function's name in C.
     pub(crate) fn name(self) -> &'static str {{
         NAMES[self as usize]
     }}
 }}
 
-/// The names of all functions, in the order of `Function`.
+/// The names of all functions in C, in the order of [`Function`].
 pub(crate) const NAMES: [&str; {count}] = [
 ",
         count = symbols.len()
@@ -105,7 +105,7 @@ pub(super) fn library_constants(spec: &Spec) -> Result<String> {
 //! {MARKER} from `spec/`; do not edit.
 //!
 //! The constants of MPI-5.0 with their values in the standard ABI (§20). Handles and special addresses are
-//! `usize`, and classes of errors have no number here.
+//! `usize`. Error classes are variants of [`ErrorClass`], and have no number here.
 #![allow(missing_docs)]
 
 use weft_engine::error::ErrorClass;
@@ -141,21 +141,27 @@ fn error_classes(spec: &Spec) -> impl Iterator<Item = (&Constant, String)> {
     constants.filter_map(|constant| Some((constant, error_class(constant)?)))
 }
 
+/// An error class's name, with the sentence that MPI_Error_string gives for it.
+fn sentence<'a>(spec: &'a Spec, class: &str) -> Result<&'a (String, String)> {
+    spec.errors.iter().find(|(name, _)| name == class).with_context(|| format!("{class} has no sentence"))
+}
+
 /// The classes of errors for the engine: an enumeration without the numbers of the ABI.
 pub(super) fn error_class_enumeration(spec: &Spec) -> Result<String> {
     let mut out = format!(
         "\
 //! {MARKER} from `spec/`; do not edit.
 
-/// The class of an error (MPI-5.0 §9.4, §15.3.10), in the order of the standard. The number that a program
-/// sees is the boundary's.
+/// The class of an error (MPI-5.0 §9.4, §15.3.10), in the order of the standard. Only the C boundary knows the
+/// number that a program sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ErrorClass {{
 "
     );
     for (constant, variant) in error_classes(spec) {
-        writeln!(out, "    /// `{}`.\n    {variant},", constant.name)?;
+        let (name, sentence) = sentence(spec, &constant.name)?;
+        writeln!(out, "    /// `{name}`: {sentence}.\n    {variant},")?;
     }
     out.push_str("}\n\nimpl ErrorClass {\n    /// All classes, in their order.\n    pub const ALL: &[Self] = &[\n");
     for (_, variant) in error_classes(spec) {
@@ -173,22 +179,20 @@ pub(super) fn error_class_numbers(spec: &Spec) -> Result<String> {
 
 use weft_mpi::error::ErrorClass;
 
-/// Of each class of errors its number in the standard ABI (MPI-5.0 §20), its name, and the sentence that
-/// MPI_Error_string gives (MPI-5.0 §9.4), in the order of [`ErrorClass::ALL`].
+/// The error classes, in the order of [`ErrorClass::ALL`]. Each has its number in the standard ABI
+/// (MPI-5.0 §20), its name, and the sentence that MPI_Error_string gives (MPI-5.0 §9.4).
 pub(crate) const ERROR_CLASSES: &[(ErrorClass, i32, &str, &str)] = &[
 "
     );
     for (constant, variant) in error_classes(spec) {
-        let (name, sentence) =
-            spec.errors.iter().find(|(name, _)| *name == constant.name).context("a class without a sentence")?;
+        let (name, sentence) = sentence(spec, &constant.name)?;
         writeln!(out, "    (ErrorClass::{variant}, {}, \"{name}\", \"{sentence}\"),", constant.value)?;
     }
     out.push_str("];\n");
-    let (name, sentence) =
-        spec.errors.iter().find(|(name, _)| name == "MPI_SUCCESS").context("no sentence for success")?;
+    let (name, sentence) = sentence(spec, "MPI_SUCCESS")?;
     writeln!(
         out,
-        "\n/// Name and sentence of what is no error.\npub(crate) const SUCCESS: (&str, &str) = (\"{name}\", \"{sentence}\");"
+        "\n/// The name of success, and the sentence that MPI_Error_string gives for it.\npub(crate) const SUCCESS: (&str, &str) = (\"{name}\", \"{sentence}\");"
     )?;
     Ok(out)
 }
@@ -199,8 +203,8 @@ pub(super) fn boundary_constants(spec: &Spec) -> Result<String> {
         "\
 //! {MARKER} from `spec/`; do not edit.
 //!
-//! The constants of MPI-5.0 with their values in the standard ABI (§20). Handles have their types; the
-//! numbers of classes of errors are in `error_classes.rs`.
+//! The constants of MPI-5.0 with their values in the standard ABI (§20). Handles have types of their own. Error
+//! classes are variants of [`ErrorClass`]; their numbers are in `error_classes.rs`.
 #![allow(dead_code)]
 
 use crate::types::*;

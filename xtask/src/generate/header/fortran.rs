@@ -46,8 +46,9 @@ pub(super) fn conversions(out: &mut String, spec: &Spec) -> Result<()> {
 }
 
 const HEAD: &str = "
-/* Conversions between C and Fortran (MPI-5.0 19.3.4, 19.3.5). They are no symbols of the library. MPI_Fint is the default INTEGER of the
- * program's Fortran compiler: -DMPI_ABI_Fint=int64_t where that is told to make it wider. */
+/* Conversions between C and Fortran (MPI-5.0 19.3.4, 19.3.5). They are no symbols of the library. MPI_Fint is
+ * the default INTEGER of the program's Fortran compiler. If a compiler option makes that INTEGER wider, compile
+ * with -DMPI_ABI_Fint=int64_t. */
 #if defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L)
 #define MPI_ABI_INLINE static inline
 #elif defined(__GNUC__)
@@ -60,7 +61,7 @@ const HEAD: &str = "
 #endif
 typedef MPI_ABI_Fint MPI_Fint;
 
-/* What TYPE(MPI_Status) of the module mpi_f08 is in C. */
+/* TYPE(MPI_Status) of the module mpi_f08, in C. */
 typedef struct {
     MPI_Fint MPI_SOURCE;
     MPI_Fint MPI_TAG;
@@ -77,7 +78,7 @@ typedef struct {
 /// The conversions of statuses. Fortran's status is an array (or, in mpi_f08, a structure) with the same
 /// number of integers as C's, in the same order.
 const STATUSES: &str = "
-/* Statuses; MPI_ERR_ARG for those that are to be ignored, which hold nothing */
+/* Statuses. The result is MPI_ERR_ARG for MPI_STATUS_IGNORE and its like, which hold no status. */
 MPI_ABI_INLINE int MPI_Status_c2f(const MPI_Status *c_status, MPI_Fint *f_status) {
     int i;
     if (!c_status || !f_status)
