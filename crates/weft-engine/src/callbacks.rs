@@ -2,8 +2,8 @@
 //!
 //! The types of the functions that a program hands over, under their names in C.
 //!
-//! A handle is a number as wide as a pointer, so the functions of communicators, datatypes and windows have the
-//! same type. A status is a `void *`, because only the C boundary has its type.
+//! A handle is a number as wide as a pointer, so the functions of communicators, datatypes and windows have
+//! the same type. A status is a `void *`, because only the C boundary has its type.
 #![allow(missing_docs, non_camel_case_types)]
 
 use std::ffi::{c_int, c_void};

@@ -35,8 +35,8 @@ const MODULE_HEAD: &str = "\
 //!
 //! The functions of the C boundary, one module per chapter of the standard.
 //!
-//! Each function has two symbols, `MPI_X` and `PMPI_X` (MPI-5.0 §15.2). Both have a body of their own, because
-//! a shared library made of Rust cannot export an alias.
+//! Each function has two symbols, `MPI_X` and `PMPI_X` (MPI-5.0 §15.2). Both have a body of their own,
+//! because a shared library made of Rust cannot export an alias.
 
 /// Defines an entry of the C boundary: the same function under its two names.
 macro_rules! entry {
@@ -63,8 +63,8 @@ fn chapter_module(spec: &Spec, implemented: &Implemented, chapter: &Chapter) -> 
 //! {MARKER} from `spec/`; do not edit.
 //!
 //! MPI-5.0 chapter {}: {}.
-// The caller keeps the contract of the C prototype (MPI-5.0 §2, §20): a pointer that is not null points to data
-// of the type in the prototype. `check` refuses a null pointer before anything is read through it.
+// The caller keeps the contract of the C prototype (MPI-5.0 §2, §20): a pointer that is not null points to
+// data of the type in the prototype. `check` refuses a null pointer before anything is read through it.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
 use crate::arguments::*;
@@ -94,9 +94,9 @@ use weft_mpi::callbacks::*;
 
 /// The comment on a variadic function: Rust cannot define such a function, and need not do so here.
 const VARIADIC_NOTE: &str = "\
-// The function is variadic in C, and Weft needs none of the additional arguments. In the calling conventions of
-// x86-64 and AArch64 (System V), the caller of a variadic function passes the named arguments as usual, and
-// removes the additional arguments itself.
+// The function is variadic in C, and Weft needs none of the additional arguments. In the calling conventions
+// of x86-64 and AArch64 (System V), the caller of a variadic function passes the named arguments as usual,
+// and removes the additional arguments itself.
 ";
 
 /// The description of one symbol: its name, its binding, and its implementation.

@@ -152,8 +152,8 @@ pub(super) fn error_class_enumeration(spec: &Spec) -> Result<String> {
         "\
 //! {MARKER} from `spec/`; do not edit.
 
-/// The class of an error (MPI-5.0 §9.4, §15.3.10), in the order of the standard. Only the C boundary knows the
-/// number that a program sees.
+/// The class of an error (MPI-5.0 §9.4, §15.3.10), in the order of the standard. Only the C boundary knows
+/// the number that a program sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ErrorClass {{
@@ -203,8 +203,8 @@ pub(super) fn boundary_constants(spec: &Spec) -> Result<String> {
         "\
 //! {MARKER} from `spec/`; do not edit.
 //!
-//! The constants of MPI-5.0 with their values in the standard ABI (§20). Handles have types of their own. Error
-//! classes are variants of [`ErrorClass`]; their numbers are in `error_classes.rs`.
+//! The constants of MPI-5.0 with their values in the standard ABI (§20). Handles have types of their own.
+//! Error classes are variants of [`ErrorClass`]; their numbers are in `error_classes.rs`.
 #![allow(dead_code)]
 
 use crate::types::*;

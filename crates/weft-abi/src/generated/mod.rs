@@ -2,8 +2,8 @@
 //!
 //! The functions of the C boundary, one module per chapter of the standard.
 //!
-//! Each function has two symbols, `MPI_X` and `PMPI_X` (MPI-5.0 §15.2). Both have a body of their own, because
-//! a shared library made of Rust cannot export an alias.
+//! Each function has two symbols, `MPI_X` and `PMPI_X` (MPI-5.0 §15.2). Both have a body of their own,
+//! because a shared library made of Rust cannot export an alias.
 
 /// Defines an entry of the C boundary: the same function under its two names.
 macro_rules! entry {

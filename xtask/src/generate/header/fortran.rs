@@ -47,8 +47,8 @@ pub(super) fn conversions(out: &mut String, spec: &Spec) -> Result<()> {
 
 const HEAD: &str = "
 /* Conversions between C and Fortran (MPI-5.0 19.3.4, 19.3.5). They are no symbols of the library. MPI_Fint is
- * the default INTEGER of the program's Fortran compiler. If a compiler option makes that INTEGER wider, compile
- * with -DMPI_ABI_Fint=int64_t. */
+ * the default INTEGER of the program's Fortran compiler. If a compiler option makes that INTEGER wider,
+ * compile with -DMPI_ABI_Fint=int64_t. */
 #if defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L)
 #define MPI_ABI_INLINE static inline
 #elif defined(__GNUC__)
