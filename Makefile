@@ -83,9 +83,9 @@ check: setup
 	$(CARGO) xtask generate --check
 	$(CARGO) xtask tidy
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 	# The tests of the boundary load the shared library.
 	$(CARGO) build --package weft-abi
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 	$(CARGO) test --workspace
 
 suite: setup-tests own
