@@ -37,9 +37,9 @@ fn write_status(spec: &Spec, implemented: &Implemented) -> Result<String, std::f
     let done = chapters().flat_map(|chapter| &chapter.procedures).filter(is_done).count();
     let mut out = format!(
         "<!-- {} from spec/ and crates/weft-abi/src/calls/; do not edit. -->\n\n# What is implemented\n\n\
-         Weft exports every procedure of MPI 5.0, and {done} of {all} procedures are implemented. The others return\n\
-         `MPI_ERR_UNSUPPORTED_OPERATION` through the error handler; those of the tool interface return\n\
-         `MPI_T_ERR_NOT_SUPPORTED` directly. A procedure and its large-count form (`_c`) count as one.\n\n\
+         Weft exports every procedure of MPI 5.0. {done} of {all} procedures are implemented; the others return \
+         `MPI_ERR_UNSUPPORTED_OPERATION` through the error handler (those of the tool interface just return\n\
+         `MPI_T_ERR_NOT_SUPPORTED`). A procedure counts as implemented together with its large-count form (`_c`).\n\n\
          | chapter | implemented | of |\n|---|---:|---:|\n",
         super::MARKER
     );
