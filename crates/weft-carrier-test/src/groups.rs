@@ -1,4 +1,4 @@
-//! Promises about groups.
+//! Tests of the promises about multicast groups.
 
 use weft_engine::transport::Outcome;
 

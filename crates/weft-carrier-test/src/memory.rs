@@ -1,4 +1,4 @@
-//! Promises about memory of peers.
+//! Tests of the promises about remote memory access: writes to the memory of peers, and reads from it.
 
 use weft_engine::memory::UserData;
 use weft_engine::transport::{Address, Begun, RemoteMemory};

@@ -1,4 +1,5 @@
-//! Promises about packets.
+//! Tests of the promises about packets: their sizes, their order, their senders, and the sleep until they
+//! arrive.
 
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -109,7 +109,7 @@ pub fn barrier(arguments: &Barrier) -> Schedule {
     barrier_with(arguments, choice::barrier(arguments.size))
 }
 
-/// [`barrier()`] by a given algorithm, the same at all ranks.
+/// Plans this rank's part in `MPI_Barrier` by the given algorithm, which is the same at all ranks.
 pub fn barrier_with(arguments: &Barrier, algorithm: BarrierAlgorithm) -> Schedule {
     planned(|plan| barrier::add(plan, arguments, algorithm))
 }
@@ -119,7 +119,7 @@ pub fn bcast(arguments: &Bcast) -> Schedule {
     bcast_with(arguments, choice::bcast(arguments.size, plan::bytes(arguments.items)))
 }
 
-/// [`bcast()`] by a given algorithm, the same at all ranks.
+/// Plans this rank's part in `MPI_Bcast` by the given algorithm, which is the same at all ranks.
 pub fn bcast_with(arguments: &Bcast, algorithm: BcastAlgorithm) -> Schedule {
     planned(|plan| bcast::add(plan, arguments, algorithm))
 }
@@ -135,7 +135,7 @@ pub fn gather(arguments: &Gather) -> Schedule {
     gather_with(arguments, choice::gather(arguments.size, arguments.gathered_bytes()))
 }
 
-/// [`gather()`] by a given algorithm, the same at all ranks.
+/// Plans this rank's part in `MPI_Gather` by the given algorithm, which is the same at all ranks.
 pub fn gather_with(arguments: &Gather, algorithm: GatherAlgorithm) -> Schedule {
     planned(|plan| gather::add(plan, arguments, algorithm))
 }
@@ -150,7 +150,7 @@ pub fn scatter(arguments: &Gather) -> Schedule {
     scatter_with(arguments, choice::scatter(arguments.size, arguments.scattered_bytes()))
 }
 
-/// [`scatter()`] by a given algorithm, the same at all ranks.
+/// Plans this rank's part in `MPI_Scatter` by the given algorithm, which is the same at all ranks.
 pub fn scatter_with(arguments: &Gather, algorithm: GatherAlgorithm) -> Schedule {
     planned(|plan| scatter::add(plan, arguments, algorithm))
 }
@@ -165,7 +165,7 @@ pub fn allgather(arguments: &Allgather) -> Schedule {
     allgather_with(arguments, choice::allgather(arguments.size, arguments.size as u64 * plan::bytes(arguments.receive)))
 }
 
-/// [`allgather()`] by a given algorithm, the same at all ranks.
+/// Plans this rank's part in `MPI_Allgather` by the given algorithm, which is the same at all ranks.
 pub fn allgather_with(arguments: &Allgather, algorithm: AllgatherAlgorithm) -> Schedule {
     planned(|plan| allgather::add(plan, arguments, algorithm))
 }
@@ -176,7 +176,7 @@ pub fn allgatherv(arguments: &Allgatherv<'_>) -> Schedule {
     allgatherv_with(arguments, choice::allgather(arguments.size, total))
 }
 
-/// [`allgatherv`] by a given algorithm, the same at all ranks.
+/// Plans this rank's part in `MPI_Allgatherv` by the given algorithm, which is the same at all ranks.
 pub fn allgatherv_with(arguments: &Allgatherv<'_>, algorithm: AllgatherAlgorithm) -> Schedule {
     planned(|plan| allgather::allgatherv(plan, arguments, algorithm))
 }
@@ -186,7 +186,7 @@ pub fn alltoall(arguments: &Allgather) -> Schedule {
     alltoall_with(arguments, choice::alltoall(arguments.size, plan::bytes(arguments.receive)))
 }
 
-/// [`alltoall()`] by a given algorithm, the same at all ranks.
+/// Plans this rank's part in `MPI_Alltoall` by the given algorithm, which is the same at all ranks.
 pub fn alltoall_with(arguments: &Allgather, algorithm: AlltoallAlgorithm) -> Schedule {
     planned(|plan| alltoall::add(plan, arguments, algorithm))
 }
@@ -206,7 +206,7 @@ pub fn reduce(arguments: &Reduce) -> Schedule {
     reduce_with(arguments, choice::reduce(arguments.size, plan::bytes(arguments.items), arguments.commutative))
 }
 
-/// [`reduce()`] by a given algorithm, the same at all ranks.
+/// Plans this rank's part in `MPI_Reduce` by the given algorithm, which is the same at all ranks.
 pub fn reduce_with(arguments: &Reduce, algorithm: ReduceAlgorithm) -> Schedule {
     planned(|plan| reduce::add(plan, arguments, algorithm))
 }
@@ -217,14 +217,14 @@ pub fn allreduce(arguments: &Allreduce) -> Schedule {
     allreduce_with(arguments, choice::allreduce(arguments.size, bytes, arguments.commutative))
 }
 
-/// [`allreduce()`] by a given algorithm, the same at all ranks. Some algorithms need an operation that
-/// commutes.
+/// Plans this rank's part in `MPI_Allreduce` by the given algorithm, which is the same at all ranks. Some
+/// algorithms need an operation that commutes.
 pub fn allreduce_with(arguments: &Allreduce, algorithm: AllreduceAlgorithm) -> Schedule {
     planned(|plan| allreduce::add(plan, arguments, algorithm))
 }
 
-/// Plans a [`barrier()`] in two levels: to one rank of each node, among these, and back again. `nodes`: as for
-/// [`bcast_in_two_levels`].
+/// Plans a [`barrier()`] in two levels: to one rank of each node, among these, and back again. `nodes`: as
+/// for [`bcast_in_two_levels`].
 pub fn barrier_in_two_levels(
     arguments: &Barrier,
     nodes: &[u32],
@@ -243,9 +243,9 @@ pub fn reduce_in_two_levels(
     planned(|plan| two_level::add_reduce(plan, arguments, nodes, algorithms))
 }
 
-/// Plans an [`allreduce()`] in two levels: on each node to one rank, among these ranks, and back to the others,
-/// by an algorithm for each. The operation commutes. On each node `leaders` ranks lead for a share of the
-/// data each, or as many as the smallest node has. `nodes`: as for [`bcast_in_two_levels`].
+/// Plans an [`allreduce()`] in two levels: on each node to one rank, among these ranks, and back to the
+/// others, by an algorithm for each. The operation commutes. On each node `leaders` ranks lead for a share of
+/// the data each, or as many as the smallest node has. `nodes`: as for [`bcast_in_two_levels`].
 pub fn allreduce_in_two_levels(
     arguments: &Allreduce,
     nodes: &[u32],
@@ -303,7 +303,8 @@ pub fn reduce_scatter_block(arguments: &ReduceScatterBlock) -> Schedule {
     reduce_scatter_block_with(arguments, choice::reduce_scatter(arguments.size, total))
 }
 
-/// [`reduce_scatter_block`] by a given algorithm, the same at all ranks.
+/// Plans this rank's part in `MPI_Reduce_scatter_block` by the given algorithm, which is the same at all
+/// ranks.
 pub fn reduce_scatter_block_with(arguments: &ReduceScatterBlock, algorithm: ReduceScatterAlgorithm) -> Schedule {
     let ReduceScatterBlock { rank, size, items, commutative, in_place } = *arguments;
     let start = |rank| rank as u64 * items.count;
@@ -317,7 +318,7 @@ pub fn reduce_scatter(arguments: &ReduceScatter<'_>) -> Schedule {
     reduce_scatter_with(arguments, choice::reduce_scatter(arguments.size, total))
 }
 
-/// [`reduce_scatter()`] by a given algorithm, the same at all ranks.
+/// Plans this rank's part in `MPI_Reduce_scatter` by the given algorithm, which is the same at all ranks.
 pub fn reduce_scatter_with(arguments: &ReduceScatter<'_>, algorithm: ReduceScatterAlgorithm) -> Schedule {
     let ReduceScatter { rank, size, counts, shape, commutative, in_place } = *arguments;
     let mut starts = Vec::with_capacity(size as usize + 1);
@@ -333,7 +334,7 @@ pub fn scan(arguments: &Allreduce) -> Schedule {
     scan_with(arguments, choice::scan(arguments.size, plan::bytes(arguments.items)))
 }
 
-/// [`scan()`] by a given algorithm, the same at all ranks.
+/// Plans this rank's part in `MPI_Scan` by the given algorithm, which is the same at all ranks.
 pub fn scan_with(arguments: &Allreduce, algorithm: ScanAlgorithm) -> Schedule {
     planned(|plan| scan::scan(plan, arguments, algorithm))
 }
@@ -343,7 +344,7 @@ pub fn exscan(arguments: &Allreduce) -> Schedule {
     exscan_with(arguments, choice::scan(arguments.size, plan::bytes(arguments.items)))
 }
 
-/// [`exscan`] by a given algorithm, the same at all ranks.
+/// Plans this rank's part in `MPI_Exscan` by the given algorithm, which is the same at all ranks.
 pub fn exscan_with(arguments: &Allreduce, algorithm: ScanAlgorithm) -> Schedule {
     planned(|plan| scan::exscan(plan, arguments, algorithm))
 }

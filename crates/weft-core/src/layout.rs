@@ -61,7 +61,7 @@ fn checked_offset(index: u64, step: i64) -> Result<i64, Overflow> {
     i64::try_from(index).ok().and_then(|index| index.checked_mul(step)).ok_or(Overflow::Bytes)
 }
 
-/// A committed datatype.
+/// The layout of a committed datatype: the bytes of memory that hold its data.
 #[derive(Clone, Debug)]
 pub struct Layout(Arc<Inner>);
 
@@ -75,7 +75,7 @@ struct Inner {
 
 /// Constructors: every constructor of the standard is one of these or a composition of them.
 impl Layout {
-    /// A predefined datatype.
+    /// Makes the layout of a predefined datatype.
     pub fn element(element: Element) -> Layout {
         let length = element.size() as u64;
         let mut shape = Shape::Run { offset: 0, length };
@@ -218,15 +218,15 @@ impl Layout {
         self.0.census.homogeneous()
     }
 
-    /// `MPI_Get_elements` (MPI-5.0 §5.1.11): basic elements in the first `bytes` bytes of a message of items
-    /// of this type. None (`MPI_UNDEFINED`) when a basic element is cut in two, or the type has no data but
-    /// the message has.
+    /// The number of basic elements in the first `bytes` bytes of a message of items of this type
+    /// (`MPI_Get_elements`, MPI-5.0 §5.1.11). None (`MPI_UNDEFINED`) when a basic element is cut in two, or
+    /// the type has no data but the message has.
     pub fn elements_in(&self, bytes: u64) -> Option<u64> {
         self.0.census.elements_in(bytes)
     }
 
-    /// `MPI_Get_count` (MPI-5.0 §3.2.5): whole items in `bytes` bytes; None (`MPI_UNDEFINED`) when there is a
-    /// rest. A type without data counts 0 items in an empty message.
+    /// The number of whole items in `bytes` bytes (`MPI_Get_count`, MPI-5.0 §3.2.5). None (`MPI_UNDEFINED`)
+    /// when there is a rest. A type without data counts 0 items in an empty message.
     pub fn items_in(&self, bytes: u64) -> Option<u64> {
         match self.size() {
             0 => (bytes == 0).then_some(0),

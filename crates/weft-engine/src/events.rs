@@ -11,7 +11,7 @@ use crate::group::PeerId;
 /// The most events that are kept until a tool takes them; later ones are counted and dropped.
 pub const EVENTS_MAX: usize = 4096;
 
-/// The kind of an event.
+/// The kind of an event that a tool can hear of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A message has come that no receive asks for.
@@ -29,7 +29,7 @@ impl Kind {
     pub const ALL: [Self; 4] = [Self::Unexpected, Self::Matched, Self::Resent, Self::PathFailed];
 }
 
-/// An event.
+/// An event that a tool can hear of (MPI-5.0 §15.3.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The kind.

@@ -136,7 +136,7 @@ impl Items {
 unsafe impl Send for UserData {}
 
 impl UserData {
-    /// No data.
+    /// Makes data of no bytes.
     pub const fn empty() -> Self {
         Self { base: std::ptr::null_mut(), bytes: 0, shape: Shape::Run }
     }

@@ -194,7 +194,7 @@ impl<P: Platform> Neighbours<P> {
     }
 }
 
-/// All peers.
+/// The table of all peers, by [`PeerId`].
 pub struct Peers<P: Platform> {
     entries: Vec<Peer<P>>,
     /// Places of removed peers, each as the name that its next peer gets.

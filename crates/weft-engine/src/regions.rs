@@ -82,7 +82,7 @@ pub enum AccessKind {
     Write,
 }
 
-/// An open region.
+/// An open region: memory that one peer may access, and how.
 #[derive(Clone)]
 pub struct Region {
     /// The peer that may access the region; a window that all members may access is one region for each.

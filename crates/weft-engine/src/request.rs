@@ -231,7 +231,7 @@ pub enum Cancellation {
 /// The communicator of requests that belong to no communicator.
 pub const NO_COMMUNICATOR: usize = 0;
 
-/// An operation.
+/// A request: the record of one operation, from its beginning until the program has its result.
 pub struct Request {
     /// The state of the operation.
     pub state: State,

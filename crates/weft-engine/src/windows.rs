@@ -85,7 +85,7 @@ pub struct NewWindow {
     pub reaches: Vec<Reach>,
 }
 
-/// A window.
+/// The state of one window at this process.
 pub struct Window {
     pub(crate) context: u32,
     pub(crate) communicator: usize,
@@ -225,13 +225,13 @@ impl Windows {
         self.pieces_done.push(name);
     }
 
-    /// The window `index`.
+    /// The window `index`, if it is open.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&Window> {
         self.table.get(index)?.as_deref()
     }
 
-    /// The window `index`, to change it.
+    /// The window `index`, if it is open, to change it.
     #[inline]
     pub fn get_mut(&mut self, index: usize) -> Option<&mut Window> {
         self.table.get_mut(index)?.as_deref_mut()
@@ -272,7 +272,7 @@ impl Windows {
         }
     }
 
-    /// Removes a window.
+    /// Removes the window `index`.
     pub fn close(&mut self, index: usize) {
         if self.table.get_mut(index).and_then(Option::take).is_some() {
             self.open -= 1;

@@ -42,7 +42,7 @@ pub trait ProcessManager: Debug + Send {
     /// The number of this program, of several on one command line (`MPI_APPNUM`, MPI-5.0 §11.10.3), if known.
     fn appnum(&self) -> Option<i32>;
 
-    /// `MPI_UNIVERSE_SIZE` (MPI-5.0 §11.10.1), if known.
+    /// The number of processes that could run (`MPI_UNIVERSE_SIZE`, MPI-5.0 §11.10.1), if known.
     fn universe_size(&self) -> Option<i32>;
 
     /// The name of the job, the same in all its processes. Nobody can guess a name that Weft made; other

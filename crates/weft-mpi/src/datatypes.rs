@@ -131,7 +131,7 @@ fn lengths(values: &[i64]) -> Result<Vec<u64>> {
     values.iter().enumerate().map(check).collect()
 }
 
-/// `MPI_Type_contiguous` (MPI-5.0 §5.1.2).
+/// Describes the datatype of `MPI_Type_contiguous` (MPI-5.0 §5.1.2).
 ///
 /// # Errors
 /// `MPI_ERR_ARG` when the datatype is too large to be described; the same for all constructors.
@@ -140,7 +140,7 @@ pub fn contiguous(count: i64, of: Old, large: bool) -> Result<Description> {
     describe(layout, recipe(MPI_COMBINER_CONTIGUOUS, large, vec![count], vec![], &[of])?)
 }
 
-/// `MPI_Type_vector` (MPI-5.0 §5.1.2): the stride is in items.
+/// Describes the datatype of `MPI_Type_vector` (MPI-5.0 §5.1.2): the stride is in items.
 ///
 /// # Errors
 /// As for [`contiguous`].
@@ -150,7 +150,7 @@ pub fn vector(count: i64, block_length: i64, stride: i64, of: Old, large: bool) 
     describe(Ok(layout), recipe(MPI_COMBINER_VECTOR, large, numbers, vec![], &[of])?)
 }
 
-/// `MPI_Type_create_hvector` (MPI-5.0 §5.1.2): the stride is in bytes.
+/// Describes the datatype of `MPI_Type_create_hvector` (MPI-5.0 §5.1.2): the stride is in bytes.
 ///
 /// # Errors
 /// As for [`contiguous`].
@@ -164,7 +164,7 @@ fn strided(count: i64, block_length: i64, stride: i64, of: &Old) -> Result<Layou
     Layout::vector(count, block_length, stride, &of.layout).map_err(overflow)
 }
 
-/// `MPI_Type_indexed` (MPI-5.0 §5.1.2): displacements are in items.
+/// Describes the datatype of `MPI_Type_indexed` (MPI-5.0 §5.1.2): displacements are in items.
 ///
 /// # Errors
 /// As for [`contiguous`]; a block length is negative.
@@ -175,7 +175,7 @@ pub fn indexed(block_lengths: &[i64], displacements: &[i64], of: Old, large: boo
     describe(layout, recipe(MPI_COMBINER_INDEXED, large, numbers, vec![], &[of])?)
 }
 
-/// `MPI_Type_create_hindexed` (MPI-5.0 §5.1.2): displacements are in bytes.
+/// Describes the datatype of `MPI_Type_create_hindexed` (MPI-5.0 §5.1.2): displacements are in bytes.
 ///
 /// # Errors
 /// As for [`indexed`].
@@ -190,7 +190,7 @@ fn blocks(lengths: &[u64], bytes: &[i64], of: &Old) -> std::result::Result<Layou
     Layout::indexed(&blocks, &of.layout)
 }
 
-/// `MPI_Type_create_indexed_block` (MPI-5.0 §5.1.2): displacements are in items.
+/// Describes the datatype of `MPI_Type_create_indexed_block` (MPI-5.0 §5.1.2): displacements are in items.
 ///
 /// # Errors
 /// As for [`contiguous`].
@@ -201,7 +201,7 @@ pub fn indexed_block(block_length: i64, displacements: &[i64], of: Old, large: b
     describe(layout, recipe(MPI_COMBINER_INDEXED_BLOCK, large, numbers, vec![], &[of])?)
 }
 
-/// `MPI_Type_create_hindexed_block` (MPI-5.0 §5.1.2): displacements are in bytes.
+/// Describes the datatype of `MPI_Type_create_hindexed_block` (MPI-5.0 §5.1.2): displacements are in bytes.
 ///
 /// # Errors
 /// As for [`contiguous`].
@@ -216,7 +216,7 @@ fn equal_blocks(length: u64, bytes: &[i64], of: &Old) -> std::result::Result<Lay
     Layout::indexed(&blocks, &of.layout)
 }
 
-/// `MPI_Type_create_struct` (MPI-5.0 §5.1.2): displacements are in bytes.
+/// Describes the datatype of `MPI_Type_create_struct` (MPI-5.0 §5.1.2): displacements are in bytes.
 ///
 /// # Errors
 /// As for [`indexed`].
@@ -232,7 +232,7 @@ pub fn structure(block_lengths: &[i64], displacements: &[i64], of: &[Old], large
     describe(Layout::structure(&blocks), recipe)
 }
 
-/// `MPI_Type_create_resized` (MPI-5.0 §5.1.7).
+/// Describes the datatype of `MPI_Type_create_resized` (MPI-5.0 §5.1.7).
 ///
 /// # Errors
 /// As for [`contiguous`].
@@ -241,7 +241,7 @@ pub fn resized(lb: i64, extent: i64, of: Old, large: bool) -> Result<Description
     describe(layout, recipe(MPI_COMBINER_RESIZED, large, vec![], vec![lb, extent], &[of])?)
 }
 
-/// `MPI_Type_dup` (MPI-5.0 §5.1.10).
+/// Describes the datatype of `MPI_Type_dup` (MPI-5.0 §5.1.10).
 ///
 /// # Errors
 /// As for [`contiguous`].

@@ -30,9 +30,9 @@ impl Platform for Machine {
     }
 }
 
-/// See [`weft_engine::engine::Engine`].
+/// The engine ([`weft_engine::engine::Engine`]) on the platform of this library.
 pub type Engine = weft_engine::engine::Engine<Machine>;
-/// See [`weft_engine::engine::Parts`].
+/// The parts from which an engine is built ([`weft_engine::engine::Parts`]).
 pub type Parts = weft_engine::engine::Parts<Machine>;
 /// The word in memory, or the descriptors, that a waiter of this process sleeps on.
 pub type SleepOn = weft_engine::engine::SleepOn<Machine>;

@@ -153,7 +153,7 @@ impl Objects {
         self.self_ = self.communicators.insert(communicator(CONTEXTS_EACH, vec![own], "MPI_COMM_SELF")).unwrap_or(0);
     }
 
-    /// `MPI_COMM_WORLD`.
+    /// The communicator `MPI_COMM_WORLD`, to change it.
     pub fn world_mut(&mut self) -> Option<&mut Communicator> {
         self.communicators.get_mut(self.world)
     }

@@ -62,7 +62,7 @@ fn check_assert(assert: i32, allowed: i32) -> Result<()> {
     Err(Error::new(MPI_ERR_ASSERT, message))
 }
 
-/// `MPI_Win_attach` of `part`.
+/// Carries out `MPI_Win_attach` of `part`.
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_RMA_FLAVOR`; `MPI_ERR_RMA_ATTACH` where a part of it is attached already.
@@ -75,7 +75,7 @@ pub fn attach(window: usize, part: Exposed) -> Result<()> {
     })
 }
 
-/// `MPI_Win_detach`.
+/// Carries out `MPI_Win_detach`.
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_RMA_FLAVOR`; `MPI_ERR_RMA_ATTACH` where no memory that was attached begins at

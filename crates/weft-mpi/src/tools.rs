@@ -49,7 +49,7 @@ impl Handle {
     }
 }
 
-/// The state of the tools.
+/// The state of the tool interface: the handles, sessions and callbacks of all tools.
 #[derive(Default)]
 pub struct Tools {
     /// The number of calls of MPI_T_init_thread without their MPI_T_finalize.
@@ -75,12 +75,12 @@ fn wrong(class: ErrorClass, message: impl Into<std::borrow::Cow<'static, str>>) 
     Error::new(class, message)
 }
 
-/// MPI_T_init_thread.
+/// Carries out MPI_T_init_thread: one more use of the tool interface.
 pub fn enter() {
     lock().get_or_insert_default().users += 1;
 }
 
-/// MPI_T_finalize. The values that tools wrote to settings stay.
+/// Carries out MPI_T_finalize. The values that tools wrote to settings stay.
 ///
 /// # Errors
 /// MPI_T_ERR_NOT_INITIALIZED.
@@ -180,7 +180,7 @@ impl Tools {
         Err(wrong(MPI_T_ERR_OUT_OF_HANDLES, format!("there are {HANDLES_MAX} handles already")))
     }
 
-    /// MPI_T_cvar_handle_alloc.
+    /// Carries out MPI_T_cvar_handle_alloc: makes a handle of the control variable `at`.
     ///
     /// # Errors
     /// MPI_T_ERR_INVALID_INDEX, MPI_T_ERR_OUT_OF_HANDLES.
@@ -192,7 +192,7 @@ impl Tools {
         Ok(handle)
     }
 
-    /// MPI_T_cvar_handle_free.
+    /// Carries out MPI_T_cvar_handle_free.
     ///
     /// # Errors
     /// MPI_T_ERR_INVALID_HANDLE.
@@ -204,7 +204,8 @@ impl Tools {
         self.controls.get(&handle).copied().ok_or_else(stale)
     }
 
-    /// MPI_T_cvar_read: the value that is in effect, or would be, as text of the environment.
+    /// Carries out MPI_T_cvar_read: returns the value that is in effect, or would be, as text of the
+    /// environment.
     ///
     /// # Errors
     /// MPI_T_ERR_INVALID_HANDLE.
@@ -215,7 +216,7 @@ impl Tools {
         Ok(self.written.get(&at).cloned().or_else(said).unwrap_or_else(|| setting.default.to_owned()))
     }
 
-    /// MPI_T_cvar_write, for a variable that [can be set](is_settable).
+    /// Carries out MPI_T_cvar_write, for a variable that [can be set](is_settable).
     ///
     /// # Errors
     /// MPI_T_ERR_INVALID_HANDLE; MPI_T_ERR_CVAR_SET_NEVER once the library has started; MPI_T_ERR_INVALID for
@@ -236,7 +237,7 @@ impl Tools {
         Ok(())
     }
 
-    /// MPI_T_pvar_session_create.
+    /// Carries out MPI_T_pvar_session_create, and returns the session's handle.
     ///
     /// # Errors
     /// MPI_T_ERR_OUT_OF_SESSIONS.
@@ -249,7 +250,7 @@ impl Tools {
         Ok(session)
     }
 
-    /// MPI_T_pvar_session_free, its handles included.
+    /// Carries out MPI_T_pvar_session_free: the session's handles are gone as well.
     ///
     /// # Errors
     /// MPI_T_ERR_INVALID_SESSION.
@@ -267,7 +268,7 @@ impl Tools {
         Err(wrong(MPI_T_ERR_INVALID_SESSION, "the session is none that is open"))
     }
 
-    /// MPI_T_pvar_handle_alloc. Levels are measured at once, counters when they are started.
+    /// Carries out MPI_T_pvar_handle_alloc. Levels are measured at once, counters when they are started.
     ///
     /// # Errors
     /// MPI_T_ERR_INVALID_SESSION, MPI_T_ERR_INVALID_INDEX, MPI_T_ERR_OUT_OF_HANDLES.
@@ -280,7 +281,7 @@ impl Tools {
         Ok(handle)
     }
 
-    /// MPI_T_pvar_handle_free.
+    /// Carries out MPI_T_pvar_handle_free.
     ///
     /// # Errors
     /// As for [`Self::read_variable`].
@@ -295,7 +296,7 @@ impl Tools {
         self.handles.get_mut(&handle).filter(|held| held.session == session).ok_or_else(stale)
     }
 
-    /// MPI_T_pvar_read.
+    /// Carries out MPI_T_pvar_read.
     ///
     /// # Errors
     /// MPI_T_ERR_INVALID_SESSION, MPI_T_ERR_INVALID_HANDLE.
@@ -304,7 +305,7 @@ impl Tools {
         Ok(held.value(VARIABLES[held.variable].measure()))
     }
 
-    /// MPI_T_pvar_readreset: returns the value before the reset.
+    /// Carries out MPI_T_pvar_readreset: returns the value before the reset.
     ///
     /// # Errors
     /// As for [`Self::change_variables`].

@@ -40,7 +40,7 @@ pub struct Facts {
     pub model: i32,
 }
 
-/// A window.
+/// A window of one-sided communication, as the program has it.
 pub struct Window {
     /// Handle of its own communicator.
     pub communicator: usize,

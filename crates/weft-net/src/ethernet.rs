@@ -109,7 +109,7 @@ fn parse(text: &str) -> Option<EndpointAddress> {
     fits.then_some(EndpointAddress { rail, address, packet_size, window_packets: hex(window, 8)? as u32 })
 }
 
-/// An open interface.
+/// The link of raw frames over one open Ethernet interface.
 pub struct Ethernet {
     socket: PacketSocket,
     rail: u8,

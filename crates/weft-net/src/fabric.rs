@@ -238,7 +238,7 @@ fn open_placing(library: &'static Library, settings: &Settings, chosen: &Offer, 
     Endpoint::open(library, offer, longest, true).ok()
 }
 
-/// An open endpoint.
+/// The link over one open endpoint of libfabric.
 pub struct Fabric {
     endpoint: Endpoint,
     attributes: CarrierAttributes,

@@ -105,7 +105,7 @@ pub struct Counters {
     pub corrupted: u64,
 }
 
-/// A link with faults. An empty plan adds one comparison per packet.
+/// A link into which faults are injected. An empty plan adds one comparison per packet.
 pub struct Faults<D> {
     inner: D,
     attributes: CarrierAttributes,
@@ -135,7 +135,7 @@ struct Held {
 }
 
 impl<D: Carrier> Faults<D> {
-    /// Wraps a link.
+    /// Wraps a link, into which the faults of `plan` are injected.
     pub fn new(inner: D, plan: Plan) -> Self {
         let (random, is_clean) = (Random::new(plan.seed), plan.is_clean());
         let mut attributes = *inner.attributes();

@@ -154,7 +154,7 @@ fn library() -> Result<&'static Library, Error> {
     Library::get().map_err(missing)
 }
 
-/// An open device: one of the rails.
+/// The link over one open RDMA device, one of the rails.
 pub struct Verbs {
     device: Device,
     chosen: Chosen,

@@ -13,7 +13,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Returns any number.
+    /// Returns the next number, any of 64 bits.
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)

@@ -17,7 +17,7 @@ pub struct ElementShape {
 }
 
 impl Items {
-    /// Packed bytes.
+    /// The packed bytes of all items together.
     pub const fn bytes(&self) -> u64 {
         self.count * self.shape.size
     }
@@ -282,8 +282,8 @@ pub struct Scatterv<'a> {
     pub in_place: bool,
 }
 
-/// Arguments of [`allgather`](super::allgather()) and [`alltoall`](super::alltoall()). Counts are of one block;
-/// block `i` is based at `i × count × extent`.
+/// Arguments of [`allgather`](super::allgather()) and [`alltoall`](super::alltoall()). Counts are of one
+/// block; block `i` is based at `i × count × extent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allgather {
     /// Rank of this process in the group.

@@ -19,7 +19,7 @@ pub use facts::{Facts, Layout, Multicast, Place};
 use table::Rule;
 pub use table::Table;
 
-/// The built-in table.
+/// The text of the built-in table of rules.
 pub const BUILT_IN: &str = include_str!("choice.table");
 
 /// The source of a choice.
@@ -27,9 +27,9 @@ pub const BUILT_IN: &str = include_str!("choice.table");
 pub enum Source {
     /// A setting asks for the algorithm.
     Forced,
-    /// The user's table.
+    /// The user's table decides.
     Users,
-    /// The built-in table.
+    /// The built-in table decides.
     BuiltIn,
 }
 

@@ -34,7 +34,7 @@ struct Asked {
     by: u64,
 }
 
-/// Receives a stream.
+/// Receives the stream of one root, at one other member of the group.
 pub struct Receiver {
     settings: Settings,
     stream: StreamId,

@@ -17,7 +17,7 @@ use crate::wire::{Key, Secret};
 /// broadcast takes.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
-/// Sends frames to all other members of a group.
+/// Sends the stream of a root: frames to all other members of its group.
 pub struct Sender {
     settings: Settings,
     stream: StreamId,

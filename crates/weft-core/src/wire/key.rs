@@ -53,7 +53,7 @@ impl Secret {
         Self { body: Arc::new(weft_hash::Key(core::array::from_fn(word))), bytes }
     }
 
-    /// The bytes.
+    /// The bytes of the key.
     pub const fn bytes(&self) -> &[u8; 16] {
         &self.bytes
     }

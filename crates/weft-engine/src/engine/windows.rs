@@ -1,4 +1,4 @@
-//! Moves one-sided operations (`crate::windows`).
+//! The part of the engine that carries one-sided operations on windows; their state is in `crate::windows`.
 //!
 //! [`origin`] begins them. [`placed`] leaves them to a carrier that does them by itself. [`target`] carries
 //! out the operations of other processes. This room carries records and answers between origin and target.

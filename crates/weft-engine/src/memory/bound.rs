@@ -28,7 +28,7 @@ unsafe impl Send for Address {}
 unsafe impl Sync for Address {}
 
 impl Address {
-    /// No address.
+    /// The null address.
     pub const NULL: Self = Self::new(std::ptr::null_mut());
 
     /// The buffer at `base`, as a call of MPI was given it, or one of the addresses with a special meaning.
@@ -81,7 +81,7 @@ pub enum UserFunction {
 /// A reduction operation of the program (MPI-5.0 §6.9.5).
 #[derive(Clone, Copy, Debug)]
 pub struct UserOperation {
-    /// The C function.
+    /// The program's function, in C.
     pub function: UserFunction,
     /// Set if operands may change places.
     pub commutative: bool,
@@ -134,7 +134,7 @@ pub struct Arguments {
     pub send_types: Vec<SharedDatatype>,
     /// `recvtypes` of `MPI_Alltoallw`.
     pub receive_types: Vec<SharedDatatype>,
-    /// The reduction.
+    /// The operation of a reduction.
     pub operation: Option<Operation>,
 }
 
@@ -229,7 +229,7 @@ impl Bound {
         }
     }
 
-    /// The schedule.
+    /// The schedule that the call runs.
     #[inline]
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
@@ -247,7 +247,7 @@ impl Bound {
         (self.schedule.phases > 0).then(|| self.schedule.steps().map(published).max().unwrap_or(0))
     }
 
-    /// The reduction.
+    /// The operation of a reduction; `None` for other collectives.
     pub fn operation(&self) -> Option<Operation> {
         self.arguments.operation
     }

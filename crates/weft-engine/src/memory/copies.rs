@@ -1,4 +1,4 @@
-//! Copies of runs of memory.
+//! Copies of single runs of bytes, and of batches of runs.
 //!
 //! `copier.rs` is the only room that calls them.
 

@@ -46,7 +46,7 @@ pub struct Exposed {
 unsafe impl Send for Exposed {}
 
 impl Exposed {
-    /// No memory.
+    /// Makes exposed memory of no bytes.
     pub const fn empty() -> Self {
         Self { base: std::ptr::null_mut(), bytes: 0, lock: None, is_checked: false }
     }

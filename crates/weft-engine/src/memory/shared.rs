@@ -175,7 +175,7 @@ impl SharedBuffer {
         self.write(0, &bytes);
     }
 
-    /// All numbers.
+    /// The value of every number.
     pub fn values(&self) -> Vec<i64> {
         let mut locked = self.lock();
         let (values, _) = locked.bytes().as_chunks();

@@ -1,4 +1,4 @@
-//! The errors of messages, in words.
+//! The errors that messages end with, and their sentences.
 
 use weft_core::matching::Envelope;
 

@@ -124,7 +124,7 @@ impl Process {
         Ok(())
     }
 
-    /// Begins an attempt.
+    /// Begins an attempt: offers the other processes a context that is free here.
     fn offer_context(&mut self, request: usize, mut agreement: Agreement) {
         if self.contexts.is_short() {
             self.sweep_contexts();

@@ -19,7 +19,7 @@ impl Communicator {
         Ok(topology.neighbour_lists(self.rank))
     }
 
-    /// The Cartesian topology.
+    /// The Cartesian topology of the communicator.
     ///
     /// # Errors
     /// `MPI_ERR_TOPOLOGY`.
@@ -30,7 +30,7 @@ impl Communicator {
         }
     }
 
-    /// The graph topology.
+    /// The graph topology of the communicator.
     ///
     /// # Errors
     /// `MPI_ERR_TOPOLOGY`.

@@ -86,7 +86,7 @@ fn part(sizes: &[i64], patterns: &[Pattern], order: &[usize], of: &Old) -> Resul
     Ok(layout)
 }
 
-/// `MPI_Type_create_subarray` (MPI-5.0 §5.1.3).
+/// Describes the datatype of `MPI_Type_create_subarray` (MPI-5.0 §5.1.3).
 ///
 /// # Errors
 /// `MPI_ERR_ARG` when the part is not inside the array, or the array is too large to be described.
@@ -115,7 +115,7 @@ pub fn subarray(of: Old, arguments: &Subarray<'_>, large: bool) -> Result<Descri
     describe(Ok(layout), recipe)
 }
 
-/// `MPI_Type_create_darray` (MPI-5.0 §5.1.4).
+/// Describes the datatype of `MPI_Type_create_darray` (MPI-5.0 §5.1.4).
 ///
 /// # Errors
 /// `MPI_ERR_ARG` when the arguments contradict each other, or the array is too large to be described.

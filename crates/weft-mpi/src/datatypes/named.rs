@@ -10,9 +10,9 @@ use crate::constants::*;
 use crate::error::{Error, Result};
 use crate::object::{Constituent, Description, Objects, Recipe};
 
-/// `MPI_Type_match_size`: the predefined datatype of `class` with `size` bytes. There are two reals of 16
-/// bytes, C's `long double` and Fortran's `REAL*16`; reductions know only the first, so the first is
-/// returned.
+/// Carries out `MPI_Type_match_size`: finds the predefined datatype of `class` with `size` bytes. There are
+/// two reals of 16 bytes, C's `long double` and Fortran's `REAL*16`; reductions know only the first, so the
+/// first is returned.
 ///
 /// # Errors
 /// `MPI_ERR_ARG` when there is none.
@@ -79,7 +79,7 @@ fn negative(name: &str, digits: i32) -> Error {
     Error::new(MPI_ERR_ARG, format!("{name} is {digits}; it must not be negative"))
 }
 
-/// `MPI_Type_create_f90_real`.
+/// The handle of the datatype of `MPI_Type_create_f90_real` (MPI-5.0 §19.1.9).
 ///
 /// # Errors
 /// `MPI_ERR_ARG` when no datatype has precision `p` and range `r`.
@@ -87,7 +87,7 @@ pub fn real_type(objects: &mut Objects, p: i32, r: i32) -> Result<usize> {
     objects.unnamed_type(MPI_COMBINER_F90_REAL, &[p, r], real(p, r)?.0)
 }
 
-/// `MPI_Type_create_f90_complex`.
+/// The handle of the datatype of `MPI_Type_create_f90_complex` (MPI-5.0 §19.1.9).
 ///
 /// # Errors
 /// As for [`real_type`].
@@ -95,7 +95,7 @@ pub fn complex_type(objects: &mut Objects, p: i32, r: i32) -> Result<usize> {
     objects.unnamed_type(MPI_COMBINER_F90_COMPLEX, &[p, r], real(p, r)?.1)
 }
 
-/// `MPI_Type_create_f90_integer`.
+/// The handle of the datatype of `MPI_Type_create_f90_integer` (MPI-5.0 §19.1.9).
 ///
 /// # Errors
 /// `MPI_ERR_ARG` when no datatype has range `r`.
@@ -157,8 +157,8 @@ const PAIRS: [(usize, usize, usize); 9] = [
     (MPI_INTEGER, MPI_INTEGER, MPI_2INTEGER),
 ];
 
-/// `MPI_Type_get_value_index` (MPI-5.0 §6.9.4): the predefined pair of two predefined types, or
-/// `MPI_DATATYPE_NULL`.
+/// Carries out `MPI_Type_get_value_index` (MPI-5.0 §6.9.4): finds the predefined pair of two predefined
+/// types, or `MPI_DATATYPE_NULL`.
 ///
 /// # Errors
 /// `MPI_ERR_TYPE` when one of them is not predefined.

@@ -56,7 +56,7 @@ pub struct Peer {
 }
 
 impl Snapshot {
-    /// Reads a page.
+    /// Reads the words of a rank's page.
     ///
     /// # Errors
     /// One sentence: another version wrote the page, or the page makes no sense.

@@ -65,7 +65,7 @@ pub struct Callback {
 pub(super) const KEYVAL_FIRST: i32 = 1024;
 
 impl Objects {
-    /// Makes a keyval.
+    /// Adds a keyval, and returns its number.
     pub fn add_keyval(&mut self, keyval: Keyval) -> i32 {
         let number = self.keyval_next;
         self.keyval_next += 1;

@@ -54,7 +54,7 @@ impl Fence {
     }
 }
 
-/// `MPI_Win_post`.
+/// Carries out `MPI_Win_post`.
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_GROUP`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC`; a process is gone.
@@ -79,7 +79,7 @@ pub fn post(window: usize, group: &Group, assert: i32) -> Result<()> {
     })
 }
 
-/// `MPI_Win_start`: returns when all targets have posted.
+/// Carries out `MPI_Win_start`: returns when all targets have posted.
 ///
 /// # Errors
 /// As for [`post`].
@@ -142,7 +142,7 @@ fn await_all(
     Some(outcome)
 }
 
-/// `MPI_Win_complete`.
+/// Carries out `MPI_Win_complete`.
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_RMA_SYNC`; an error of operations; a process is gone.
@@ -165,7 +165,8 @@ pub fn complete(window: usize) -> Result<()> {
     outcome
 }
 
-/// `MPI_Win_wait`, or `MPI_Win_test` if it does not block. Returns whether the exposure epoch is over.
+/// Carries out `MPI_Win_wait`, or `MPI_Win_test` if it does not block. Returns whether the exposure epoch is
+/// over.
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_RMA_SYNC`; a process is gone.

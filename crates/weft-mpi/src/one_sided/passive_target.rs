@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::process::{Process, lock, with};
 use crate::window::{Held, direct};
 
-/// `MPI_Win_lock`.
+/// Carries out `MPI_Win_lock`.
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_LOCKTYPE`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC`; the target is
@@ -40,7 +40,7 @@ pub fn lock_one(window: usize, lock_type: i32, rank: i32, assert: i32) -> Result
     })
 }
 
-/// `MPI_Win_unlock`.
+/// Carries out `MPI_Win_unlock`.
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_RMA_SYNC`; an error of operations; the target is gone.
@@ -73,7 +73,7 @@ fn unlock(index: usize, held: Held) -> Result<()> {
     outcome
 }
 
-/// `MPI_Win_lock_all`.
+/// Carries out `MPI_Win_lock_all`.
 ///
 /// # Errors
 /// As for [`lock_one`].
@@ -113,7 +113,7 @@ fn give_all_back(index: usize, size: u32) -> Result<()> {
     })
 }
 
-/// `MPI_Win_unlock_all`.
+/// Carries out `MPI_Win_unlock_all`.
 ///
 /// # Errors
 /// As for [`unlock_one`].
@@ -134,8 +134,8 @@ pub fn unlock_all(window: usize) -> Result<()> {
     })
 }
 
-/// `MPI_Win_flush` and its relatives: for one rank, or for all that are locked. `locally`: only the program's
-/// buffers matter.
+/// Carries out `MPI_Win_flush` and its relatives: for one rank, or for all that are locked. `locally`: only
+/// the program's buffers matter.
 ///
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_RMA_SYNC`; an error of operations; a target is gone.
@@ -167,7 +167,7 @@ pub fn flush(window: usize, rank: Option<i32>, locally: bool) -> Result<()> {
     finish(index, ranks.as_deref(), if locally { Awaiting::Local } else { Awaiting::Done })
 }
 
-/// `MPI_Win_sync`.
+/// Carries out `MPI_Win_sync`.
 ///
 /// # Errors
 /// `MPI_ERR_WIN`.

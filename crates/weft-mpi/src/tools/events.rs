@@ -189,7 +189,7 @@ thread_local! {
 }
 
 impl Tools {
-    /// MPI_T_event_handle_alloc.
+    /// Carries out MPI_T_event_handle_alloc.
     ///
     /// # Errors
     /// MPI_T_ERR_INVALID_INDEX, MPI_T_ERR_OUT_OF_HANDLES.
@@ -239,7 +239,7 @@ impl Tools {
         Ok(())
     }
 
-    /// MPI_T_event_set_dropped_handler.
+    /// Carries out MPI_T_event_set_dropped_handler.
     ///
     /// # Errors
     /// MPI_T_ERR_INVALID_HANDLE.
@@ -252,7 +252,7 @@ impl Tools {
         Ok(())
     }
 
-    /// MPI_T_event_handle_free.
+    /// Carries out MPI_T_event_handle_free.
     ///
     /// # Errors
     /// MPI_T_ERR_INVALID_HANDLE.

@@ -95,8 +95,8 @@ pub fn spot(window: usize, rank: i32, disp: isize, count: i64, datatype: usize) 
     Some(Spot { memory: &target.memory, offset, bytes, element })
 }
 
-/// `MPI_Win_flush` of a target whose operations are over when they return. Returns `false` when the target is
-/// not known to be one of these.
+/// Carries out `MPI_Win_flush` of a target whose operations are over when they return. Returns `false` when
+/// the target is not known to be one of these.
 #[inline]
 pub fn flush(window: usize, rank: i32) -> bool {
     let is_flushed = find(window, rank, ACCESS | PASSIVE).is_some_and(|target| !target.memory.is_gone());

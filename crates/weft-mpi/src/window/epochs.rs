@@ -70,7 +70,7 @@ impl Epochs {
         matches!(self.access, AccessEpoch::None | AccessEpoch::Fence { used: false })
     }
 
-    /// `MPI_Win_fence`. `goes_on`: operations may follow.
+    /// Notes a call of `MPI_Win_fence`. `goes_on`: operations may follow.
     ///
     /// # Errors
     /// `MPI_ERR_RMA_SYNC`, as for all functions here.
@@ -138,7 +138,7 @@ impl Epochs {
         }
     }
 
-    /// `MPI_Win_start`.
+    /// Notes a call of `MPI_Win_start`.
     ///
     /// # Errors
     /// Another access epoch is open.
@@ -150,7 +150,7 @@ impl Epochs {
         Ok(())
     }
 
-    /// `MPI_Win_complete`; returns the targets.
+    /// Notes a call of `MPI_Win_complete`; returns the targets.
     ///
     /// # Errors
     /// `MPI_Win_start` has not been called.
@@ -164,7 +164,7 @@ impl Epochs {
         }
     }
 
-    /// `MPI_Win_post`.
+    /// Notes a call of `MPI_Win_post`.
     ///
     /// # Errors
     /// The window is exposed already, or locks are held.
