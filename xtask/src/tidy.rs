@@ -10,6 +10,8 @@
 //! - text: no forgotten marks, no stray white space, generated files have their marker;
 //! - the chapters of docs/design name places that are in the code, and stand in their index;
 //! - comments name no file that is not there;
+//! - links of Markdown files lead to files and headings that are there;
+//! - lines of prose, in comments and in Markdown, have at most 110 characters;
 //! - the glossary names files that are there, and words that stand in them;
 //! - the sections of the standard that are cited are there, and procedures where the boundary says;
 //! - the numbers of README.md are those of docs/status.md and docs/performance.md.
@@ -23,6 +25,8 @@ mod core;
 mod fields;
 mod glossary;
 mod journeys;
+mod lines;
+mod links;
 mod mentions;
 mod parts;
 mod promises;
@@ -63,6 +67,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     text::check(&root, &files, &mut findings)?;
     chapters::check(&root, &files, &mut findings)?;
     mentions::check(&root, &files, &mut findings)?;
+    links::check(&root, &files, &mut findings)?;
+    lines::check(&root, &files, &mut findings)?;
     glossary::check(&root, &files, &mut findings)?;
     readme::check(&root, &mut findings)?;
     sections::check(&root, &files, &mut findings)?;
