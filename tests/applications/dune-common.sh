@@ -1,7 +1,10 @@
 # source apt dune-common
 # needs gcc g++ cmake make pkg-config python3
-# uses MPI_Pack and MPI_Unpack, MPI_Issend, MPI_Mprobe, persistent requests with MPI_Testsome, nonblocking collectives whose requests are futures, MPI_Type_create_struct, _hindexed and _resized, user operations, error handlers
-# proves its own tests of parallel index sets, of communication along them, of objects packed into messages, and of its collectives and futures
+# uses MPI_Pack and MPI_Unpack, MPI_Issend, MPI_Mprobe, persistent requests with MPI_Testsome, nonblocking
+#   collectives whose requests are futures, MPI_Type_create_struct, _hindexed and _resized, user operations,
+#   error handlers
+# proves its own tests of parallel index sets, of communication along them, of objects packed into messages,
+#   and of its collectives and futures
 build() {
     cmake -S . -B build -DCMAKE_C_COMPILER=gcc -DCMAKE_CXX_COMPILER=g++ -DMPI_C_COMPILER=mpicc -DMPI_CXX_COMPILER=mpicxx -DCMAKE_CXX_FLAGS='-O0 -w' -DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON \
         -DDUNE_ENABLE_PYTHONBINDINGS=OFF -DCMAKE_DISABLE_FIND_PACKAGE_BLAS=ON -DCMAKE_DISABLE_FIND_PACKAGE_LAPACK=ON -DCMAKE_DISABLE_FIND_PACKAGE_TBB=ON

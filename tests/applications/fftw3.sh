@@ -1,6 +1,7 @@
 # source apt fftw3
 # needs gcc make perl
-# uses MPI_Comm_f2c, MPI_Alltoall and MPI_Alltoallv, MPI_Sendrecv, split and duplicated communicators, reductions
+# uses MPI_Comm_f2c, MPI_Alltoall and MPI_Alltoallv, MPI_Sendrecv, split and duplicated communicators,
+#   reductions
 # proves its own random tests of distributed transforms, compared with transforms of one process
 build() {
     ./configure -q --enable-mpi --disable-fortran --disable-doc MPICC=mpicc CFLAGS=-O1

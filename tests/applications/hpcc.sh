@@ -1,7 +1,9 @@
 # source apt hpcc
 # needs gcc make libblas-dev
-# uses derived datatypes, MPI_Iprobe, MPI_Testany, user operations, split communicators, cancel, long nonblocking exchanges
-# proves LINPACK, matrix transposition, random updates and distributed Fourier transforms verify their own results; latency and bandwidth run through
+# uses derived datatypes, MPI_Iprobe, MPI_Testany, user operations, split communicators, cancel, long
+#   nonblocking exchanges
+# proves LINPACK, matrix transposition, random updates and distributed Fourier transforms verify their own
+#   results; latency and bandwidth run through
 build() {
     printf '%s\n' 'SHELL = /bin/sh' 'CD = cd' 'CP = cp' 'LN_S = ln -s' 'MKDIR = mkdir -p' 'RM = /bin/rm -f' 'TOUCH = touch' 'ARCH = weft' \
         'TOPdir = ../../..' 'INCdir = $(TOPdir)/include' 'BINdir = $(TOPdir)/bin/$(ARCH)' 'LIBdir = $(TOPdir)/lib/$(ARCH)' 'HPLlib = $(LIBdir)/libhpl.a' \

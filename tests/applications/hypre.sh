@@ -1,7 +1,8 @@
 # source apt hypre
 # needs gcc make bash
 # uses MPI_Comm_f2c, persistent requests, MPI_Testall, MPI_Allgatherv, MPI_Scan, MPI_Iprobe and MPI_Probe
-# proves three of its regression suites, of structured and unstructured solvers: results with several ranks are compared with those of one
+# proves three of its regression suites, of structured and unstructured solvers: results with several ranks
+#   are compared with those of one
 build() {
     cd src
     ./configure --disable-fortran --without-fei CC=mpicc CXX=mpicxx CFLAGS=-O1 CXXFLAGS=-O1

@@ -1,7 +1,10 @@
 # source apt lammps
 # needs g++ make
-# uses MPI_Cart_create, _get, _shift and _rank, MPI_Sendrecv and MPI_Irecv between neighbours, reductions and scans of doubles and 64-bit integers, split communicators, 3D transforms over MPI_Alltoallv and point-to-point, MPI_Rsend
-# proves its benchmarks of a melt, a metal and a solvated protein end in the same energies with 1, 2 and 4 ranks; forces on each atom are those its authors recorded, of short-ranged and of long-ranged pairs
+# uses MPI_Cart_create, _get, _shift and _rank, MPI_Sendrecv and MPI_Irecv between neighbours, reductions and
+#   scans of doubles and 64-bit integers, split communicators, 3D transforms over MPI_Alltoallv and
+#   point-to-point, MPI_Rsend
+# proves its benchmarks of a melt, a metal and a solvated protein end in the same energies with 1, 2 and 4
+#   ranks; forces on each atom are those its authors recorded, of short-ranged and of long-ranged pairs
 packages='MOLECULE KSPACE MANYBODY RIGID'
 build() {
     cd src

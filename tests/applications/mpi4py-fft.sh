@@ -1,7 +1,9 @@
 # source pip mpi4py-fft 2.0.6
 # needs gcc libfftw3-dev
-# uses Cartesian communicators and their subgrids, MPI_Dims_create, MPI_Type_create_subarray, MPI_Alltoallw over them, the Python objects of mpi4py
-# proves its own tests: arrays divided over ranks in every way are redistributed, and transforms forth and back give the array again
+# uses Cartesian communicators and their subgrids, MPI_Dims_create, MPI_Type_create_subarray, MPI_Alltoallw
+#   over them, the Python objects of mpi4py
+# proves its own tests: arrays divided over ranks in every way are redistributed, and transforms forth and
+#   back give the array again
 build() {
     "$top/tools/mpi4py.sh" "$prefix"
     CFLAGS='-O1 -w' "$python" -m pip install -q --no-deps --no-build-isolation --no-cache-dir --target site .

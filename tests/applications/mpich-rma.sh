@@ -1,7 +1,9 @@
 # source apt mpich
 # needs gcc make
-# uses windows of every flavor, all one-sided operations and their requests, derived datatypes at both ends, all epochs, flushes, shared memory, MPI_Win_shared_query, hints and assertions
-# proves the tests of one-sided communication of another MPI library's own suite, with the numbers of ranks that its list says
+# uses windows of every flavor, all one-sided operations and their requests, derived datatypes at both ends,
+#   all epochs, flushes, shared memory, MPI_Win_shared_query, hints and assertions
+# proves the tests of one-sided communication of another MPI library's own suite, with the numbers of ranks
+#   that its list says
 build() {
     cd test/mpi
     ./configure -q --with-mpi="$prefix" --disable-fortran --disable-cxx --disable-spawn --disable-romio CFLAGS=-O1

@@ -1,6 +1,7 @@
 # source apt p4est
 # needs gcc g++ gfortran make autoconf automake libtool zlib1g-dev
-# uses groups in all their forms, nonblocking point-to-point with MPI_Waitsome, MPI_Probe, scans, attributes, MPI_Comm_split_type
+# uses groups in all their forms, nonblocking point-to-point with MPI_Waitsome, MPI_Probe, scans, attributes,
+#   MPI_Comm_split_type
 # proves `make check`: forests of octrees over ranks are refined, balanced, partitioned, searched and checked
 build() {
     echo 2.2 >.tarball-version

@@ -1,7 +1,11 @@
 # source apt petsc
 # needs gcc g++ make python3 libblas-dev liblapack-dev
-# uses MPI_Fint and its conversions, attributes with callbacks, persistent requests, user operations, MPI_Type_create_struct, nonblocking collectives, windows of all flavors with fences, groups and locks, MPI_Fetch_and_op and MPI_Accumulate with its own types
-# proves the whole library builds against mpi.h, and `make check`: a nonlinear solver with 1 and 2 ranks gives its known output; its own tests of communication between parts of an index set (PetscSF) over windows of each flavor with each way to synchronize
+# uses MPI_Fint and its conversions, attributes with callbacks, persistent requests, user operations,
+#   MPI_Type_create_struct, nonblocking collectives, windows of all flavors with fences, groups and locks,
+#   MPI_Fetch_and_op and MPI_Accumulate with its own types
+# proves the whole library builds against mpi.h, and `make check`: a nonlinear solver with 1 and 2 ranks gives
+#   its known output; its own tests of communication between parts of an index set (PetscSF) over windows of
+#   each flavor with each way to synchronize
 build() {
     PETSC_DIR=$PWD PETSC_ARCH=weft ./configure --with-fc=0 --with-cc=mpicc --with-cxx=mpicxx --with-debugging=0 COPTFLAGS=-O1 CXXOPTFLAGS=-O1 --with-x=0 \
         --with-mpiexec="$shared/bin/mpiexec" --with-blaslapack-lib='-llapack -lblas'

@@ -1,6 +1,7 @@
 # source cargo mpi 0.8.2
 # needs gcc libclang-dev
-# uses MPI_Fint, threads, attributes, user operations by closures, buffered and ready sends, all nonblocking collectives, intercommunicators, topologies
+# uses MPI_Fint, threads, attributes, user operations by closures, buffered and ready sends, all nonblocking
+#   collectives, intercommunicators, topologies
 # proves the crate's own examples, which its authors run as tests
 build() { RUSTFLAGS="-C link-arg=-Wl,-rpath,$prefix/lib" cargo build -q --examples --features derive,complex; }
 verify() {

@@ -7,7 +7,7 @@
 # each check, `ok CHECK`, `FAILED CHECK` or `skip CHECK: why`, and the output of a failed check. No part of a
 # program is changed: it is configured by options, variables and input.
 #
-# NAME.sh has comments, one line each:
+# NAME.sh has comments. Those of `uses` and `proves` may go on in lines that begin with `#` and three blanks:
 #   source KIND NAME     the source: `apt` (the upstream source of a Debian package), `cargo` or `pip`
 #   needs PACKAGE…       Debian packages that building the program takes
 #   uses …               the parts of MPI on which its run depends

@@ -1,7 +1,9 @@
 # source apt scotch
 # needs gcc make flex bison zlib1g-dev
-# uses MPI_Type_f2c and MPI_Comm_f2c, MPI_Alltoallv, MPI_Ialltoallv, MPI_Allgatherv, user operations, derived datatypes, persistent requests, threads
-# proves its own test programs of distributed graphs: built, checked, coarsened, induced, redistributed, ordered and partitioned
+# uses MPI_Type_f2c and MPI_Comm_f2c, MPI_Alltoallv, MPI_Ialltoallv, MPI_Allgatherv, user operations, derived
+#   datatypes, persistent requests, threads
+# proves its own test programs of distributed graphs: built, checked, coarsened, induced, redistributed,
+#   ordered and partitioned
 build() {
     cd src
     cp Make.inc/Makefile.inc.x86-64_pc_linux2 Makefile.inc

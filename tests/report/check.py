@@ -15,7 +15,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT_SECONDS = 90
-# Width of the window, and how far letters may reach into each other: browsers have other fonts than the charts.
+# The sizes of the window.
 WINDOWS = [(1400, 900), (600, 900)]
 SCRIPT = """
 const found = {errors: window.failures, charts: 0, labels: 0, overlaps: [], outside: [], empty: [], tables: document.querySelectorAll('tbody tr').length};

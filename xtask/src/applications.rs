@@ -31,8 +31,11 @@ struct Application {
 impl Application {
     fn parse(name: &str, script: &str) -> anyhow::Result<Application> {
         let field = |word: &str| {
-            let found = script.lines().find_map(|line| line.strip_prefix("# ")?.strip_prefix(word)?.strip_prefix(' '));
-            found.map(str::to_owned).with_context(|| format!("{SCRIPTS}/{name}.sh does not say what it `{word}`"))
+            let mut lines = script.lines();
+            let first = lines.find_map(|line| line.strip_prefix("# ")?.strip_prefix(word)?.strip_prefix(' '));
+            let first = first.with_context(|| format!("{SCRIPTS}/{name}.sh does not say what it `{word}`"))?;
+            let further = lines.map_while(|line| line.strip_prefix("#   "));
+            anyhow::Ok(std::iter::once(first).chain(further).collect::<Vec<_>>().join(" "))
         };
         let needs = field("needs")?.split_whitespace().map(str::to_owned).collect();
         Ok(Application {

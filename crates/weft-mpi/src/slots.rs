@@ -82,8 +82,7 @@ impl Slots {
         Self { taken: 0, is_offering: false }
     }
 
-    /// The slot for a communicator with this number. `None` where no communicator but `MPI_COMM_WORLD` can have
-    /// one.
+    /// The slot for a communicator with this number. `None` where only `MPI_COMM_WORLD` can have one.
     fn of(serial: Serial, slots: SlotCounts) -> Option<u32> {
         let others = u64::try_from(slots.communicators).ok()?.checked_sub(1).filter(|others| *others > 0)?;
         Some(OF_WORLD + 1 + (serial.0 % others) as u32)

@@ -30,8 +30,8 @@ pub(crate) struct Context {
 
 impl Context {
     /// Creates a context. `root`: the project's directory, unless it is where this program was built.
-    /// `prefix`: the installation, seen from there. `work`: the folder for compiled programs and other files of
-    /// this run (`build/suite`).
+    /// `prefix`: the installation, seen from there. `work`: the folder for compiled programs and other files
+    /// of this run (`build/suite`).
     pub(crate) fn new(root: Option<PathBuf>, prefix: &Path, work: Option<&Path>) -> anyhow::Result<Context> {
         let built = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the project")?;
         let root = root.unwrap_or_else(|| built.to_path_buf());

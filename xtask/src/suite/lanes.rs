@@ -4,8 +4,8 @@
 //! Most cases wait for messages, time limits or guests, so that a processor is free for the next suite. Cases
 //! of one suite stay one after the other, and so do suites that share something ([`TOGETHER`]).
 //!
-//! A suite's lines are printed together once the suite has ended. On a terminal a line at the bottom shows the
-//! case that each lane runs.
+//! A suite's lines are printed together once the suite has ended. On a terminal a line at the bottom shows
+//! the case that each lane runs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, IsTerminal, Write};

@@ -1,9 +1,9 @@
 //! Checks that lines of prose have at most 110 characters: those of Markdown, and of comments in sources and
 //! scripts.
 //!
-//! Tables, fenced blocks and generated files are free, also in comments, and so is a line of one word that cannot be
-//! broken, such as a URL. Code has the limit of `rustfmt.toml`; a comment behind code on its line belongs to the
-//! code.
+//! Tables, fenced blocks and generated files are free, also in comments, and so is a line of one word that
+//! cannot be broken, such as a URL. Code has the limit of `rustfmt.toml`; a comment behind code on its line
+//! belongs to the code.
 
 use super::Findings;
 use super::links::prose;

@@ -1,8 +1,8 @@
 //! Checks the relative links of all Markdown files.
 //!
-//! A link `[text](path#anchor)` leads to a file or a folder of the project; the anchor is a heading of that file,
-//! by the name that GitHub gives to it. Pictures are links, too. Code is none: neither a fenced block nor a span
-//! in backquotes.
+//! A link `[text](path#anchor)` leads to a file or a folder of the project; the anchor is a heading of that
+//! file, by the name that GitHub gives to it. Pictures are links, too. Code is none: neither a fenced block
+//! nor a span in backquotes.
 
 use super::Findings;
 use anyhow::{Context, Result};
@@ -25,8 +25,8 @@ impl Places {
         }
     }
 
-    /// The fault of a link in the file `from`; `None` if the link leads to a place that is there, or out of the
-    /// project by a URL.
+    /// The fault of a link in the file `from`; `None` if the link leads to a place that is there, or out of
+    /// the project by a URL.
     fn fault(&self, from: &str, link: &str) -> Option<String> {
         if link.contains("://") || link.starts_with("mailto:") {
             return None;
@@ -66,8 +66,8 @@ pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> 
     Ok(())
 }
 
-/// The path from the top of the project of a path that is relative to the folder of the file `from`; `from` itself
-/// for an empty path, and `None` for a path out of the project.
+/// The path from the top of the project of a path that is relative to the folder of the file `from`; `from`
+/// itself for an empty path, and `None` for a path out of the project.
 fn resolved(from: &str, path: &str) -> Option<String> {
     if path.is_empty() {
         return Some(from.to_owned());
@@ -144,8 +144,8 @@ fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// The anchor of a heading: small letters, digits, `-` and `_` stay, a blank becomes `-`, all else goes. Of a link
-/// the text counts.
+/// The anchor of a heading: small letters, digits, `-` and `_` stay, a blank becomes `-`, all else goes. Of a
+/// link the text counts.
 fn anchor(heading: &str) -> String {
     let mut text = String::new();
     let mut rest = heading.trim();
@@ -162,7 +162,7 @@ fn anchor(heading: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The faults of the links of a page `docs/book/page.md` beside `docs/book/other.md` and `docs/chart.svg`.
+    /// The faults of the links of a page in `docs/book`, beside another page and a picture above.
     fn faults(page: &str) -> Vec<String> {
         let other = "# Other\n\n## How `weft info` answers\n\n## Twice\n\n## Twice\n";
         let mut places = Places::default();
