@@ -5,6 +5,7 @@
 //! case no process it started may live: that is part of every case. Several suites run side by side
 //! ([`lanes`]). The closing lines are what each suite took, and `N passed, N failed, N skipped`.
 
+mod book;
 mod built;
 mod carriers;
 mod checked;
@@ -150,6 +151,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "hostile", what: "a job under attack, and jobs without privileges", cases: hostile::cases },
     Suite { name: "trace", what: "captured packets, and ranks that hang, seen from outside", cases: trace::cases },
     Suite { name: "examples", what: "the examples, heat above all", cases: programs::examples },
+    Suite { name: "book", what: "the commands of the book's first pages, and what they print", cases: book::cases },
     Suite { name: "launcher", what: "mpiexec when things go wrong", cases: launcher::cases },
     Suite { name: "hangs", what: "jobs that hang, and what is said of them", cases: hangs::cases },
     Suite { name: "checked", what: "WEFT_CHECK finds calls that do not match across ranks", cases: checked::cases },

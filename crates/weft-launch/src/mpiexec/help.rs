@@ -30,16 +30,16 @@ pub(crate) fn text() -> String {
             // Names that do not fit get their own line.
             let is_short = names.chars().count() + 1 < COLUMN;
             let begin = if is_short { format!("{names:COLUMN$}") } else { format!("{names}\n{:COLUMN$}", "") };
-            out.push_str(&format!("{begin}{}\n", wrapped(entry.text)));
+            out.push_str(&format!("{begin}{}\n", broken(entry.text, COLUMN)));
         }
-        out.push_str(&format!("{:COLUMN$}{}\n", "", wrapped(section.remark())));
+        out.push_str(&format!("{:COLUMN$}{}\n", "", broken(section.remark(), COLUMN)));
     }
     let lists: [(&str, Filter); 2] =
         [("Accepted, without effect", is_ignored), ("Not here: what is used instead is said", is_elsewhere)];
     for (title, is_wanted) in lists {
         let names = Section::ALL.into_iter().flat_map(|section| of(section, is_wanted)).flat_map(|entry| entry.names);
         let names: Vec<&str> = names.copied().collect();
-        out.push_str(&format!("\n{title}\n{:COLUMN$}{}\n", "", wrapped(&names.join(" "))));
+        out.push_str(&format!("\n{title}\n{:COLUMN$}{}\n", "", broken(&names.join(" "), COLUMN)));
     }
     out
 }
@@ -49,8 +49,10 @@ pub(crate) fn text() -> String {
 pub(crate) fn page() -> String {
     let mut out = String::from(
         "# Options of `mpiexec`\n\n\
-         `mpiexec --help` says the same: a test compares this page with the table that options are read by. One dash or two may stand before\n\
-         the name of any option. A value follows its option, or stands behind `=`.\n",
+         You know what `mpiexec` should do, and look for the option; or you look up an option of another launcher.\n\n\
+         Each option is below with all its names. One dash or two may stand before any name. A value follows its\n\
+         option, or stands behind `=`. [Running programs](run.md) explains hosts, processors and output.\n\n\
+         `mpiexec --help` prints the same options: `mpiexec` reads its arguments by the table from which both are made.\n",
     );
     let escaped = |text: &str| text.replace('|', "\\|");
     let row = |entry: &Entry| {
@@ -60,7 +62,7 @@ pub(crate) fn page() -> String {
     for section in Section::ALL {
         out.push_str(&format!("\n## {}\n\n| option | what it does |\n|---|---|\n", section.title()));
         of(section, works).for_each(|entry| out.push_str(&row(entry)));
-        out.push_str(&format!("\n{}\n", section.remark()));
+        out.push_str(&format!("\n{}\n", broken(section.remark(), 0)));
     }
     let lists: [(&str, &str, Filter); 2] = [
         ("Accepted, without effect", "why", is_ignored),
@@ -102,16 +104,16 @@ fn value(entry: &Entry) -> String {
     }
 }
 
-/// Breaks the text into lines that begin at the column.
-fn wrapped(text: &str) -> String {
+/// Breaks the text into lines that begin at the column `from`.
+fn broken(text: &str, from: usize) -> String {
     let mut out = String::new();
-    let mut at = COLUMN;
+    let mut at = from;
     for word in text.split_whitespace() {
         let length = word.chars().count();
-        if at > COLUMN && at + 1 + length > WIDTH {
-            out.push_str(&format!("\n{:COLUMN$}", ""));
-            at = COLUMN;
-        } else if at > COLUMN {
+        if at > from && at + 1 + length > WIDTH {
+            out.push_str(&format!("\n{:from$}", ""));
+            at = from;
+        } else if at > from {
             out.push(' ');
             at += 1;
         }

@@ -128,20 +128,24 @@ impl Section {
     pub(crate) fn remark(self) -> &'static str {
         match self {
             Self::Places => {
-                "Without slots, ranks are spread over the hosts evenly, in blocks. Without any host, those of an allocation of Slurm, PBS, \
-                 LSF or Grid Engine are used, else this one."
+                "Where hosts have no slots, mpiexec spreads the ranks over them evenly, in blocks. Where no host is \
+                 named, it takes the hosts that Slurm, PBS, LSF or Grid Engine has allocated, or else this host."
             }
             Self::Processors => {
-                "A core is never given to two ranks, of whatever job; if there are too few, none is bound."
+                "No core is given to two ranks, not even of different jobs. If there are too few cores, mpiexec binds \
+                 no rank."
             }
-            Self::Reach => "One agent runs on each host; everything goes through its standard input and output.",
+            Self::Reach => {
+                "One agent runs on each host. The job's commands and output pass through the agent's standard input and output."
+            }
             Self::Environment => {
-                "Other hosts get all variables but those that describe this host or login (HOME, DISPLAY, SSH_*…). Settings of Weft (WEFT_*) \
-                 always pass."
+                "Ranks on other hosts get all variables but those that describe this host or login (HOME, DISPLAY, \
+                 SSH_*…). They always get the settings of Weft (WEFT_*)."
             }
-            Self::Output => "Lines of different ranks never mix; a line of more than 16 MiB is passed in pieces.",
+            Self::Output => "Lines of different ranks never mix. A line of more than 16 MiB is passed in pieces.",
             Self::Ending => {
-                "The exit status is that of the first rank that failed, 128 + the signal if it was killed; all others are ended."
+                "The exit status is that of the first rank that failed, or 128 + the signal if a signal killed it. \
+                 mpiexec ends all other ranks."
             }
         }
     }

@@ -44,10 +44,11 @@ pub const LINK: Setting = Setting {
     name: "WEFT_LINK",
     default: "auto",
     allowed: "auto, or a list of shared, udp, ethernet, xdp, fabric and verbs",
-    meaning: "links that may be used: `shared` (ranks of one host), `udp`, and `ethernet` (raw frames for what is small; needs \
-              the privilege CAP_NET_RAW or `weft-netd`); `auto`: each of these where it is possible; `xdp` (raw frames received by \
-              AF_XDP) only where it is named, as in `auto,xdp`; `fabric` (libfabric, in the place of UDP) only where it is named, as in \
-              `shared,fabric`; `verbs` (an RDMA device by rdma-core: InfiniBand, RoCE or iWARP, in the place of UDP) only where it is named, as in \
+    meaning: "the links that may be used. `auto`: `shared` (ranks of one host), `udp`, and `ethernet` (raw \
+              frames for small messages; needs the privilege CAP_NET_RAW or `weft-netd`), each where it is \
+              possible. The others are used only where they are named: `xdp` (raw frames received by \
+              AF_XDP), as in `auto,xdp`; `fabric` (libfabric, in the place of UDP), as in `shared,fabric`; \
+              `verbs` (an RDMA device by rdma-core: InfiniBand, RoCE or iWARP, in the place of UDP), as in \
               `shared,verbs`",
     reader: Reader::Library,
 };
@@ -56,8 +57,9 @@ pub const INTERFACE: Setting = Setting {
     name: "WEFT_INTERFACE",
     default: "",
     allowed: "names and subnets, such as eth0,10.1.0.0/16 or !eth1",
-    meaning: "network interfaces or subnets that may be used, the better ones first, or with `!` may not; without it all that fit, \
-              the faster ones first: messages take the first that leads to the peer, large ones all",
+    meaning: "the network interfaces or subnets that may be used, the best first, or with `!` those that \
+              may not. Without it Weft takes all that fit, the fastest first. Small messages take the \
+              first interface that leads to the peer, large messages take all",
     reader: Reader::Library,
 };
 /// libfabric's provider.
@@ -65,8 +67,9 @@ pub const FABRIC_PROVIDER: Setting = Setting {
     name: "WEFT_FABRIC_PROVIDER",
     default: "",
     allowed: "the name of a provider, such as udp or tcp",
-    meaning: "libfabric's provider, where `WEFT_LINK` names `fabric`; without it the first that libfabric offers and that leads to a \
-              network, one with datagrams before one with reliable messages; `weft info` shows which, and the variables `FI_*` of libfabric count, too",
+    meaning: "libfabric's provider, where `WEFT_LINK` names `fabric`. Without it Weft takes the first \
+              provider of libfabric's list that leads to a network, and prefers datagrams to reliable \
+              messages. `weft info` shows the choice. libfabric's own variables `FI_*` apply, too",
     reader: Reader::Library,
 };
 /// Lets libfabric's provider write large messages to the receiver's memory.
@@ -74,8 +77,8 @@ pub const FABRIC_PLACEMENT: Setting = Setting {
     name: "WEFT_FABRIC_PLACEMENT",
     default: "1",
     allowed: "1 or 0",
-    meaning: "whether libfabric's provider writes large messages to the receiver's memory by itself, where it can (`FI_RMA`) and gains by it; \
-              at both ends of a pair, or at neither",
+    meaning: "`1`: libfabric's provider writes large messages into the receiver's memory (`FI_RMA`), where \
+              it can and gains by it. Both ends of a pair do so, or neither",
     reader: Reader::Library,
 };
 /// The operations by which an RDMA device reaches peers.
@@ -83,9 +86,11 @@ pub const VERBS_MODE: Setting = Setting {
     name: "WEFT_VERBS_MODE",
     default: "auto",
     allowed: "auto, rdma, sendrecv or one-sided",
-    meaning: "by which operations an RDMA device (`verbs` in `WEFT_LINK`) reaches peers: `rdma` writes small messages to rings at their receivers and \
-              large ones to where they belong, and reads and writes windows; `sendrecv` sends everything; `one-sided` sends messages, and reads and \
-              writes windows; `auto` is `rdma`, with rings for those peers only that are talked to much; the same in all processes of a job",
+    meaning: "the operations by which an RDMA device (`verbs` in `WEFT_LINK`) reaches peers. `rdma` writes \
+              small messages to rings at their receivers and large messages to their buffers, and reads \
+              and writes windows; `sendrecv` sends everything; `one-sided` sends messages, and reads and \
+              writes windows; `auto` is `rdma` with rings only for peers that exchange many messages. The \
+              same in all processes of a job",
     reader: Reader::Library,
 };
 /// The number of connections of an RDMA device.
@@ -93,8 +98,9 @@ pub const VERBS_CONNECTIONS: Setting = Setting {
     name: "WEFT_VERBS_CONNECTIONS",
     default: "1024",
     allowed: "a number from 1 to 2048",
-    meaning: "how many connections of an RDMA device a process keeps open (`verbs` in `WEFT_LINK`): each is made when it is first used, and one more \
-              closes the one that was not used for longest",
+    meaning: "the number of connections of an RDMA device that a process keeps open (`verbs` in \
+              `WEFT_LINK`). A connection is made when it is first used; one more closes the connection \
+              that was unused for longest",
     reader: Reader::Library,
 };
 /// The amount of memory that stays registered with an RDMA device.
@@ -102,8 +108,9 @@ pub const REGISTRATION_CACHE: Setting = Setting {
     name: "WEFT_REGISTRATION_CACHE",
     default: "268435456",
     allowed: "bytes from 0 to 1099511627776",
-    meaning: "bytes of the program's memory that stay registered with an RDMA device (`verbs` in `WEFT_LINK`) for the next operation with the same buffer, at most \
-              half of what may be locked; 0: memory is registered for each operation",
+    meaning: "bytes of the program's memory that stay registered with an RDMA device (`verbs` in \
+              `WEFT_LINK`), for the next operation with the same buffer. At most half of the memory that \
+              may be locked is kept. 0: memory is registered for each operation",
     reader: Reader::Library,
 };
 /// The socket on which `weft-netd` listens.
@@ -111,7 +118,7 @@ pub const NETD: Setting = Setting {
     name: "WEFT_NETD",
     default: weft_net::ethernet::netd::SOCKET,
     allowed: "the path of a unix socket",
-    meaning: "where `weft-netd` listens, which gives raw frames to ranks without the privilege",
+    meaning: "the socket of `weft-netd`, which gives raw frames to ranks without the privilege",
     reader: Reader::Library,
 };
 /// Lets ranks of one host treat each other as remote.
@@ -127,8 +134,9 @@ pub const CLUSTERS: Setting = Setting {
     name: "WEFT_CLUSTERS",
     default: "",
     allowed: "names of hosts with `*` for any characters, such as east*,west*",
-    meaning: "hosts whose names match the same one of these are a cluster, and all others are one more: barrier, broadcast, reduce, allreduce and allgather \
-              cross the link between clusters as seldom as possible; the same in all processes of a job",
+    meaning: "clusters of hosts, each a pattern for host names; hosts that match no pattern are one more \
+              cluster. Barrier, broadcast, reduce, allreduce and allgather cross the link between clusters \
+              as seldom as possible. The same in all processes of a job",
     reader: Reader::Library,
 };
 /// The largest message that is sent eagerly.
@@ -136,8 +144,8 @@ pub const EAGER_LIMIT: Setting = Setting {
     name: "WEFT_EAGER_LIMIT",
     default: "auto",
     allowed: "auto, or bytes from 0 to 262144",
-    meaning: "bytes up to which a message is sent without asking the receiver first; `auto`: 65536, and 20480 where an RDMA device (`verbs`) writes longer ones to \
-              where they belong",
+    meaning: "bytes up to which a message is sent without asking the receiver first. `auto`: 65536, or \
+              20480 where an RDMA device (`verbs`) writes longer messages into the receiver's buffer",
     reader: Reader::Library,
 };
 /// The memory for unexpected messages.
@@ -145,7 +153,8 @@ pub const UNEXPECTED_BYTES: Setting = Setting {
     name: "WEFT_UNEXPECTED_BYTES",
     default: "268435456",
     allowed: "bytes from 0 to 1099511627776",
-    meaning: "memory that a rank may use for small messages that have come before their receives, beside 1 MiB for each peer; when it is full, their senders wait, and `weft info --live` says so",
+    meaning: "memory of a rank for small messages that come before their receives, beside 1 MiB for each \
+              peer. When it is full, the senders wait, and `weft info --live` shows it",
     reader: Reader::Library,
 };
 /// Lets large messages of a node be copied directly, by single copy.
@@ -153,7 +162,8 @@ pub const SINGLE_COPY: Setting = Setting {
     name: "WEFT_SINGLE_COPY",
     default: "1",
     allowed: "1 or 0",
-    meaning: "large messages within a host are copied once, directly between processes; `0`: through shared memory",
+    meaning: "`1`: large messages within a host are copied once, directly between processes; `0`: they are \
+              copied through shared memory",
     reader: Reader::Library,
 };
 /// Compares the calls of processes.
@@ -161,9 +171,10 @@ pub const CHECK: Setting = Setting {
     name: "WEFT_CHECK",
     default: "0",
     allowed: "1 or 0",
-    meaning: "`1`: what the processes of a communicator call is compared before each collective call (operation, root, counts, datatypes, \
-              reduction, order of communicators), and what messages are sent as with what they are received as; the first difference is an \
-              error with one sentence; it costs time",
+    meaning: "`1`: before each collective call, the processes of a communicator compare their calls \
+              (operation, root, counts, datatypes, reduction, order of communicators). Each message's \
+              datatype is compared with its receive's. The first difference is an error with one sentence. \
+              The comparison costs time",
     reader: Reader::Library,
 };
 /// Communicators that a process may have.
@@ -171,7 +182,8 @@ pub const COMMUNICATORS: Setting = Setting {
     name: "WEFT_COMMUNICATORS",
     default: "268435454",
     allowed: "a number from 1 to 268435454",
-    meaning: "communicators that a rank may have at a time, beside MPI_COMM_WORLD and MPI_COMM_SELF; one more is an error in all its processes",
+    meaning: "the number of communicators that a rank may have at a time, beside MPI_COMM_WORLD and \
+              MPI_COMM_SELF. One more is an error in all its processes",
     reader: Reader::Library,
 };
 /// Directory for the node's shared segment.
@@ -179,7 +191,8 @@ pub const SHM_DIR: Setting = Setting {
     name: "WEFT_SHM_DIR",
     default: "/dev/shm",
     allowed: "an absolute path",
-    meaning: "where the shared memory of a host lies; another directory is taken, and said, when it is too small",
+    meaning: "the directory of a host's shared memory. When it is too small, Weft takes another directory \
+              and says so",
     reader: Reader::Library,
 };
 /// The costs of moving messages.
@@ -187,8 +200,9 @@ pub const COSTS: Setting = Setting {
     name: "WEFT_COSTS",
     default: "",
     allowed: "the path of a file with costs",
-    meaning: "what the parts of moving a message cost here, in the place of what is built in: protocols are chosen by it; `weft info --costs` \
-              prints it, with how it is written; the same for all ranks of a host",
+    meaning: "the costs of the parts of moving a message, in the place of the built-in costs. Weft chooses \
+              protocols by them. `weft info --costs` prints the costs in the form of such a file. The same \
+              for all ranks of a host",
     reader: Reader::Library,
 };
 /// A table of the user's for collectives.
@@ -196,8 +210,9 @@ pub const COLLECTIVES_TABLE: Setting = Setting {
     name: "WEFT_COLLECTIVES_TABLE",
     default: "",
     allowed: "the path of a file with such a table",
-    meaning: "rules by which algorithms of collectives are chosen, before those that are built in; `weft info --collectives` prints these, \
-              with how they are written; the same for all ranks",
+    meaning: "rules for choosing the algorithms of collectives, which come before the built-in rules. \
+              `weft info --collectives` prints the built-in rules in the form of such a file. The same for \
+              all ranks",
     reader: Reader::Library,
 };
 
@@ -207,11 +222,13 @@ pub const BCAST: Setting = Setting {
     default: "auto",
     allowed: "auto, tree, multicast, basic, window, written, coroot-K, aggregate-M, coroot-K+aggregate-M; binomial, k-nomial:K, k-ary:K, chain, linear or \
               double-tree, each with /S; scatter-dissemination, scatter-ring, shared, single-copy or two-level",
-    meaning: "how broadcasts travel: `auto` (by table, and between three hosts or more by network multicast, if the third broadcast on a \
-              communicator finds that it works), `tree` (by table, never multicast), `multicast` or a scheme of it (wherever it works, tried in the first broadcast; \
-              a scheme says who acknowledges: K members gather for the others, one acknowledgement for M broadcasts, `written` into the root's memory by an RDMA \
-              device, and where there is none as `auto`), or an algorithm for all cases; \
-              the hint `weft_bcast` says the same of one communicator; the same for all ranks",
+    meaning: "the way of broadcasts. `auto`: by table; between three hosts or more by network multicast, \
+              if the third broadcast on a communicator finds that multicast works. `tree`: by table, never \
+              multicast. `multicast` or one of its schemes: wherever multicast works, tried in the first \
+              broadcast. An algorithm: in all cases. Schemes say who acknowledges: with `coroot-K`, K \
+              members gather for the others; with `aggregate-M`, one acknowledgement covers M broadcasts; \
+              `written`: into the root's memory by an RDMA device, and as `auto` where there is none. The \
+              hint `weft_bcast` sets the same for one communicator. The same for all ranks",
     reader: Reader::Library,
 };
 /// Makes the results of reductions the same wherever ranks are.
@@ -219,9 +236,10 @@ pub const REPRODUCIBLE: Setting = Setting {
     name: "WEFT_REPRODUCIBLE",
     default: "0",
     allowed: "1 or 0",
-    meaning: "`1`: reductions combine their operands in an order that depends on the number of ranks and of bytes only, so that sums of \
-              floating-point numbers have the same bits however ranks are spread over hosts; without it they have so from run to run with \
-              ranks spread alike; the same for all ranks",
+    meaning: "`1`: reductions combine their operands in an order that depends only on the number of ranks \
+              and of bytes. Sums of floating-point numbers then have the same bits however ranks are \
+              spread over hosts. `0`: the bits are the same from run to run with ranks spread alike. The \
+              same for all ranks",
     reader: Reader::Library,
 };
 
@@ -231,8 +249,8 @@ const fn algorithm(name: &'static str, operation: Operation) -> Setting {
         name,
         default: "",
         allowed: operation.algorithms(),
-        meaning: "the algorithm of this collective (K is a number, S the bytes of a segment, such as 64K), wherever it is possible; without it \
-                  tables choose; the same for all ranks",
+        meaning: "the algorithm of this collective wherever it is possible (K is a number, S the bytes of a \
+                  segment, such as 64K). Without it tables choose. The same for all ranks",
         reader: Reader::Library,
     }
 }
@@ -256,8 +274,9 @@ pub const PROGRESS: Setting = Setting {
     name: "WEFT_PROGRESS",
     default: "thread",
     allowed: "thread or none",
-    meaning: "what moves messages between hosts, and nonblocking collectives, while the program is outside MPI: `thread` (one per \
-              rank, asleep unless there is something to do) or `none`; either answers now and then for a program that computes",
+    meaning: "the thread that moves messages between hosts, and nonblocking collectives, while the program \
+              is outside MPI. `thread`: one per rank, asleep unless there is something to do; `none`: no \
+              thread. With both, a program that computes is answered for now and then",
     reader: Reader::Library,
 };
 /// The scheme by which packets are acknowledged: deferred, at once, or each by itself.
@@ -265,8 +284,9 @@ pub const ACK: Setting = Setting {
     name: "WEFT_ACK",
     default: "immediate",
     allowed: "deferred, immediate or every-packet",
-    meaning: "when packets are acknowledged: `deferred` (on what goes back, or after 16 packets or `WEFT_ACK_DELAY`), `immediate` \
-              (the same, and at once at the end of large data), `every-packet`",
+    meaning: "the time at which packets are acknowledged. `deferred`: in the next packet back, or after 16 \
+              packets or `WEFT_ACK_DELAY`; `immediate`: the same, and at once at the end of large data; \
+              `every-packet`: each packet at once",
     reader: Reader::Library,
 };
 /// The longest time for which an acknowledgement may wait.
@@ -274,8 +294,9 @@ pub const ACK_DELAY: Setting = Setting {
     name: "WEFT_ACK_DELAY",
     default: "auto",
     allowed: "auto, or microseconds from 0 to 100000",
-    meaning: "microseconds that an acknowledgement waits at most for something to travel with; in the middle of large data four times \
-              as long; `auto`: 50, and 500 where ranks take turns on processors; the same for all ranks",
+    meaning: "the longest time, in microseconds, that an acknowledgement waits for a packet to travel in; \
+              four times as long in the middle of large data. `auto`: 50, or 500 where ranks take turns on \
+              processors. The same for all ranks",
     reader: Reader::Library,
 };
 /// The longest silence of a peer.
@@ -283,7 +304,7 @@ pub const PEER_TIMEOUT: Setting = Setting {
     name: "WEFT_PEER_TIMEOUT",
     default: "30",
     allowed: "seconds from 0 to 4294967295",
-    meaning: "seconds without any answer after which a peer counts as failed; 0: never",
+    meaning: "seconds without any answer after which a peer counts as failed. 0: never",
     reader: Reader::Library,
 };
 /// Lets topologies change ranks.
@@ -291,8 +312,9 @@ pub const REORDER: Setting = Setting {
     name: "WEFT_REORDER",
     default: "1",
     allowed: "1 or 0",
-    meaning: "`1`: where a program allows it (`reorder` of `MPI_Cart_create` and the like), ranks of a new communicator are given so that \
-              neighbours share a host as far as possible; `0`: they stay as they are; the same for all ranks",
+    meaning: "`1`: where a program allows it (`reorder` of `MPI_Cart_create` and the like), a new \
+              communicator numbers its ranks so that neighbours share a host as far as possible; `0`: \
+              ranks keep their order. The same for all ranks",
     reader: Reader::Library,
 };
 /// Encrypts packets.
@@ -300,7 +322,8 @@ pub const SEALED: Setting = Setting {
     name: "WEFT_SEALED",
     default: "0",
     allowed: "1 or 0",
-    meaning: "`1`: what travels between hosts is encrypted and authenticated whole (AES-128-GCM); the same for all ranks",
+    meaning: "`1`: packets between hosts are encrypted and authenticated whole (AES-128-GCM). The same for \
+              all ranks",
     reader: Reader::Library,
 };
 /// Prints errors also when they are returned.
@@ -308,7 +331,7 @@ pub const VERBOSE_ERRORS: Setting = Setting {
     name: "WEFT_VERBOSE_ERRORS",
     default: "0",
     allowed: "1 or 0",
-    meaning: "`1`: errors that are returned to the program are also printed, with their sentence",
+    meaning: "`1`: Weft also prints the sentence of each error that it returns to the program",
     reader: Reader::Library,
 };
 /// The text that stands for the rank in [`CAPTURE`].
@@ -327,9 +350,9 @@ pub const FAULTS: Setting = Setting {
     name: "WEFT_FAULTS",
     default: "",
     allowed: "such as drop=5%,duplicate=1%,reorder=1%,corrupt=1%,seed=7",
-    meaning: "faults for tests: packets that the network loses, repeats, reorders and damages, from a seed; the program sees none of it: \
-              each packet is covered whole by its tag, sealed or not, and what is damaged is dropped and sent again; \
-              connections of an RDMA device are spared, what it multicasts is not",
+    meaning: "faults for tests: Weft drops, repeats, reorders and damages packets, from a seed. The \
+              program does not notice: a tag covers each packet whole, sealed or not, and a damaged packet \
+              is dropped and sent again. Connections of an RDMA device are spared; its multicast is not",
     reader: Reader::Library,
 };
 /// The command that reaches a host.
