@@ -107,8 +107,8 @@ miri: setup
 test-applications: setup-tests own
 	$(CARGO) xtask applications --json build/applications.jsonl $(APPLICATIONS)
 
-# The suites that take too long for every change: mpi4py's own tests in all runs, the conformance programs with
-# 1 to 5 ranks, all programs over libfabric on four hosts, and objects that are made and freed for hours.
+# The suites that take too long for every change: mpi4py's own tests in all runs, the conformance programs
+# with 1 to 5 ranks, all programs over libfabric on four hosts, and objects that are made and freed for hours.
 test-large: setup-tests own
 	$(CARGO) xtask suite mpi4py-all mpi4py-collectives mpi4py-windows conformance-all fabric-all lifetimes-all
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# usage: tools/mpi4py.sh PREFIX
-# Builds mpi4py from PyPI's source distribution, unmodified, with PREFIX/bin/mpicc, into build/mpi4py/site;
-# its tests are in build/mpi4py/source/test. Nothing is done when that was built with the same mpi.h and mpicc.
+# usage: tools/mpi4py.sh PREFIX Builds mpi4py from PyPI's source distribution, unmodified, with
+# PREFIX/bin/mpicc, into build/mpi4py/site; its tests are in build/mpi4py/source/test. Nothing is done when
+# that was built with the same mpi.h and mpicc.
 set -eu
 cd "$(dirname "$0")/.."
 version=4.1.2
@@ -30,7 +30,8 @@ if [ "$(cat "$home/key" 2>/dev/null || true)" != "$key $lib" ]; then
     rm -rf "$home/source" "$home/site"
     mkdir "$home/source"
     tar -xzf "$archive" -C "$home/source" --strip-components=1
-    # Without optimization the one large file compiles in a quarter of the time. MPI's own speed stays the same.
+    # Without optimization the one large file compiles in a quarter of the time. MPI's own speed stays the
+    # same.
     LDFLAGS="-Wl,-rpath,\$ORIGIN/$lib" CFLAGS='-O0 -g0' MPICC="$prefix/bin/mpicc" $python -m pip install -q --no-deps --no-build-isolation --no-cache-dir \
         --target "$home/site" "$archive" >"$home/log" 2>&1 || { tail -n 40 "$home/log" >&2; fail "it did not build"; }
     printf '%s' "$key $lib" >"$home/key"

@@ -1,19 +1,18 @@
 #!/bin/sh
-# usage: tests/rdma/image.sh
-# Makes what the guests of `cargo xtask rdma` boot, in build/rdma: `kernel`, Debian's own, and `initramfs`, with
-# busybox and the modules that the guests need. Debian's kernel has no module `siw` (iWARP in software): this
-# script builds it from the kernel's source of the same version.
+# usage: tests/rdma/image.sh Makes what the guests of `cargo xtask rdma` boot, in build/rdma: `kernel`,
+# Debian's own, and `initramfs`, with busybox and the modules that the guests need. Debian's kernel has no
+# module `siw` (iWARP in software): this script builds it from the kernel's source of the same version.
 #
-# All packages are downloaded and unpacked here; none is installed. The script does nothing when the same script
-# has made the files before: for a newer kernel remove build/rdma.
+# All packages are downloaded and unpacked here; none is installed. The script does nothing when the same
+# script has made the files before: for a newer kernel remove build/rdma.
 set -eu
 cd "$(dirname "$0")/../.."
 home=$PWD/build/rdma
 scripts=$PWD/tests/rdma
-# The modules by name. They are loaded in this order, each after the modules that it needs. rxe and siw ask for
-# checksums by name only, and get the quickest that is loaded by then: the processor's own, as on other machines.
-# There are two of siw. The unchanged one sends segments of the interface's size. In the other one large segments,
-# which the kernel cuts as for TCP, are turned on; the source has them turned off.
+# The modules by name. They are loaded in this order, each after the modules that it needs. rxe and siw ask
+# for checksums by name only, and get the quickest that is loaded by then: the processor's own, as on other
+# machines. There are two of siw. The unchanged one sends segments of the interface's size. In the other one
+# large segments, which the kernel cuts as for TCP, are turned on; the source has them turned off.
 modules='virtio_pci virtio_net 9pnet_virtio 9p overlay crc32_generic crc32_pclmul crc32c_generic crc32c_intel ib_uverbs rdma_ucm rdma_rxe'
 LC_ALL=C
 export LC_ALL

@@ -1,6 +1,7 @@
 //! Sleeping in the kernel until a descriptor is ready or a time has come ([`wait`]).
 //!
-//! The engine's `SpinBudget` and `Wait` ([`weft_engine::waiting`]) say how long a call spins before it sleeps.
+//! The engine's `SpinBudget` and `Wait` ([`weft_engine::waiting`]) say how long a call spins before it
+//! sleeps.
 
 use std::io;
 use std::os::fd::RawFd;

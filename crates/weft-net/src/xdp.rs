@@ -6,8 +6,8 @@
 //! program passes them: frames of another receive queue, frames that are too long for a chunk, and all frames
 //! when the program is gone.
 //!
-//! All processes of a job on a host share one program, one receive queue and one memory: a [`Group`]. The first
-//! process needs the privileges CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN.
+//! All processes of a job on a host share one program, one receive queue and one memory: a [`Group`]. The
+//! first process needs the privileges CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN.
 
 mod bpf;
 mod group;

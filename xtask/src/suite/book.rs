@@ -1,8 +1,8 @@
 //! Runs the commands of the book's first pages, and compares what they print with the pages.
 //!
-//! A fenced block marked `sh` is run, one marked `shell` is not: its commands need other hosts, the Internet or a
-//! terminal. A block marked `text` is the output of the `sh` block above it, unless a `shell` block stands between
-//! them. A line `…` in it stands for any lines.
+//! A fenced block marked `sh` is run, one marked `shell` is not: its commands need other hosts, the Internet
+//! or a terminal. A block marked `text` is the output of the `sh` block above it, unless a `shell` block
+//! stands between them. A line `…` in it stands for any lines.
 //!
 //! What differs between machines is replaced on both sides before lines are compared ([`normal`]).
 
@@ -38,8 +38,8 @@ enum Compared {
     Whole,
     /// All lines; numbers vary.
     Lines,
-    /// The lines before the one that begins with this: the rest depends on the machine's network. Without the words
-    /// in the output that come second, the machine does not allow what the page shows.
+    /// The lines before the one that begins with this: the rest depends on the machine's network. Without the
+    /// words in the output that come second, the machine does not allow what the page shows.
     Before(&'static str, &'static str),
     /// The names of the checks that found nothing, where that is so of all, and the last line.
     Verdicts,
@@ -191,8 +191,8 @@ fn missing(compared: Compared, shown: &str, output: &str, host: &str) -> Option<
     None
 }
 
-/// What `weft doctor` says of a check without its details: the name of a check that found nothing, or the whole last
-/// line.
+/// What `weft doctor` says of a check without its details: the name of a check that found nothing, or the
+/// whole last line.
 fn verdict(line: &str) -> Option<String> {
     let mut words = line.split_whitespace();
     match (words.next(), words.next()) {
@@ -204,8 +204,9 @@ fn verdict(line: &str) -> Option<String> {
     }
 }
 
-/// A line with placeholders for what differs between machines: HOST for the host's name, and `#` for numbers if these
-/// vary (figures, versions, times). White space counts as one blank, since columns are as wide as what is in them.
+/// A line with placeholders for what differs between machines: HOST for the host's name, and `#` for numbers
+/// if these vary (figures, versions, times). White space counts as one blank, since columns are as wide as
+/// what is in them.
 fn normal(line: &str, host: &str, numbers_vary: bool) -> String {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let word = |word: &str| {

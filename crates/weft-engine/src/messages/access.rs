@@ -55,8 +55,8 @@ pub struct Written {
 pub enum Fetched {
     /// All of the message is there.
     Whole,
-    /// The sender is still copying a part of the message; [`Messages::conclude_fetch`](super::Messages::conclude_fetch) is called when that is
-    /// there.
+    /// The sender is still copying a part of the message;
+    /// [`Messages::conclude_fetch`](super::Messages::conclude_fetch) is called when that is there.
     Begun,
     /// The sender is inside MPI as well, and is to send this many bytes from the beginning on; the bytes
     /// behind them are there.
