@@ -167,8 +167,8 @@ fn ranks_of(running: &Running, count: usize) -> anyhow::Result<Vec<Pid>> {
 /// The things that the processes of a job have.
 ///
 /// # Errors
-/// A thing is of no kind that the page lists, and is still there in a second look. (A thing that comes and goes
-/// between two looks is in no table of the system.)
+/// A thing is of no kind that the page lists, and is still there in a second look. (A thing that comes and
+/// goes between two looks is in no table of the system.)
 fn things_of_job(running: &Running) -> anyhow::Result<Vec<Thing>> {
     let mut before: Option<BTreeSet<String>> = None;
     loop {

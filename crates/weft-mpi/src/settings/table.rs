@@ -183,7 +183,7 @@ pub const COMMUNICATORS: Setting = Setting {
     default: "268435454",
     allowed: "a number from 1 to 268435454",
     meaning: "the number of communicators that a rank may have at a time, beside MPI_COMM_WORLD and \
-              MPI_COMM_SELF. One more is an error in all its processes",
+              MPI_COMM_SELF. One more is an error in all processes of the new communicator",
     reader: Reader::Library,
 };
 /// Directory for the node's shared segment.
@@ -225,10 +225,11 @@ pub const BCAST: Setting = Setting {
     meaning: "the way of broadcasts. `auto`: by table; between three hosts or more by network multicast, \
               if the third broadcast on a communicator finds that multicast works. `tree`: by table, never \
               multicast. `multicast` or one of its schemes: wherever multicast works, tried in the first \
-              broadcast. An algorithm: in all cases. Schemes say who acknowledges: with `coroot-K`, K \
+              broadcast. An algorithm: in all cases. A scheme says who acknowledges: with `coroot-K`, K \
               members gather for the others; with `aggregate-M`, one acknowledgement covers M broadcasts; \
-              `written`: into the root's memory by an RDMA device, and as `auto` where there is none. The \
-              hint `weft_bcast` sets the same for one communicator. The same for all ranks",
+              with `written`, members write theirs into the root's memory by an RDMA device, or do as with \
+              `auto` where there is none. The hint `weft_bcast` sets the same for one communicator. The \
+              same for all ranks",
     reader: Reader::Library,
 };
 /// Makes the results of reductions the same wherever ranks are.
@@ -275,8 +276,9 @@ pub const PROGRESS: Setting = Setting {
     default: "thread",
     allowed: "thread or none",
     meaning: "the thread that moves messages between hosts, and nonblocking collectives, while the program \
-              is outside MPI. `thread`: one per rank, asleep unless there is something to do; `none`: no \
-              thread. With both, a program that computes is answered for now and then",
+              is outside MPI. `thread`: one per rank, asleep unless there is something to do; `none`: \
+              messages move only inside calls of MPI. With both, a rank that computes shows its peers now \
+              and then that it is alive",
     reader: Reader::Library,
 };
 /// The scheme by which packets are acknowledged: deferred, at once, or each by itself.
