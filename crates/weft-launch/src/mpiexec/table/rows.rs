@@ -64,15 +64,16 @@ pub(crate) static OPTIONS: &[Entry] = &[
         &["-n", "-np", "-c"],
         one("COUNT"),
         Local::Count,
-        "ranks of the program that follows; without it as many as the hosts that are named, or allocated, have slots (a host without slots \
-         counts as one), else 1",
+        "the number of ranks of the program that follows; without it, one for each slot of the \
+         hosts that are named or allocated (a host without slots has one), else 1",
     ),
     local(
         Places,
         &["-soft"],
         one("TRIPLETS"),
         Local::Soft,
-        "numbers of ranks that would do, such as 2:8:2 or 1,4: the largest that is not above -n is taken",
+        "acceptable numbers of ranks, such as 2:8:2 or 1,4: mpiexec takes the largest that is not \
+         above -n",
     ),
     global(Places, &["--hosts"], one("H0,H1:2"), Global::Hosts, "hosts, each with its number of slots if it matters"),
     global(
@@ -80,7 +81,8 @@ pub(crate) static OPTIONS: &[Entry] = &[
         &["-f", "--hostfile", "--machinefile", "--default-hostfile", "-machine"],
         one("FILE"),
         Global::HostFile,
-        "the same, a line each: `h0`, `h0:2` or `h0 slots=2`; ifname=eth1 names the interface of a host",
+        "a file with a host on each line: `h0`, `h0:2` or `h0 slots=2`; ifname=eth1 names the \
+         interface of a host",
     ),
     local(Places, &["--host", "-H"], one("H0,H1"), Local::Host, "hosts for the program that follows only"),
     global(
@@ -96,7 +98,8 @@ pub(crate) static OPTIONS: &[Entry] = &[
         &["--map-by"],
         one("slot|node"),
         Global::MapBy,
-        "fill a host before the next (default), or deal in turn; also ppr:N:node",
+        "slot fills a host before the next (default), node deals ranks to hosts in turn, \
+         ppr:N:node gives each host N",
     ),
     global(Places, &["--byslot"], NOTHING, Global::MapByFixed("slot"), "--map-by slot"),
     global(Places, &["-rr", "--bynode"], NOTHING, Global::ByHost, "--map-by node"),
@@ -188,7 +191,7 @@ pub(crate) static OPTIONS: &[Entry] = &[
         &["--agent-program"],
         one("PATH"),
         Global::AgentProgram,
-        "where mpiexec is found on the hosts (default: where it is here)",
+        "the path of mpiexec on the hosts (default: its path here)",
     ),
     global(Reach, &["--prefix"], one("DIRECTORY"), Global::Prefix, "--agent-program DIRECTORY/bin/mpiexec"),
     global(
@@ -227,13 +230,19 @@ pub(crate) static OPTIONS: &[Entry] = &[
         "the network interface of all hosts, as WEFT_INTERFACE says it",
     ),
     global(Environment, &["-genv"], (Takes::Pair, "NAME VALUE"), Global::Set, "set a variable for all programs"),
-    local(Environment, &["-env"], (Takes::Pair, "NAME VALUE"), Local::Set, "the same for the program that follows"),
+    local(
+        Environment,
+        &["-env"],
+        (Takes::Pair, "NAME VALUE"),
+        Local::Set,
+        "set a variable for the program that follows",
+    ),
     global(
         Environment,
         &["-x"],
         one("NAME[=VALUE]"),
         Global::Export,
-        "the same for all, with the value from here if none is given",
+        "set a variable for all programs; without a value, as it is in this environment",
     ),
     global(Environment, &["-genvlist"], one("A,B"), Global::BaseList, "pass only these variables"),
     global(Environment, &["-genvnone"], NOTHING, Global::BaseNone, "pass none"),
@@ -260,7 +269,7 @@ pub(crate) static OPTIONS: &[Entry] = &[
         &["--stdin", "-s"],
         one("RANK|all|none"),
         Global::Input,
-        "who reads standard input (default 0)",
+        "the rank that reads standard input, or all, or none (default 0)",
     ),
     global(
         Output,
@@ -285,15 +294,16 @@ pub(crate) static OPTIONS: &[Entry] = &[
         "at the end, on standard error: pairs of ranks, their link, messages, bytes and resends; and packets that were dropped, by cause",
     ),
     global(Output, &["-v", "--verbose"], NOTHING, Global::Verbose, "say what is done and which options have no effect"),
-    global(Output, &["-q", "--quiet"], NOTHING, Global::Quiet, "say nothing but why a job failed"),
-    entry(Output, &["-h", "--help", "-?"], NOTHING, Action::Help, "say this"),
-    entry(Output, &["-V", "--version", "-info"], NOTHING, Action::Version, "say which version this is"),
+    global(Output, &["-q", "--quiet"], NOTHING, Global::Quiet, "print only why a job failed"),
+    entry(Output, &["-h", "--help", "-?"], NOTHING, Action::Help, "print this help"),
+    entry(Output, &["-V", "--version", "-info"], NOTHING, Action::Version, "print the version"),
     global(
         Ending,
         &["--timeout"],
         one("SECONDS"),
         Global::TimeLimit,
-        "end the job then, say where every rank was, and exit with 124; so does the variable MPIEXEC_TIMEOUT",
+        "end the job after this time, say where every rank was, and exit with 124; the variable \
+         MPIEXEC_TIMEOUT does the same",
     ),
     global(
         Ending,
