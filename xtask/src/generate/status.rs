@@ -5,6 +5,9 @@ use super::scan::Implemented;
 use super::spec::{Form, Procedure, Spec};
 use std::fmt::Write as _;
 
+/// The longest line, in characters.
+const WIDTH: usize = 110;
+
 /// The progress of a procedure: implemented in all its forms, in some, or in none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
@@ -25,6 +28,18 @@ fn progress(spec: &Spec, implemented: &Implemented, procedure: &Procedure) -> Pr
     }
 }
 
+/// Breaks a paragraph at its blanks into lines of at most [`WIDTH`] characters.
+fn broken(paragraph: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in paragraph.split(' ') {
+        match lines.last_mut().filter(|line| line.len() + 1 + word.len() <= WIDTH) {
+            Some(line) => *line += &format!(" {word}"),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
 pub(super) fn status(spec: &Spec, implemented: &Implemented) -> String {
     write_status(spec, implemented).expect("writing to a string cannot fail")
 }
@@ -37,9 +52,10 @@ fn write_status(spec: &Spec, implemented: &Implemented) -> Result<String, std::f
     let done = chapters().flat_map(|chapter| &chapter.procedures).filter(is_done).count();
     let mut out = format!(
         "<!-- {} from spec/ and crates/weft-abi/src/calls/; do not edit. -->\n\n# What is implemented\n\n\
-         Weft exports every procedure of MPI 5.0. {done} of {all} procedures are implemented; the others return \
-         `MPI_ERR_UNSUPPORTED_OPERATION` through the error handler (those of the tool interface just return\n\
-         `MPI_T_ERR_NOT_SUPPORTED`). A procedure counts as implemented together with its large-count form (`_c`).\n\n\
+         Weft exports every procedure of MPI 5.0. {done} of {all} procedures are implemented.\n\
+         The others return `MPI_ERR_UNSUPPORTED_OPERATION` through the error handler.\n\
+         Those of the tool interface return `MPI_T_ERR_NOT_SUPPORTED`.\n\
+         A procedure counts as implemented together with its large-count form (`_c`).\n\n\
          | chapter | implemented | of |\n|---|---:|---:|\n",
         super::MARKER
     );
@@ -55,7 +71,7 @@ fn write_status(spec: &Spec, implemented: &Implemented) -> Result<String, std::f
             let list = chapter.procedures.iter().filter(|p| progress(spec, implemented, p) == wanted);
             let names: Vec<String> = list.map(|procedure| format!("`{}`", procedure.name)).collect();
             if !names.is_empty() {
-                writeln!(out, "\n{title}: {}", names.join(", "))?;
+                writeln!(out, "\n{}", broken(&format!("{title}: {}", names.join(", "))))?;
             }
         }
     }
