@@ -27,7 +27,7 @@ const HEAD: usize = 2;
 /// The largest page that is read.
 pub const WORDS_MAX: usize = 1 << 21;
 
-/// The writer's end.
+/// A page that this process writes: the writer's end.
 pub struct Page {
     words: &'static [AtomicU64],
     _file: File,

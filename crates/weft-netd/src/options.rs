@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `weft-netd`.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Calls of the system.
+//! The calls of the system and of libc that `weft-netd` makes, as safe functions.
 
 use std::ffi::CString;
 use std::io;

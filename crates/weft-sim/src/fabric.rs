@@ -57,7 +57,7 @@ impl Pool {
     }
 }
 
-/// The network's state.
+/// The state of the network: its ports, with the packets that wait there, and the pools of its switches.
 #[derive(Debug)]
 pub struct Fabric {
     topology: Topology,

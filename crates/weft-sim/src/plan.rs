@@ -8,7 +8,7 @@ use weft_core::time::{Duration, Instant};
 /// The most ranks of one run.
 pub const RANKS_MAX: u32 = 16_384;
 
-/// A whole run.
+/// The plan of a whole run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Number of processes, each on a host of its own.

@@ -7,29 +7,29 @@ use weft_core::flow::FAR_PACKETS_MAX;
 /// The causes of retransmissions, as an observer of the whole network knows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resends {
-    /// All earlier transmissions were lost on the way.
+    /// Retransmissions of a packet whose last copy was lost on the way.
     pub lost: u64,
-    /// … were damaged.
+    /// Retransmissions of a packet whose last copy was damaged.
     pub damaged: u64,
-    /// … found a full queue in a switch.
+    /// Retransmissions of a packet whose last copy found a full queue in a switch.
     pub queue: u64,
-    /// … found a full socket.
+    /// Retransmissions of a packet whose last copy found a full socket.
     pub socket: u64,
-    /// … were on a cable that was cut.
+    /// Retransmissions of a packet whose last copy was on a cable that was cut.
     pub cut: u64,
-    /// Needlessly: an earlier transmission was still on its way, or waited in the socket.
+    /// Needless retransmissions: an earlier copy was still on its way, or waited in the socket.
     pub late: u64,
-    /// Needlessly: an earlier transmission had arrived, and its acknowledgement had not.
+    /// Needless retransmissions: an earlier copy had arrived, and its acknowledgement had not.
     pub arrived: u64,
 }
 
 impl Resends {
-    /// Retransmissions that were not necessary.
+    /// The number of retransmissions that were not necessary.
     pub const fn spurious(&self) -> u64 {
         self.late + self.arrived
     }
 
-    /// All retransmissions.
+    /// The number of all retransmissions.
     pub const fn total(&self) -> u64 {
         self.lost + self.damaged + self.queue + self.socket + self.cut + self.spurious()
     }

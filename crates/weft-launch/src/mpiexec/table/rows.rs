@@ -1,4 +1,4 @@
-//! The rows of the table.
+//! The rows of the table of `mpiexec`'s options, one for each option.
 
 use super::{Action, Entry, Global, Local, Section, Takes};
 use crate::mpiexec::settings::Loudness;
