@@ -1,8 +1,8 @@
 //! Runs the commands of the book's first pages, and compares what they print with the pages.
 //!
-//! A fenced block marked `sh` is run, one marked `shell` is not: its commands need other hosts, the Internet
-//! or a terminal. A block marked `text` is the output of the `sh` block above it, unless a `shell` block
-//! stands between them. A line `…` in it stands for any lines.
+//! The suite runs each fenced block marked `sh`. It runs no block marked `shell`: these need other hosts, the
+//! Internet or a terminal. A block marked `text` is the output of the `sh` block above it, unless a `shell`
+//! block stands between them. A line `…` in it stands for any lines.
 //!
 //! What differs between machines is replaced on both sides before lines are compared ([`normal`]).
 
@@ -20,7 +20,7 @@ const BOOK_HOST: &str = "node1";
 const ANYTHING: &str = "…";
 /// The commands that end with 1 for a fault of the machine, or because no job runs there.
 const MAY_END_WITH_1: &[&str] = &["weft doctor", "weft info --live"];
-/// The words of a line whose rest says which processors a rank got, and those by which it got none.
+/// The words in front of the processors that a rank is bound to, and the words for a rank that is not bound.
 const BINDING: (&str, &str) = ("bound to processor", "not bound");
 /// The program that the first pages make and later ones use, with its source.
 const PROGRAM: (&str, &str) = ("program", "examples/hello.c");
@@ -38,10 +38,12 @@ enum Compared {
     Whole,
     /// All lines; numbers vary.
     Lines,
-    /// The lines before the one that begins with this: the rest depends on the machine's network. Without the
-    /// words in the output that come second, the machine does not allow what the page shows.
-    Before(&'static str, &'static str),
-    /// The names of the checks that found nothing, where that is so of all, and the last line.
+    /// The lines before the first one that begins with `end`, because the rest depends on the machine's
+    /// network. No line is compared where the output lacks the words `ability`: the machine does not allow
+    /// what the page shows.
+    Before { end: &'static str, ability: &'static str },
+    /// The names of `weft doctor`'s checks that found nothing, and its last line. On a machine with faults or
+    /// warnings, only the last line.
     Verdicts,
 }
 
@@ -49,7 +51,7 @@ const PAGES: &[Page] = &[
     Page { name: "install", compared: Compared::Whole },
     Page { name: "run", compared: Compared::Lines },
     Page { name: "settings", compared: Compared::Whole },
-    Page { name: "info", compared: Compared::Before("to other hosts", "single copy by the kernel") },
+    Page { name: "info", compared: Compared::Before { end: "to other hosts", ability: "single copy by the kernel" } },
     Page { name: "doctor", compared: Compared::Verdicts },
     Page { name: "how-weft-works", compared: Compared::Lines },
 ];
@@ -164,8 +166,8 @@ fn missing(compared: Compared, shown: &str, output: &str, host: &str) -> Option<
     let (shown, output) = match compared {
         Compared::Lines if shown.contains(BINDING.0) && output.contains(BINDING.1) => return None,
         Compared::Whole | Compared::Lines => (lines(shown), lines(output)),
-        Compared::Before(_, words) if !output.contains(words) => return None,
-        Compared::Before(end, _) => {
+        Compared::Before { ability, .. } if !output.contains(ability) => return None,
+        Compared::Before { end, .. } => {
             let before = shown.lines().take_while(|line| !line.trim_start().starts_with(end));
             (before.map(str::to_owned).collect(), lines(output))
         }
@@ -191,8 +193,8 @@ fn missing(compared: Compared, shown: &str, output: &str, host: &str) -> Option<
     None
 }
 
-/// What `weft doctor` says of a check without its details: the name of a check that found nothing, or the
-/// whole last line.
+/// The verdict in a line of `weft doctor`, without details: the name of a check that found nothing, or the
+/// whole last line. `None` for all other lines.
 fn verdict(line: &str) -> Option<String> {
     let mut words = line.split_whitespace();
     match (words.next(), words.next()) {
@@ -284,8 +286,19 @@ mod tests {
         let output = "first\nhello from rank 1 of 2 on vm\nhello from rank 0 of 2 on vm\nlast\n";
         assert_eq!(missing(Compared::Whole, shown, output, "vm"), None);
         assert_eq!(missing(Compared::Lines, "a 1\n…\nd\n", "a 2.5\nb\nc\nd\n", "vm"), None);
-        assert_eq!(missing(Compared::Before("to other", "copy"), "to this\nto other\n", "to this\ncopy\n", "vm"), None);
-        assert_eq!(missing(Compared::Before("to other", "copy"), "to this\nto other\n", "no such\n", "vm"), None);
+        assert_eq!(
+            missing(
+                Compared::Before { end: "to other", ability: "copy" },
+                "to this\nto other\n",
+                "to this\ncopy\n",
+                "vm"
+            ),
+            None
+        );
+        assert_eq!(
+            missing(Compared::Before { end: "to other", ability: "copy" }, "to this\nto other\n", "no such\n", "vm"),
+            None
+        );
         let doctor = "ok   shm      vm: 1 GiB\nnote x\n\n1 host in 2 s: 0 faults, 0 warnings, 1 note\n";
         let page = "ok shm node1: 7 GiB\n1 host in 0.1 s: 0 faults, 0 warnings, 1 note\n";
         assert_eq!(missing(Compared::Verdicts, page, doctor, "vm"), None);
@@ -297,7 +310,7 @@ mod tests {
         assert_eq!(missing(Compared::Whole, "a 1\n", "a 2\n").as_deref(), Some("a 1"));
         assert_eq!(missing(Compared::Lines, "a\nb\n", "a\nx\nb\n").as_deref(), Some("a"));
         assert_eq!(missing(Compared::Lines, "a\n…\nb\n", "b\na\n").as_deref(), Some("b"));
-        assert_eq!(missing(Compared::Before("c", "a"), "a\nb\nc\n", "a\nc\n").as_deref(), Some("b"));
+        assert_eq!(missing(Compared::Before { end: "c", ability: "a" }, "a\nb\nc\n", "a\nc\n").as_deref(), Some("b"));
         let page = "ok gone node1\n";
         assert!(missing(Compared::Verdicts, page, "ok shm vm\n1 host: 0 faults, 0 warnings, 0 notes\n").is_some());
     }
