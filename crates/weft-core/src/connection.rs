@@ -52,7 +52,7 @@ const NUMBER_AT: usize = 12;
 const RETRY: Duration = Duration::from_micros(100);
 /// Most packets behind a missing one: a carrier that delivers more has lost the missing packet.
 const EARLY_MAX: usize = 1024;
-/// Most bytes of such packets that are kept.
+/// Most bytes of packets behind a missing one that are kept.
 const EARLY_BYTES_MAX: usize = 4 << 20;
 
 const MESSAGES: u8 = 0xe0;

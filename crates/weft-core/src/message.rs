@@ -194,12 +194,12 @@ impl Head {
         Self::new(RETRACT, false).u32(context).u32(request)
     }
 
-    /// Returns whether the head answers such a wish.
+    /// Returns whether the head answers a wish to forget an announced message.
     pub fn is_retracted(&self) -> bool {
         self.bytes[0] == RETRACTED
     }
 
-    /// Head that answers such a wish.
+    /// Head that answers a wish to forget an announced message.
     pub fn retracted(request: u32, forgotten: bool) -> Self {
         Self::new(RETRACTED, forgotten).u32(request)
     }

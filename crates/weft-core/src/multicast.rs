@@ -69,12 +69,12 @@ pub const LOSSES_FREE: u32 = 2;
 const REPAIR_BY_MULTICAST: usize = 3;
 /// Times that a packet is sent again to members that ask for it before it leaves in pieces.
 const CUT_AFTER: u8 = 3;
-/// Bytes of such a piece: every interface that is offered to peers carries them.
+/// Bytes of a piece of a packet that leaves in pieces: every interface that is offered to peers carries them.
 const PIECE_BYTES: usize = crate::flow::PACKET_SIZE_MIN;
 /// Fewest packets that show how well the network carries multicast.
 const REVIEW_PACKETS_MIN: u64 = 32;
-/// Fewest such packets for a root that decides without the other members: a receiver that was stopped for a
-/// while has lost many packets, too.
+/// Fewest packets that show how well the network carries multicast, for a root that decides without the other
+/// members: a receiver that was stopped for a while has lost many packets, too.
 const REVIEW_ALONE_PACKETS_MIN: u64 = 128;
 /// Fewest requests that show how well the network carries multicast. A train of packets that another train
 /// overtakes is asked for at once, for example where the sender changes its processor. Requests for very many

@@ -204,7 +204,7 @@ pub struct Validation {
     first: u32,
     /// The peer has answered a check on another carrier since the last challenge.
     was_checked: bool,
-    /// Challenges that were followed by such a check, and not answered.
+    /// Challenges that were not answered, although the peer answered a check on another carrier after them.
     missed: u32,
     check: Check,
 }

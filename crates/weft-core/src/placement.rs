@@ -35,7 +35,7 @@ struct Job {
     target: RemoteMemory,
 }
 
-/// A part of such data.
+/// A part of data that is to be written to the memory of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The number of the piece among those to this peer.

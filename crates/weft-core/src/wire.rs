@@ -452,7 +452,7 @@ fn parse_channel(kind: u8, rest: &mut &[u8]) -> Option<Channel> {
     is_right.then_some(channel)
 }
 
-/// Returns whether a packet of this channel may have such a payload.
+/// Returns whether a packet of this channel may have this payload.
 pub(crate) fn is_payload(channel: &Channel, payload: &[u8]) -> bool {
     match channel {
         Channel::Messages { .. } => Frames::are_whole(payload),

@@ -173,9 +173,9 @@ pub struct Messages {
     arrived: Vec<RegionKey>,
     /// Set when something has happened after which there may be something to grant.
     regrant: bool,
-    /// Set when a probe has found nothing since the last time that this was asked …
+    /// Set when a probe has found nothing since the last time that this was asked.
     probed: bool,
-    /// … and the probe would have taken a message of any source.
+    /// Set when one of these probes would have taken a message of any source.
     probed_anybody: bool,
     /// A peer that failed while no caller that waits for any source heard of it.
     unheard: Option<PeerId>,

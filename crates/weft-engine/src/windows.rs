@@ -134,9 +134,9 @@ pub(crate) struct Answer {
     pub target: u32,
     /// The memory for the answer's data: the first packed byte, and the number of bytes.
     pub data: Option<(UserData, u64, u64)>,
-    /// The request that the answer completes …
+    /// The request that the answer completes, if it is the last answer for the request.
     pub request: Option<usize>,
-    /// … unless other answers come for it.
+    /// Set when no other answers come for the request.
     pub is_last: bool,
 }
 

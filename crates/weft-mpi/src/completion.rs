@@ -26,7 +26,7 @@ impl Outcome {
     pub const EMPTY: Self =
         Self { status: Status::EMPTY, error: None, communicator: 0, handle: MPI_REQUEST_NULL, generalized: None };
 
-    /// The part of it that a blocking receive reports.
+    /// The part of the outcome that a blocking receive reports.
     #[inline]
     pub fn into_received(self) -> Received {
         Received { status: self.status, error: self.error }

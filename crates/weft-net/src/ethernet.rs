@@ -138,8 +138,8 @@ impl Ethernet {
         Self::open_one(settings, port, netd, &fitting[0], RING_BYTES)
     }
 
-    /// Opens all such interfaces, the better ones first, at most [`RAILS_MAX`]. Interfaces that cannot be
-    /// opened are left out.
+    /// Opens all Ethernet interfaces that have one of the addresses which the UDP link would offer, the
+    /// better ones first, at most [`RAILS_MAX`]. Interfaces that cannot be opened are left out.
     ///
     /// # Errors
     /// As for [`Self::open`], of the first interface.

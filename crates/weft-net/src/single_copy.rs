@@ -56,7 +56,8 @@ pub fn available(pid: i32) -> bool {
     matches!(ask(pid), None | Some(libc::EFAULT))
 }
 
-/// Returns whether the system refuses such copies. A process that has only ended meanwhile is not refused.
+/// Returns whether the system refuses copies from and to the memory of process `pid`. A process that has only
+/// ended meanwhile is not refused.
 pub fn is_refused(pid: i32) -> bool {
     !matches!(ask(pid), None | Some(libc::EFAULT | libc::ESRCH))
 }

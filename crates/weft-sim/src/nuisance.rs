@@ -84,9 +84,9 @@ pub enum Nuisance {
     /// All hosts have more to run than processors. Each process, its progress thread included, runs for a
     /// short time in each period, at a random place in the period, and does not run otherwise.
     Overload {
-        /// The time for which a process runs …
+        /// The time for which a process runs in each period.
         run: Duration,
-        /// … in each of these periods.
+        /// The length of a period.
         period: Duration,
     },
     /// A rank needs a multiple of the processor time.

@@ -139,7 +139,7 @@ pub struct Demands {
     pub wire_percent_max: Option<u64>,
     /// The least payload, as a share of what the busiest link could carry in the time, in percent.
     pub share_percent_min: Option<u64>,
-    /// The least such share while the windows have their full size (`Report::steady_percent`).
+    /// The least of this share while the windows have their full size (`Report::steady_percent`).
     pub steady_percent_min: Option<u64>,
     /// The longest time of the slowest in a hundred transfers, in percent of the time that the busiest link
     /// needs for all.

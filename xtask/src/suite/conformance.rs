@@ -27,9 +27,9 @@ pub(crate) const CHAPTERS: &[(u32, &[&str])] = &[
     (15, &["chapter15"]),
     (20, &["chapter20"]),
 ];
-/// The numbers of ranks in `make test` …
+/// The numbers of ranks in `make test`.
 const RANKS: &[u32] = &[2];
-/// … and in `make test-large`.
+/// The numbers of ranks in `make test-large`.
 const RANKS_ALL: &[u32] = &[1, 2, 3, 4, 5];
 /// The number of ranks with which known faults show.
 const RANKS_FOR_FAULTS: u32 = 5;

@@ -67,9 +67,9 @@ pub(super) const FAULTS: &[(&str, &str)] =
 /// All faults at once, damage included: a damaged packet must not be believed, least of all an
 /// acknowledgement.
 pub(super) const DAMAGE: &str = "drop=5%,duplicate=2%,reorder=3%,corrupt=1%";
-/// The runs of the program under these faults, each with a seed of its own …
+/// The runs of the program under these faults, each with a seed of its own.
 const DAMAGE_SEEDS: u32 = 3;
-/// … and the exchanges in each run.
+/// The exchanges in each of these runs.
 const DAMAGE_ROUNDS: &str = "12";
 
 fn source(name: &str) -> String {

@@ -12,9 +12,9 @@ use super::{Case, Outcome, libfabric};
 const LIMIT: Duration = Duration::from_secs(40);
 /// The time for which traffic goes on before something is broken.
 const BEFORE: Duration = Duration::from_millis(300);
-/// The argument by which traffic goes on until its sender has found a path to have failed …
+/// The argument by which traffic goes on until its sender has found a path to have failed.
 const UNTIL_FAILED: &str = "0.5 failed";
-/// … or until that path carries packets again.
+/// The argument by which traffic goes on until a path that had failed carries packets again.
 const UNTIL_HEALED: &str = "0.5 healed";
 /// The least share of each of two equal interfaces, in percent.
 const SHARE_MIN: u64 = 30;

@@ -30,9 +30,9 @@ const LOOKED_BACK: usize = 2000;
 pub(crate) struct Quantity {
     name: &'static str,
     pub(crate) field: &'static str,
-    /// The amount by which it may grow in a run of any length, …
+    /// The amount by which the quantity may grow in a run of any length, if that is more than `share` allows.
     tolerance: f64,
-    /// … or the part of its median.
+    /// The part of its median by which the quantity may grow, if that is more than `tolerance`.
     share: f64,
     /// Says whether only a long run can judge the quantity.
     takes_long: bool,

@@ -78,7 +78,7 @@ pub(crate) struct Firewall {
     /// The number of rules and chains that drop or reject, of nftables and iptables as far as they can be
     /// asked.
     pub(crate) stopping: usize,
-    /// An example of such a rule.
+    /// An example of these rules.
     pub(crate) example: String,
     /// The tool that listed the rules.
     pub(crate) tool: String,

@@ -91,9 +91,9 @@ pub(crate) enum Reply {
     },
 }
 
-/// The name of libfabric's best endpoint of a host …
+/// The name of libfabric's best endpoint of a host.
 pub(crate) const FABRIC: &str = "fabric";
-/// … and the beginning of its endpoints' names where there are several.
+/// The beginning of the names of libfabric's endpoints, where a host has several.
 pub(crate) const FABRIC_ON: &str = "fabric on ";
 
 /// A link of one host.

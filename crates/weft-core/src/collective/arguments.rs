@@ -154,7 +154,8 @@ pub struct NeighbourExchange<'a> {
     /// The ranks that blocks come from, in the order of the blocks: `None` where a grid ends. A rank may
     /// stand there several times, and so may this process.
     pub sources: &'a [Option<u32>],
-    /// The ranks that blocks go to, likewise.
+    /// The ranks that blocks go to, in the order of the blocks: `None` where a grid ends. A rank may stand
+    /// there several times, and so may this process.
     pub destinations: &'a [Option<u32>],
     /// The topology is a grid: for each dimension a neighbour below, and one above.
     pub is_grid: bool,

@@ -41,7 +41,7 @@ pub struct Network {
     pub link_ps: u64,
     /// Time of a message between ranks of a host, beside the processor time of both.
     pub node_ns: u64,
-    /// Time of a byte of such a message.
+    /// Time of a byte of a message between ranks of a host.
     pub node_ps: u64,
     /// Time of a byte that is copied, or reduced.
     pub local_ps: u64,

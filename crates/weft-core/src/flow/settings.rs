@@ -29,10 +29,11 @@ pub const RESENDS_PER_PASS: u8 = 16;
 pub const RESEND_PASS: Duration = Duration::from_micros(20);
 /// Later transmissions that must be acknowledged before a missing one counts as lost (RFC 9002 §6.1.1).
 pub const REORDER_PACKETS: u32 = 3;
-/// The most to which this number grows where packets are proved to overtake each other; the map must show
-/// that many.
+/// The most to which `REORDER_PACKETS` grows where packets are proved to overtake each other; the map must
+/// show that many.
 pub const REORDER_PACKETS_MAX: u32 = 192;
-/// Resends without such a proof after which that number shrinks by half.
+/// Resends without a proof that packets overtake each other, after which the grown `REORDER_PACKETS` shrinks
+/// by half.
 pub const REORDER_MEMORY: u32 = 256;
 /// Factor by which acknowledgements of bulk data are later while more of it will follow. The sender asks for
 /// the acknowledgements that it needs; this bound and the next serve only in case the question is lost.
@@ -69,10 +70,10 @@ pub const PATH_TRIES: u8 = 4;
 /// Transmissions of a packet that follow each other as soon as the last is proved lost. Each later one is
 /// given time: `pto_min` at first, and twice that for the next.
 pub const SPACED_AFTER: u8 = 8;
-/// Divisor of `peer_timeout` for the longest such time. So `peer_timeout` passes before a packet has been
-/// sent as often as it can be.
+/// Divisor of `peer_timeout` for the longest time between two transmissions of a packet. So `peer_timeout`
+/// passes before a packet has been sent as often as it can be.
 pub const SPACING_SHARE: u64 = 64;
-/// The longest such time where there is no timeout.
+/// The longest time between two transmissions of a packet, where there is no `peer_timeout`.
 pub const SPACING_MAX: Duration = Duration::from_secs(10);
 /// Time that a packet has to follow a later packet on another carrier: the receiver may not have looked at
 /// the carrier of the earlier packet yet.
@@ -83,7 +84,7 @@ pub const LOSSES_FREE: u32 = 2;
 /// congestion.
 pub const LOSS_SHARE: u32 = 32;
 
-/// Lost transmissions of a packet before its path is asked whether it carries such a size.
+/// Lost transmissions of a packet before its path is asked whether it carries the packet's size.
 pub const SIZE_DOUBTED_AFTER: u8 = 2;
 /// Lost transmissions of a packet before the packet itself may be cut into pieces of the least size.
 pub const CUT_AFTER: u8 = 3;
@@ -108,8 +109,8 @@ pub const SIZE_GRAIN: u16 = 16;
 /// Time after a size was found until the path is asked for a larger one; twice the time for each later
 /// question.
 pub const SIZE_REST: Duration = Duration::from_secs(1);
-/// The longest such time. (RFC 8899 §5.1.1, `PMTU_RAISE_TIMER`, is longer: its questions are not answered by
-/// the packets around them.)
+/// The longest time until a path is asked for a larger size. (RFC 8899 §5.1.1, `PMTU_RAISE_TIMER`, is longer:
+/// its questions are not answered by the packets around them.)
 pub const SIZE_REST_MAX: Duration = Duration::from_secs(60);
 
 const _: () = assert!(SIZE_DOUBTED_AFTER <= CUT_AFTER && CUT_AFTER < SPACED_AFTER);

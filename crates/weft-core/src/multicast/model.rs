@@ -40,7 +40,7 @@ pub struct Testbed {
     pub send_ns: u64,
     /// Processor time that a packet or message costs its receiver.
     pub receive_ns: u64,
-    /// Processor time of a byte of it, at either end.
+    /// Processor time of a byte of a packet or message, at either end.
     pub copy_ps: u64,
     /// Time from one host to another.
     pub way_ns: u64,

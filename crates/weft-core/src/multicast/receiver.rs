@@ -64,7 +64,7 @@ pub struct Receiver {
     due: Vec<u32>,
     /// The time to ask for missing packets.
     ask_at: Option<Instant>,
-    /// The number of such requests since a packet came.
+    /// The number of requests for missing packets since a packet came.
     questions: u32,
     timing: Timing,
     /// The slot into which acknowledgements may be written, and whether one is to be written.

@@ -8,9 +8,10 @@ use weft_core::time::{Duration, Instant};
 /// The number of small messages of a burst to one peer that leave at once although others are on their way. A
 /// burst lies between two waiting calls; its later messages share packets.
 const COALESCE_AFTER: u32 = 1;
-/// The time for which a small message waits for others while the program goes on calling MPI …
+/// The time for which a small message waits for others while the program goes on calling MPI.
 const COALESCE_TIME: Duration = Duration::from_micros(10);
-/// … and while it does not: then the progress thread sends the message.
+/// The time for which a small message waits for others while the program calls no MPI: then the progress
+/// thread sends the message.
 pub(crate) const COALESCE_TIME_MAX: Duration = Duration::from_micros(100);
 
 /// Small messages to one peer that wait for others to share their packet.

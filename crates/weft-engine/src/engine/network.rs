@@ -30,16 +30,16 @@ const PACKETS_PER_PASS: usize = 128;
 const TRAIN_BYTES_MAX: usize = 64 << 10;
 
 /// The number of passes for one look at a carrier whose look is a system call, while other carriers are
-/// looked at in memory …
+/// looked at in memory.
 const SYSTEM_CALL_EVERY: u32 = 16;
-/// … and the number of passes for one look while something has come by such a carrier within the last
-/// `SYSTEM_CALL_BUSY` passes. Such a carrier is not looked at in each pass: a waiter counts passes until it
-/// yields its processor, so a pass must stay short.
+/// The number of passes for one look at a carrier whose look is a system call, while something has come by
+/// that carrier within the last `SYSTEM_CALL_BUSY` passes. The carrier is not looked at in each pass: a
+/// waiter counts passes until it yields its processor, so a pass must stay short.
 const SYSTEM_CALL_EVERY_BUSY: u32 = 4;
 const SYSTEM_CALL_BUSY: u32 = 512;
-/// The number of idle flows that keep their memory …
+/// The number of idle flows that keep their memory.
 const CACHED_FLOWS_MAX: usize = 32;
-/// … if a flow has no more than this, in bytes.
+/// The most memory of an idle flow that keeps its memory, in bytes.
 const CACHED_FLOW_BYTES_MAX: usize = 256 << 10;
 
 /// A train, or the rest of one, that found the link's send buffer full.

@@ -157,7 +157,7 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// The kind of receive that such a message matches on the table of `peer`.
+    /// The kind of receive that a message with this envelope matches on the table of `peer`.
     pub(super) fn candidate(&mut self, peer: PeerId, envelope: &Envelope) -> Candidate {
         self.posted_table_of(peer)
             .map_or(Candidate::None, |posted_table| posted_table.candidate(envelope.context, envelope.tag))

@@ -27,10 +27,10 @@ pub use description::TargetItems;
 /// datatype, and it may stand behind a batch that was nearly full.
 const BATCH_BYTES_MAX: u64 = (DESCRIPTION_BYTES_MAX + RECORD_MAX + BATCH_BYTES) as u64;
 /// The longest description of a datatype that targets are told, in bytes. Accesses to items of a datatype
-/// with a longer one are cut into parts …
+/// with a longer description are cut into parts.
 const DESCRIPTION_BYTES_MAX: usize = 4 << 20;
-/// … of about this many runs each. Their descriptions are as short, and the target keeps each until it is
-/// told the next part.
+/// The number of runs in a part of a datatype whose description is too long, about. The description of a part
+/// is short enough, and the target keeps it until it is told the next part.
 const PART_RUNS: usize = (DESCRIPTION_BYTES_MAX - PART_BYTES_MIN) / RUN_BYTES - PART_RUNS_MORE;
 /// The most runs of one element: a part ends only between two elements.
 const PART_RUNS_MORE: usize = 64;
@@ -41,9 +41,9 @@ const RUN_BYTES: usize = 16;
 const PART_LAYOUT: u32 = LAYOUTS_MAX as u32;
 /// The length at which batches and records leave, in bytes, where the route does not set a lower one.
 const BATCH_BYTES: usize = 8 << 10;
-/// The size above which an accumulate travels as messages of its own, in bytes …
+/// The size above which an accumulate travels as messages of its own, in bytes.
 const ACCUMULATE_BYTES: u64 = 64 << 10;
-/// … and the most bytes of each such message: the target keeps one message of each origin.
+/// The most bytes of a message of an accumulate: the target keeps one message of each origin.
 const ACCUMULATE_BYTES_MAX: u64 = 1 << 20;
 /// The bytes that fit into a batch on every route, even if the route sets a lower limit.
 const BATCH_BYTES_MIN: usize = 512;

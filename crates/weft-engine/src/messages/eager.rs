@@ -18,10 +18,11 @@ use crate::request::{Hold, State, Status};
 /// credit: its places in tables and heap.
 const LENT_PER_MESSAGE: u64 = 192;
 
-/// The number of spare buffers that are kept for the next unexpected messages, and the largest that is kept …
+/// The number of spare buffers that are kept for the next unexpected messages.
 const SPARE_MAX: usize = 64;
+/// The bytes of the largest spare buffer that is kept.
 const SPARE_BYTES_MAX: usize = 1024;
-/// … and the smallest that is made.
+/// The bytes of the smallest spare buffer that is made.
 const SPARE_BYTES_MIN: usize = 64;
 
 impl Messages {

@@ -68,7 +68,7 @@ part! {
         /// Announces that this process needs nothing more of the phases of a slot before this one.
         fn finish_phases(&mut self, slot: usize, before: Stamp);
 
-        /// The last such announcement of the process `of` for a slot.
+        /// The stamp that the process `of` has announced last by [`Self::finish_phases`] for a slot.
         fn finished_phases(&self, of: usize, slot: usize) -> Stamp;
     }
 }

@@ -180,9 +180,9 @@ pub struct Coverage {
     /// at once.
     computes: bool,
     timer: Timer,
-    /// The number of calls that have left MPI with something outstanding …
+    /// The number of calls that have left MPI with something outstanding.
     calls: u64,
-    /// … and that number at the last of these events: the network was armed, the look was decided upon, or
+    /// The value of `calls` at the last of these events: the network was armed, the look was decided upon, or
     /// the thread woke.
     calls_seen: u64,
     /// The number of times in a row that the thread left everything to the program.

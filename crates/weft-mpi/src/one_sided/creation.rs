@@ -78,7 +78,7 @@ impl Prepared {
         self.rank
     }
 
-    /// The handle by which this process takes those locks.
+    /// The handle by which this process takes the locks of parts.
     pub fn holder(&self) -> &'static Holder {
         shared::holder()
     }

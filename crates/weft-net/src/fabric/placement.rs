@@ -26,7 +26,7 @@ const EXPOSURES_MAX: usize = 4096;
 /// Most keys that are tried for a region: a key that is taken already is a coincidence of 64 bits.
 const KEYS_TRIED: u32 = 4;
 
-/// Returns the name of the function that begins such an access, for messages about its failures.
+/// Returns the name of the function that begins an access of this kind, for messages about its failures.
 pub(super) const fn call_of(kind: AccessKind) -> &'static str {
     match kind {
         AccessKind::Write => "fi_write",

@@ -12,7 +12,7 @@ use crate::{Error, watch};
 
 /// Looks in vain at an endpoint after which it is looked at less often, since each look is a system call.
 const QUIET: u32 = 256;
-/// Number of looks in which such an endpoint is looked at once. A power of two.
+/// Number of looks in which an endpoint without arrivals is looked at once. A power of two.
 const QUIET_EVERY: u32 = 8;
 
 /// Two or more endpoints, as a single link.

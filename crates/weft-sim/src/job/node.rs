@@ -65,9 +65,9 @@ impl Ring {
 /// The state of a process that the other processes of the node see.
 #[derive(Default)]
 pub(super) struct Neighbour {
-    /// The number of receives that the process has ever posted …
+    /// The number of receives that the process has ever posted.
     pub(super) posted: u32,
-    /// … and the receives that are still there.
+    /// The receives of the process that are still posted.
     pub(super) posts: Vec<Posted>,
     pub(super) has_common: bool,
     attentive: bool,

@@ -79,7 +79,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// Returns whether the algorithm can be run in such a case.
+    /// Returns whether the algorithm can run `operation` in the case of these facts.
     pub(super) fn is_possible(self, operation: Operation, facts: &Facts) -> bool {
         let in_order = facts.commutative || !self.needs_commuting();
         if self.is_shared() {

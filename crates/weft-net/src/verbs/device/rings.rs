@@ -23,7 +23,7 @@ use crate::watch;
 /// First pause after which a sleeping process looks at the rings of peers that have not said yet that they
 /// write no more. Each further pause is twice as long.
 pub(super) const SLEEP_MIN: Duration = Duration::from_millis(1);
-/// Longest such pause.
+/// Longest pause after which a sleeping process looks at these rings.
 const SLEEP_MAX: Duration = Duration::from_millis(1000);
 
 impl Device {

@@ -11,7 +11,7 @@ use weft_core::time::Instant;
 use weft_engine::memory::UserData;
 use weft_engine::transport::{Begun, Placement, Proof, Registration, RemoteMemory};
 
-/// The properties of such a carrier.
+/// The properties of a carrier that delivers every packet once and in order.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::job) struct Ordered {
     /// The most packets for one peer that the carrier holds.
