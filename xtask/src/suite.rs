@@ -285,6 +285,9 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
             lanes::run(&context.root, &words, &wanted, lanes)?
         }
     };
+    if process::is_interrupted() {
+        std::process::exit(process::EXIT_INTERRUPTED);
+    }
     if let Some(file) = &options.tally {
         // The process that started this one says what came of it.
         std::fs::write(file, serde_json::to_vec(&tally)?)?;

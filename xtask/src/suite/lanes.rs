@@ -11,8 +11,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
@@ -41,6 +42,8 @@ const LONGEST: &[&str] = &[
 const LANES_BEYOND_PROCESSORS: usize = 1;
 /// Lanes at most. Each may have virtual machines, browsers and 8 ranks.
 const LANES_MAX: usize = 4;
+/// The time between two looks for a signal.
+const POLL: Duration = Duration::from_millis(50);
 
 /// The results of some suites.
 #[derive(Default, Serialize, Deserialize)]
@@ -72,9 +75,9 @@ pub(super) fn usual(processors: usize, suites: usize) -> usize {
 }
 
 /// Suites, each with its filter, in groups that one lane runs: the longest first.
-fn units<'a>(wanted: &[(&'a Suite, &'a str)]) -> VecDeque<Vec<(&'a Suite, &'a str)>> {
+fn units<'a>(wanted: &[(&'a Suite, &'a str)]) -> VecDeque<Unit<'a>> {
     let together = |name: &str| TOGETHER.iter().position(|group| group.contains(&name));
-    let mut units: Vec<Vec<(&Suite, &str)>> = Vec::new();
+    let mut units: Vec<Unit<'a>> = Vec::new();
     for &(suite, filter) in wanted {
         let group = together(suite.name);
         match units.iter_mut().find(|unit| group.is_some() && together(unit[0].0.name) == group) {
@@ -90,71 +93,107 @@ fn units<'a>(wanted: &[(&'a Suite, &'a str)]) -> VecDeque<Vec<(&'a Suite, &'a st
     units.into()
 }
 
+/// Suites with their filters that one lane runs, one after the other.
+type Unit<'a> = Vec<(&'a Suite, &'a str)>;
+
+/// The state that the lanes share.
+struct Lanes<'a> {
+    root: &'a Path,
+    /// The arguments of each lane's process before its suite.
+    arguments: &'a [String],
+    queue: Mutex<VecDeque<Unit<'a>>>,
+    all: Mutex<Tally>,
+    screen: Mutex<Screen>,
+    /// The process that each lane runs.
+    running: Mutex<Vec<Option<Pid>>>,
+}
+
 /// Runs `wanted` in so many lanes. `arguments` are what each lane's process gets before its suite.
 ///
 /// # Errors
-/// A lane's process cannot be started, or ends without a word about its suite.
+/// A lane's process cannot be started.
 pub(super) fn run(root: &Path, arguments: &[String], wanted: &[(&Suite, &str)], lanes: usize) -> anyhow::Result<Tally> {
-    let queue = Mutex::new(units(wanted));
-    let all = Mutex::new(Tally::default());
-    let screen = Mutex::new(Screen::new(lanes));
-    let lane = |number: usize| -> anyhow::Result<()> {
-        loop {
-            let unit = queue.lock().ok().and_then(|mut queue| queue.pop_front());
-            let Some(unit) = unit.filter(|_| !is_interrupted()) else { return Ok(()) };
-            for (suite, filter) in unit {
-                let tally = one(root, arguments, suite, filter, number, &screen)?;
-                all.lock().map_err(|_| anyhow::anyhow!("a lane has ended early"))?.add(tally);
-            }
-        }
+    let shared = Lanes {
+        root,
+        arguments,
+        queue: Mutex::new(units(wanted)),
+        all: Mutex::default(),
+        screen: Mutex::new(Screen::new(lanes)),
+        running: Mutex::new(vec![None; lanes]),
     };
+    let has_ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..lanes).map(|number| scope.spawn(move || lane(number))).collect();
-        for thread in threads {
-            thread.join().map_err(|_| anyhow::anyhow!("a lane has ended early"))??;
-        }
-        anyhow::Ok(())
+        scope.spawn(|| {
+            while !has_ended.load(Ordering::Acquire) {
+                shared.pass_interrupts_on();
+                std::thread::sleep(POLL);
+            }
+        });
+        let shared = &shared;
+        let threads: Vec<_> = (0..lanes).map(|number| scope.spawn(move || shared.lane(number))).collect();
+        let ends: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        has_ended.store(true, Ordering::Release);
+        ends.into_iter().try_for_each(|end| end.unwrap_or_else(|_| Err(anyhow::anyhow!("a lane has panicked"))))
     })?;
-    all.into_inner().map_err(|_| anyhow::anyhow!("a lane has ended early"))
+    Ok(shared.all.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Runs one suite in a process of its own.
-fn one(
-    root: &Path,
-    arguments: &[String],
-    suite: &Suite,
-    filter: &str,
-    lane: usize,
-    screen: &Mutex<Screen>,
-) -> anyhow::Result<Tally> {
-    let work = root.join(format!("build/suite/lane-{lane}"));
-    std::fs::create_dir_all(&work)?;
-    let tally = work.join("tally.json");
-    let _ = std::fs::remove_file(&tally);
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg("suite").args(arguments).arg("--work").arg(&work).arg("--tally").arg(&tally);
-    let mut child = command.arg(format!("{}:{filter}", suite.name)).stdout(Stdio::piped()).spawn()?;
-    let pid = Pid::from_child(&child);
-    let mut block = String::new();
-    for line in BufReader::new(child.stdout.take().context("piped above")?).lines() {
-        let line = line?;
+impl Lanes<'_> {
+    /// Ends what runs, after SIGINT or SIGTERM. A terminal sends SIGINT to all processes, but `kill` to one.
+    fn pass_interrupts_on(&self) {
         if is_interrupted() {
-            // The lane's process ends its case, and then itself.
-            let _ = kill_process(pid, Signal::TERM);
+            for pid in lock(&self.running).iter().flatten() {
+                // A process that has ended in this moment needs no signal.
+                let _ = kill_process(*pid, Signal::TERM);
+            }
         }
-        if let Ok(mut screen) = screen.lock() {
-            screen.shows(lane, format!("{}: {}", suite.name, line.trim()));
+    }
+
+    /// Runs units from the queue until it is empty.
+    fn lane(&self, number: usize) -> anyhow::Result<()> {
+        loop {
+            let unit = lock(&self.queue).pop_front();
+            let Some(unit) = unit.filter(|_| !is_interrupted()) else { return Ok(()) };
+            for (suite, filter) in unit {
+                let tally = self.suite(suite, filter, number)?;
+                lock(&self.all).add(tally);
+            }
         }
-        block.push_str(&line);
-        block.push('\n');
     }
-    let status = child.wait()?;
-    if let Ok(mut screen) = screen.lock() {
-        screen.prints(lane, &block);
+
+    /// Runs one suite in a process of its own.
+    fn suite(&self, suite: &Suite, filter: &str, lane: usize) -> anyhow::Result<Tally> {
+        let work = self.root.join(format!("build/suite/lane-{lane}"));
+        std::fs::create_dir_all(&work)?;
+        let tally = work.join("tally.json");
+        // One of an earlier run would count as this one's.
+        let _ = std::fs::remove_file(&tally);
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("suite").args(self.arguments).arg("--work").arg(&work).arg("--tally").arg(&tally);
+        let mut child = command.arg(format!("{}:{filter}", suite.name)).stdout(Stdio::piped()).spawn()?;
+        lock(&self.running)[lane] = Some(Pid::from_child(&child));
+        let mut block = String::new();
+        for line in BufReader::new(child.stdout.take().context("piped above")?).lines() {
+            let line = line?;
+            lock(&self.screen).shows(lane, &format!("{}: {}", suite.name, line.trim()));
+            block.push_str(&line);
+            block.push('\n');
+        }
+        // From now on its number may be another process's.
+        lock(&self.running)[lane] = None;
+        let status = child.wait()?;
+        lock(&self.screen).prints(lane, &block);
+        let result = std::fs::read(&tally).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        Ok(result.unwrap_or_else(|| Tally {
+            failed: vec![format!("{}: ended without a result: {status}", suite.name)],
+            ..Tally::default()
+        }))
     }
-    let text =
-        std::fs::read(&tally).with_context(|| format!("the suite {} ended without a result: {status}", suite.name))?;
-    Ok(serde_json::from_slice(&text)?)
+}
+
+/// Locks what a thread that has panicked may have left: each part is whole at any time.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The terminal, of which the last line shows what the lanes do.
@@ -169,7 +208,7 @@ impl Screen {
         Self { is_terminal: std::io::stdout().is_terminal(), lanes: vec![String::new(); lanes], began: Instant::now() }
     }
 
-    fn shows(&mut self, lane: usize, text: String) {
+    fn shows(&mut self, lane: usize, text: &str) {
         if self.is_terminal {
             self.lanes[lane] = text.chars().take(STATUS_WIDTH).collect();
             print!("\r\x1b[K{:5.0} s  {}", self.began.elapsed().as_secs_f64(), self.lanes.join(" | "));
