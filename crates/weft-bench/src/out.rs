@@ -1,6 +1,7 @@
-//! The output of commands on standard output and standard error. A reader may close the pipe early
-//! (`weft simulate … | head`): then the command ends as if it had written everything, and the things that it
-//! has made are removed on the way.
+//! The output of commands on standard output and standard error.
+//!
+//! A reader may close the pipe early (`weft simulate … | head`): then the command ends as if it had written
+//! everything, and the things that it has made are removed on the way.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};

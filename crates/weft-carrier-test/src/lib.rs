@@ -1,6 +1,7 @@
 //! The promises of every carrier (`weft_engine::transport::Carrier`), as one list of tests that know no
-//! carrier. The owner of a carrier or a wrapper says how two ends of it are made, and [`check`] tests all
-//! promises.
+//! carrier.
+//!
+//! The owner of a carrier or a wrapper says how two ends of it are made, and [`check`] tests all promises.
 //!
 //! | promise | carriers that make it |
 //! |---|---|

@@ -244,8 +244,10 @@ pub fn reduce_in_two_levels(
 }
 
 /// Plans an [`allreduce()`] in two levels: on each node to one rank, among these ranks, and back to the
-/// others, by an algorithm for each. The operation commutes. On each node `leaders` ranks lead for a share of
-/// the data each, or as many as the smallest node has. `nodes`: as for [`bcast_in_two_levels`].
+/// others, by an algorithm for each.
+///
+/// The operation commutes. On each node `leaders` ranks lead for a share of the data each, or as many as the
+/// smallest node has. `nodes`: as for [`bcast_in_two_levels`].
 pub fn allreduce_in_two_levels(
     arguments: &Allreduce,
     nodes: &[u32],
@@ -278,8 +280,9 @@ pub fn neighbour_exchange(arguments: &NeighbourExchange<'_>) -> Schedule {
 }
 
 /// Plans this process's part in `MPI_Allgather`, `MPI_Alltoall` and their forms with counts and datatypes on
-/// an intercommunicator (MPI-5.0 §6.7, §6.8): each process gets a block of each of the other group. Ranks are
-/// those of both groups together, the first group's first.
+/// an intercommunicator (MPI-5.0 §6.7, §6.8): each process gets a block of each of the other group.
+///
+/// Ranks are those of both groups together, the first group's first.
 pub fn exchange_between(arguments: &ExchangeBetween<'_>) -> Schedule {
     neighbours::between(arguments)
 }
@@ -291,8 +294,9 @@ pub fn reduce_between(arguments: &ReduceBetween, choices: &Choices) -> Schedule 
 }
 
 /// Plans this process's part in `MPI_Reduce_scatter` and `MPI_Reduce_scatter_block` on an intercommunicator
-/// (MPI-5.0 §6.10): each group gets the result of the other in parts. Ranks are those of both groups
-/// together, the first group's first.
+/// (MPI-5.0 §6.10): each group gets the result of the other in parts.
+///
+/// Ranks are those of both groups together, the first group's first.
 pub fn reduce_scatter_between(arguments: &ReduceScatterBetween<'_>, choices: &Choices) -> Schedule {
     between::reduce_scatter(arguments, choices)
 }

@@ -1,8 +1,10 @@
 //! The connection to one remote process, over a carrier that delivers every packet once, and nearly in the
-//! order of sending. A reliable endpoint of libfabric is such a carrier: `FI_EP_RDM` with `FI_ORDER_SAS`
-//! keeps the order in which messages meet receives. A message that the receiver fetches may be reported after
-//! later ones. A connection does over such a carrier what [`crate::flow::Flow`] does over a carrier that
-//! loses packets. It needs no acknowledgement, no retransmission and no window.
+//! order of sending.
+//!
+//! A reliable endpoint of libfabric is such a carrier: `FI_EP_RDM` with `FI_ORDER_SAS` keeps the order in
+//! which messages meet receives. A message that the receiver fetches may be reported after later ones. A
+//! connection does over such a carrier what [`crate::flow::Flow`] does over a carrier that loses packets. It
+//! needs no acknowledgement, no retransmission and no window.
 //!
 //! A connection adds what no carrier does:
 //!

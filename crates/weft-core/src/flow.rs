@@ -52,9 +52,11 @@ use host_delay::HostDelay;
 use incoming::Incoming;
 use outgoing::Outgoing;
 
-/// Most bytes that an idle flow occupies after `Flow::shrink`, allocations included. A flow that has striped
-/// bulk data keeps [`striped_bytes`] more, and a flow whose packets have become smaller [`SMALLER_BYTES`]
-/// more. A flow that is not used for long is parked, and is smaller then ([`PARKED_BYTES_MAX`]).
+/// Most bytes that an idle flow occupies after `Flow::shrink`, allocations included.
+///
+/// A flow that has striped bulk data keeps [`striped_bytes`] more, and a flow whose packets have become
+/// smaller [`SMALLER_BYTES`] more. A flow that is not used for long is parked, and is smaller then
+/// ([`PARKED_BYTES_MAX`]).
 pub const IDLE_BYTES_MAX: usize = 1176;
 const _: () = assert!(size_of::<Flow>() + Outgoing::KEPT <= IDLE_BYTES_MAX);
 

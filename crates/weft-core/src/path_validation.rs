@@ -41,8 +41,10 @@ pub const CHALLENGE_TIMEOUT: Duration = Duration::from_millis(1);
 /// Time from the last challenge to one more, as long as there is traffic: a carrier may come back.
 pub const AGAIN: Duration = Duration::from_secs(1);
 /// Unanswered challenges before a carrier counts as silent, each followed by a check that the peer answered
-/// on another carrier. They take 7 ms at least. A peer that is kept from running between two looks at its
-/// carriers misses one of them.
+/// on another carrier.
+///
+/// They take 7 ms at least. A peer that is kept from running between two looks at its carriers misses one of
+/// them.
 pub const SILENT_AFTER: u32 = 3;
 
 const MARK: u8 = 0xff;

@@ -1,5 +1,7 @@
 //! Packets as a file that Wireshark opens (pcapng, draft-ietf-opsawg-pcapng): its blocks as bytes, and the
-//! headers in which a packet travels or would travel. Writing the bytes to a file is the caller's business.
+//! headers in which a packet travels or would travel.
+//!
+//! Writing the bytes to a file is the caller's business.
 //!
 //! A file is one [`section`], then an [`interface`] for each place where packets were seen, then the
 //! [`packet`]s. All interfaces are Ethernet, and times are in nanoseconds.

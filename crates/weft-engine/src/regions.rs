@@ -21,9 +21,11 @@ const INDEX_BITS: u32 = 20;
 pub const REGIONS_MAX: usize = 1 << INDEX_BITS;
 const GENERATION_MASK: u32 = (1 << (u32::BITS - INDEX_BITS)) - 1;
 
-/// A region's name on the wire. The table uses its free indices in turn, and counts a generation for each
-/// index, of which there are 4096. No late packet can name a generation that has come round again: the flow
-/// has refused the packet's number long before.
+/// A region's name on the wire.
+///
+/// The table uses its free indices in turn, and counts a generation for each index, of which there are 4096.
+/// No late packet can name a generation that has come round again: the flow has refused the packet's number
+/// long before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RegionKey(u32);
 

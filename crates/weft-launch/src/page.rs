@@ -1,6 +1,7 @@
 //! A page of numbers that this process writes, and that other processes of its user may read at any time,
-//! also when this process hangs. The library writes the page (`weft_mpi::live`); agents and
-//! `weft info --live` read it.
+//! also when this process hangs.
+//!
+//! The library writes the page (`weft_mpi::live`); agents and `weft info --live` read it.
 //!
 //! The page is a file in memory without a name (memfd_create(2)). It is found as an open file of the process
 //! in `/proc/PID/fd`, which only its user may read. It is gone with the process, however the process ends. A

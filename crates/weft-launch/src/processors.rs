@@ -26,9 +26,10 @@ pub fn usable_processors() -> usize {
     reduce_by_quota(Set::allowed().len())
 }
 
-/// A name for the processors that this process may use, and their number without the time quota. Processes
-/// that share the processors have the same name, in whatever containers or network namespaces of one machine
-/// they are.
+/// A name for the processors that this process may use, and their number without the time quota.
+///
+/// Processes that share the processors have the same name, in whatever containers or network namespaces of
+/// one machine they are.
 pub fn named_processors() -> (String, usize) {
     (machine(), Set::allowed().len())
 }

@@ -1,6 +1,7 @@
-//! The operation that a call waits for, as others can see it. It is determined only when the call goes to
-//! sleep. Calls that wait give it to `process/waiting.rs`; `live/view.rs` and `process/finalizing.rs` read
-//! it.
+//! The operation that a call waits for, as others can see it.
+//!
+//! It is determined only when the call goes to sleep. Calls that wait give it to `process/waiting.rs`;
+//! `live/view.rs` and `process/finalizing.rs` read it.
 
 /// The most handles of an array that are noted.
 const HANDLES_MAX: usize = 256;

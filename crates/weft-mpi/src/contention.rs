@@ -1,5 +1,7 @@
-//! Counts the threads that want the process lock while another thread has it. The thread with the lock can
-//! see this, and let another thread in. `process.rs` counts them; waiting calls and the progress thread look.
+//! Counts the threads that want the process lock while another thread has it.
+//!
+//! The thread with the lock can see this, and let another thread in. `process.rs` counts them; waiting calls
+//! and the progress thread look.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

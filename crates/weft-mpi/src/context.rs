@@ -36,9 +36,10 @@ const _: () = assert!(FINALIZE_CONTEXT >= CONTEXT_MAX + CONTEXTS_EACH && NAMED_F
 /// [`CONTEXT_NONE`].
 const NAMED_FIRST: u32 = FINALIZE_CONTEXT + CONTEXTS_EACH;
 
-/// The context and tag for processes that make a communicator out of nothing but a name. Different names, or
-/// different groups, get different ones (to 62 bits of their hash). `members` are the names of the processes
-/// in their order.
+/// The context and tag for processes that make a communicator out of nothing but a name.
+///
+/// Different names, or different groups, get different ones (to 62 bits of their hash). `members` are the
+/// names of the processes in their order.
 pub fn named(name: &[u8], members: impl IntoIterator<Item = ProcessName>) -> (u32, i32) {
     // Any key does that all processes share: only the program itself chooses names.
     let mut hasher = siphasher::sip::SipHasher13::new_with_keys(0x7765_6674, 0x6e61_6d65);

@@ -1,6 +1,7 @@
 //! Divides a communicator by the hardware that its processes are bound to (MPI-5.0 §7.4.2), and finds the
-//! hardware that this process is bound to (§9.1.2). The boundary's MPI_Comm_split_type and
-//! MPI_Get_hw_resource_info use it.
+//! hardware that this process is bound to (§9.1.2).
+//!
+//! The boundary's MPI_Comm_split_type and MPI_Get_hw_resource_info use it.
 
 use weft_launch::{RESOURCE_KINDS, Resource, resources};
 

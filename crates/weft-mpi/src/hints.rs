@@ -1,6 +1,7 @@
-//! Hints of communicators (MPI-5.0 §7.4.4): the program asserts what it does not do. Weft needs none of these
-//! assertions, but knows, keeps and reports them all. One hint is Weft's own: the multicast scheme of
-//! broadcasts. Unknown hints, and values that a hint cannot have, are ignored.
+//! Hints of communicators (MPI-5.0 §7.4.4): the program asserts what it does not do.
+//!
+//! Weft needs none of these assertions, but knows, keeps and reports them all. One hint is Weft's own: the
+//! multicast scheme of broadcasts. Unknown hints, and values that a hint cannot have, are ignored.
 
 use crate::multicast::{BcastSetting, HINT};
 use crate::object::Info;

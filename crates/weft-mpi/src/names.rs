@@ -1,5 +1,7 @@
 //! Names of files of shared memory and of sockets that the processes of a node share, and that other users
-//! can see. `start.rs` uses them for the node's segment and AF_XDP, and `one_sided/creation.rs` for windows.
+//! can see.
+//!
+//! `start.rs` uses them for the node's segment and AF_XDP, and `one_sided/creation.rs` for windows.
 
 use std::hash::Hasher;
 

@@ -1,7 +1,8 @@
-//! Plans the collectives of the program. The settings and the table of choices
-//! (`weft_core::collective::choice`) choose the algorithm from facts that all its ranks know alike. The
-//! planner keeps the schedules that it has planned lately. The boundary calls it for blocking, nonblocking
-//! and persistent collectives.
+//! Plans the collectives of the program.
+//!
+//! The settings and the table of choices (`weft_core::collective::choice`) choose the algorithm from facts
+//! that all its ranks know alike. The planner keeps the schedules that it has planned lately. The boundary
+//! calls it for blocking, nonblocking and persistent collectives.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

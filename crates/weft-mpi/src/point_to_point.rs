@@ -29,8 +29,10 @@ struct ReceivePattern {
     tag: Option<i32>,
 }
 
-/// The program's memory, of which a datatype's layout makes data. A closure would do as well, but the
-/// compiler cannot be made to inline it, and then the data goes through memory once more for each message.
+/// The program's memory, of which a datatype's layout makes data.
+///
+/// A closure would do as well, but the compiler cannot be made to inline it, and then the data goes through
+/// memory once more for each message.
 pub trait Describe {
     /// The data of items of `layout`.
     ///

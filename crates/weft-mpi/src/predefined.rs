@@ -154,8 +154,9 @@ pub fn operation(handle: usize) -> Option<Op> {
 }
 
 /// The facts about the start of this process that `MPI_INFO_ENV` and `MPI_Info_create_env` report, as far as
-/// they are known (MPI-5.0 §11.2.1). `arguments` are those of `main`, or empty: then the operating system is
-/// asked.
+/// they are known (MPI-5.0 §11.2.1).
+///
+/// `arguments` are those of `main`, or empty: then the operating system is asked.
 pub fn environment(arguments: &[String]) -> Info {
     let mut arguments: Vec<String> = arguments.to_vec();
     if arguments.is_empty() {

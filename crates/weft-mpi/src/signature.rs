@@ -1,5 +1,6 @@
-//! Type signatures: the sequence of basic datatypes that items of a datatype consist of (MPI-5.0 §5.1). A
-//! signature here has a length, a number of bytes, and a polynomial of its elements, so that processes can
+//! Type signatures: the sequence of basic datatypes that items of a datatype consist of (MPI-5.0 §5.1).
+//!
+//! A signature here has a length, a number of bytes, and a polynomial of its elements, so that processes can
 //! compare signatures of any length. The polynomial of a concatenation or repetition follows from those of
 //! the parts (Karp and Rabin, 1987). `check.rs` and `labels.rs` compare signatures when `WEFT_CHECK` is set.
 

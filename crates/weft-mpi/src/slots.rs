@@ -1,6 +1,7 @@
 //! The slots that communicators and persistent operations have in the memory of their node for collectives
-//! (`weft_engine::engine::slots`). `communicator/agreement.rs` and `communicator/operations.rs` agree on
-//! them.
+//! (`weft_engine::engine::slots`).
+//!
+//! `communicator/agreement.rs` and `communicator/operations.rs` agree on them.
 //!
 //! All processes of a communicator agree on its slot when they agree on a context, at no cost of its own. A
 //! process numbers the slots of communicators like its contexts, so the context tells the slot.

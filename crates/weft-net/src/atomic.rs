@@ -1,6 +1,7 @@
-//! The atomic types of the memory that ranks share. With `--cfg loom` they are the types of a model checker
-//! (`make loom`). The checker runs all schedules, and lets each load return every value that the memory model
-//! permits.
+//! The atomic types of the memory that ranks share.
+//!
+//! With `--cfg loom` they are the types of a model checker (`make loom`). The checker runs all schedules, and
+//! lets each load return every value that the memory model permits.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};

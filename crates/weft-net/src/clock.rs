@@ -3,8 +3,10 @@
 use weft_core::time::Instant;
 
 /// Returns nanoseconds of the monotonic clock (CLOCK_MONOTONIC; the same origin for all processes of a
-/// machine, until it reboots). It makes no system call where the kernel offers a vDSO. It takes about 20–40
-/// ns, so read it once per batch, not per packet.
+/// machine, until it reboots).
+///
+/// It makes no system call where the kernel offers a vDSO. It takes about 20–40 ns, so read it once per
+/// batch, not per packet.
 #[inline]
 pub fn now() -> Instant {
     Instant(crate::sys::monotonic_nanos())

@@ -1,6 +1,7 @@
 //! Frames straight on an Ethernet interface, without the kernel's IP and UDP: of the paths that every
-//! interface offers between two hosts of a segment, this one has the least work. It needs the privilege
-//! CAP_NET_RAW. It is unreliable, as all datagrams here.
+//! interface offers between two hosts of a segment, this one has the least work.
+//!
+//! It needs the privilege CAP_NET_RAW. It is unreliable, as all datagrams here.
 //!
 //! A port tells the processes of a host apart. A process takes its port from the kernel's UDP ports, so that
 //! no two processes have the same. A filter in the kernel passes only frames for that port. The link does not

@@ -1,8 +1,9 @@
-//! Endpoints of libfabric, over any network that its provider leads to. Datagrams (`FI_EP_DGRAM`) are
-//! unreliable on purpose, like UDP: the core's flow numbers, acknowledges and retransmits, as the usNIC
-//! transport of Open MPI does above the same interface. Where a provider has no datagrams, its reliable
-//! messages (`FI_EP_RDM`) carry the packets. The flow then finds nothing to retransmit, and costs a header, a
-//! tag and an acknowledgement.
+//! Endpoints of libfabric, over any network that its provider leads to.
+//!
+//! Datagrams (`FI_EP_DGRAM`) are unreliable on purpose, like UDP: the core's flow numbers, acknowledges and
+//! retransmits, as the usNIC transport of Open MPI does above the same interface. Where a provider has no
+//! datagrams, its reliable messages (`FI_EP_RDM`) carry the packets. The flow then finds nothing to
+//! retransmit, and costs a header, a tag and an acknowledgement.
 //!
 //! The library is opened when the link is: a program that does not name the link does not need the library.
 

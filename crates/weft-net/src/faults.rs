@@ -1,6 +1,7 @@
-//! Injected faults: a carrier that wraps another one and damages the packets sent through it. It loses,
-//! repeats, reorders and corrupts packets, by chance, from a seed. It is compiled into the product, so that a
-//! user can see a program survive a bad network (`WEFT_FAULTS`).
+//! Injected faults: a carrier that wraps another one and damages the packets sent through it.
+//!
+//! It loses, repeats, reorders and corrupts packets, by chance, from a seed. It is compiled into the product,
+//! so that a user can see a program survive a bad network (`WEFT_FAULTS`).
 //!
 //! Packets for a peer are damaged when they leave; when all processes of a job use the same plan, every
 //! direction is damaged. Packets for a multicast group leave whole, and are damaged where they arrive: each

@@ -9,11 +9,13 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
-/// Returns the identity of this process's node. It is a hash of the machine's boot id, the network and pid
-/// namespaces, the device of the directory for shared segments, and the user. (Doorbells are names in the
-/// network namespace, and single copies need process ids of the pid namespace.) `overriding` (`WEFT_NODE`) is
-/// mixed in: processes with different values treat each other as remote. `directory` is the user's choice for
-/// shared segments (`WEFT_SHM_DIR`), else /dev/shm counts.
+/// Returns the identity of this process's node.
+///
+/// It is a hash of the machine's boot id, the network and pid namespaces, the device of the directory for
+/// shared segments, and the user. (Doorbells are names in the network namespace, and single copies need
+/// process ids of the pid namespace.) `overriding` (`WEFT_NODE`) is mixed in: processes with different values
+/// treat each other as remote. `directory` is the user's choice for shared segments (`WEFT_SHM_DIR`), else
+/// /dev/shm counts.
 pub fn identity(overriding: Option<&str>, directory: Option<&Path>) -> NodeId {
     let mut hash = Hash::new();
     hash.add(b"node");

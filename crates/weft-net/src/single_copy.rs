@@ -73,8 +73,10 @@ fn ask(pid: i32) -> Option<i32> {
 }
 
 /// Lets processes of the same user copy from and to this process's memory where Yama would allow that to
-/// ancestors only (`ptrace_scope` 1). It also lets a debugger of the same user attach, so it is the caller's
-/// decision. Returns true when copies are permitted, or Yama is not there.
+/// ancestors only (`ptrace_scope` 1).
+///
+/// It also lets a debugger of the same user attach, so it is the caller's decision. Returns true when copies
+/// are permitted, or Yama is not there.
 pub fn permit() -> bool {
     // SAFETY: prctl with these arguments reads no memory.
     let result = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };

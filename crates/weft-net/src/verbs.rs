@@ -1,6 +1,7 @@
-//! RDMA devices (InfiniBand, RoCE, iWARP) by rdma-core, several of them as rails of a single link. The link
-//! uses RDMA CM's connections, reliable queue pairs, packets that are sent into receives which all peers
-//! share, and remote writes and reads for large messages and windows. A peer is a connection of
+//! RDMA devices (InfiniBand, RoCE, iWARP) by rdma-core, several of them as rails of a single link.
+//!
+//! The link uses RDMA CM's connections, reliable queue pairs, packets that are sent into receives which all
+//! peers share, and remote writes and reads for large messages and windows. A peer is a connection of
 //! `weft_core::connection`: numbers and tags, no acknowledgements.
 //!
 //! | module | what it does |
@@ -71,8 +72,10 @@ pub use status::{DeviceStatus, PortStatus, locked_memory, status};
 /// Smallest message that is written to the receiver's memory. A smaller message is as quick as packets: an
 /// announced message needs a key to be told, and a frame at the end.
 const PLACED_MIN: u64 = 16 << 10;
-/// Largest eager message. A larger message is announced: a written message takes fewer instructions also
-/// where nothing else is on its way, and half as many where several messages are (docs/design/rdma.md).
+/// Largest eager message.
+///
+/// A larger message is announced: a written message takes fewer instructions also where nothing else is on
+/// its way, and half as many where several messages are (docs/design/rdma.md).
 pub const EAGER_MAX: u64 = 20 << 10;
 /// Smallest one-sided operation that the device does: all of them. Each is a single work request then, and
 /// needs neither a message nor the target's processor.

@@ -1,6 +1,7 @@
-//! `weft-netd`: hands packet sockets to processes that may not make them. Each socket is bound to one
-//! interface, and gets the frames of Weft for one port that no other process on the host has. Its filter is
-//! locked, so the socket cannot be made to get anything else.
+//! `weft-netd`: hands packet sockets to processes that may not make them.
+//!
+//! Each socket is bound to one interface, and gets the frames of Weft for one port that no other process on
+//! the host has. Its filter is locked, so the socket cannot be made to get anything else.
 //!
 //! The helper keeps no state. The kernel lists the open sockets, so the helper reads from that list which
 //! ports are taken and how many each user has. So it can be ended and started at any time. A process may ask

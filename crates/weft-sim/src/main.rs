@@ -1,5 +1,7 @@
 //! `weft-sim <scenario> [--seed N] [--runs N]`: plays a scenario; a seed that fails is named, and replays the
-//! failure. `weft-sim programs`, `program` and `shrink` do the same with programs on whole engines.
+//! failure.
+//!
+//! `weft-sim programs`, `program` and `shrink` do the same with programs on whole engines.
 #![forbid(unsafe_code)]
 
 mod programs;

@@ -57,8 +57,9 @@ pub fn permutation(random: &mut Random, ranks: u32, bytes: u64) -> Vec<Traffic> 
 }
 
 /// The messages of a barrier by dissemination, `rounds` times: a small message to the ranks 1, 2, 4 … further
-/// (Hensgen, Finkel, Manber: Two algorithms for barrier synchronization, 1988). The rounds follow each other
-/// `period` apart.
+/// (Hensgen, Finkel, Manber: Two algorithms for barrier synchronization, 1988).
+///
+/// The rounds follow each other `period` apart.
 pub fn barriers(ranks: u32, rounds: u32, period: Duration) -> Vec<Traffic> {
     let steps = (0..32).map(|bit| 1 << bit).take_while(|step| *step < ranks);
     let pair = |own: u32, step: u32| Traffic {

@@ -1,6 +1,8 @@
 //! The ways of messages: the protocol and the carrier of a message of each size to each kind of peer, with
-//! the reasons; and the costs of the protocols. The answers come from the rows that every rank asks for its
-//! messages (`weft_mpi::engine::protocols`), so this module has no thresholds of its own.
+//! the reasons; and the costs of the protocols.
+//!
+//! The answers come from the rows that every rank asks for its messages (`weft_mpi::engine::protocols`), so
+//! this module has no thresholds of its own.
 
 use serde::Serialize;
 use weft_mpi::engine::protocols::{

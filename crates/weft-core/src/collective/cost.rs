@@ -1,6 +1,8 @@
 //! The time of a collective on a network that is simple to describe: the steps of all its ranks, in virtual
-//! time. The model compares algorithms, also for sizes of jobs for which no machine is at hand. It does not
-//! predict the times of any one machine.
+//! time.
+//!
+//! The model compares algorithms, also for sizes of jobs for which no machine is at hand. It does not predict
+//! the times of any one machine.
 //!
 //! Hosts hang on leaf switches, and the leaf switches on spines. The costs of a message:
 //!

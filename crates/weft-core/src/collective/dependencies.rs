@@ -1,6 +1,7 @@
-//! The dependencies of steps: which steps must wait for which earlier ones. The memory that each step touches
-//! decides. A step that reads waits for the steps that have written there. A step that writes waits for the
-//! steps that read or write the old content.
+//! The dependencies of steps: which steps must wait for which earlier ones.
+//!
+//! The memory that each step touches decides. A step that reads waits for the steps that have written there.
+//! A step that writes waits for the steps that read or write the old content.
 //!
 //! Memory is named by *spans* of numbers. No two pieces of memory share a number; the caller decides what the
 //! numbers count.

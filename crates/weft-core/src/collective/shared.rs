@@ -1,6 +1,8 @@
 //! Collectives through memory that the ranks of a node share, without any message: a rank *publishes* its
-//! data there, and the ranks that need the data take it. These algorithms are for ranks of one node, and for
-//! data that has room in a rank's part of that memory (`published_bytes` in [`choice`](super::choice)).
+//! data there, and the ranks that need the data take it.
+//!
+//! These algorithms are for ranks of one node, and for data that has room in a rank's part of that memory
+//! (`published_bytes` in [`choice`](super::choice)).
 //!
 //! A rank that publishes waits for no other rank, so it does not matter which rank comes last.
 

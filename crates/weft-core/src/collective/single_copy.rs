@@ -1,6 +1,7 @@
-//! Collectives by single copies, between ranks of one node that may read each other's memory. A rank
-//! *exposes* its data: it tells the others where the data is. The ranks that need the data copy it from
-//! there, once. These algorithms are for long data: no rank waits for shared memory, and reductions are
+//! Collectives by single copies, between ranks of one node that may read each other's memory.
+//!
+//! A rank *exposes* its data: it tells the others where the data is. The ranks that need the data copy it
+//! from there, once. These algorithms are for long data: no rank waits for shared memory, and reductions are
 //! divided among all ranks.
 //!
 //! Exposed data must stay unchanged until all ranks have their bytes. So each of these algorithms ends with a

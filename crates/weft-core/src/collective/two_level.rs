@@ -1,6 +1,7 @@
-//! Collectives in two levels: within each node, and between one rank of each node, its leader. Between nodes
-//! each byte travels once for a node, however many ranks the node has. A reduction to all may have several
-//! leaders on each node, each for a share of the data.
+//! Collectives in two levels: within each node, and between one rank of each node, its leader.
+//!
+//! Between nodes each byte travels once for a node, however many ranks the node has. A reduction to all may
+//! have several leaders on each node, each for a share of the data.
 
 use alloc::vec::Vec;
 

@@ -35,12 +35,15 @@ pub const REORDER_PACKETS_MAX: u32 = 192;
 /// Resends without a proof that packets overtake each other, after which the grown `REORDER_PACKETS` shrinks
 /// by half.
 pub const REORDER_MEMORY: u32 = 256;
-/// Factor by which acknowledgements of bulk data are later while more of it will follow. The sender asks for
-/// the acknowledgements that it needs; this bound and the next serve only in case the question is lost.
+/// Factor by which acknowledgements of bulk data are later while more of it will follow.
+///
+/// The sender asks for the acknowledgements that it needs; this bound and the next serve only in case the
+/// question is lost.
 pub const BULK_DELAY: u32 = 4;
 /// Factor of the number of packets after which bulk data is acknowledged while more of it will follow: a
-/// quarter of a full window, when the sender asks (docs/design/flow.md). It does not apply to striped bulk
-/// data.
+/// quarter of a full window, when the sender asks (docs/design/flow.md).
+///
+/// It does not apply to striped bulk data.
 pub const BULK_PACKETS: u32 = 16;
 /// Packets after a new gap that are acknowledged at once. The sender then has its evidence within one round
 /// trip.
@@ -89,8 +92,9 @@ pub const SIZE_DOUBTED_AFTER: u8 = 2;
 /// Lost transmissions of a packet before the packet itself may be cut into pieces of the least size.
 pub const CUT_AFTER: u8 = 3;
 /// Times that packets of a size must have been in doubt and arrived before a packet of the size is cut into
-/// pieces. A bridge of Linux forwards trains that are not cut yet, but not the single packet that is sent
-/// again.
+/// pieces.
+///
+/// A bridge of Linux forwards trains that are not cut yet, but not the single packet that is sent again.
 pub const VOUCHED_MIN: u8 = 6;
 /// Bytes of a control: a question of a size that every path carries.
 pub const CONTROL_SIZE: u16 = 128;

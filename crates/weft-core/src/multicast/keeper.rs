@@ -1,6 +1,7 @@
 //! The kept packets of a member: it keeps a packet until all members that acknowledge to it have the packet,
-//! and sends it again where needed. The root keeps all packets that it sends; a co-root keeps all that it
-//! receives.
+//! and sends it again where needed.
+//!
+//! The root keeps all packets that it sends; a co-root keeps all that it receives.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

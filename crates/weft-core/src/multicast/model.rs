@@ -1,6 +1,8 @@
 //! The time of a broadcast, in formulas: those of Liu, Mamidala and Panda ("Fast and Scalable MPI-Level
 //! Broadcast using InfiniBand's Hardware Multicast Support", IPDPS 2004), for a network that is described by
-//! a few costs. `simulation` runs the state machines on the same network.
+//! a few costs.
+//!
+//! `simulation` runs the state machines on the same network.
 //!
 //! With N ranks, p packets and M broadcasts for each acknowledgement:
 //!

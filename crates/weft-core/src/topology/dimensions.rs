@@ -7,8 +7,10 @@ use alloc::vec::Vec;
 const FACTORS_MAX: usize = 31;
 
 /// Writes `nodes` as a product of `count` factors that are as close to each other as possible, in
-/// non-increasing order. The difference between the largest and the smallest factor is the least possible,
-/// and then the sum is. Where a choice is left, the smallest factor is as large as possible, as in MPICH.
+/// non-increasing order.
+///
+/// The difference between the largest and the smallest factor is the least possible, and then the sum is.
+/// Where a choice is left, the smallest factor is as large as possible, as in MPICH.
 ///
 /// # Panics When `nodes` is 0 or has more than 31 bits.
 pub fn balanced(nodes: u32, count: usize) -> Vec<u32> {

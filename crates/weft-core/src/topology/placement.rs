@@ -73,9 +73,10 @@ impl Neighbourhood {
     }
 }
 
-/// The process for each vertex of a grid, by its rank. `nodes` names the node of each rank, by any numbers.
-/// There are as many processes as vertices. Processes that can stay where they are do so, and all do unless a
-/// change leaves less between nodes.
+/// The process for each vertex of a grid, by its rank.
+///
+/// `nodes` names the node of each rank, by any numbers. There are as many processes as vertices. Processes
+/// that can stay where they are do so, and all do unless a change leaves less between nodes.
 ///
 /// # Panics
 /// When the numbers of processes and vertices differ.

@@ -28,7 +28,9 @@ pub enum BufferUse {
 }
 
 /// A report of the address sanitizer, `__asan_report_load_n` or `__asan_report_store_n`: this many bytes at
-/// an address may not be touched. It says so and ends the program, or does whatever it has been told to.
+/// an address may not be touched.
+///
+/// It says so and ends the program, or does whatever it has been told to.
 pub type Report = unsafe extern "C" fn(address: *mut u8, bytes: usize);
 
 /// The function `__asan_region_is_poisoned`: returns the first byte that may not be touched, or null.

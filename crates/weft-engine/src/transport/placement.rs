@@ -1,5 +1,7 @@
 //! Remote memory access of a carrier: it may write to the memory of a peer by itself, or read it
-//! ([`RemoteMemoryAccess`]). Large messages use it (`weft_core::placement`), and so do one-sided operations
+//! ([`RemoteMemoryAccess`]).
+//!
+//! Large messages use it (`weft_core::placement`), and so do one-sided operations
 //! (`engine/windows/placed.rs`).
 //!
 //! A process *registers* memory with its carrier, and gets the [`RemoteMemory`] that a peer needs to reach

@@ -1,6 +1,7 @@
-//! Notices that the other side of a control connection has fallen silent. A host that loses power does not
-//! close its connections, which would stay open for hours. `mpiexec` and remote agents watch each other by
-//! it.
+//! Notices that the other side of a control connection has fallen silent.
+//!
+//! A host that loses power does not close its connections, which would stay open for hours. `mpiexec` and
+//! remote agents watch each other by it.
 
 use std::time::{Duration, Instant};
 

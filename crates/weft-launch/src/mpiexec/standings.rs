@@ -1,6 +1,8 @@
 //! Describes the states of a job's ranks in a few lines, however many ranks there are: ranks in the same
-//! place share a line. Below these lines it explains which ranks keep which waiting. `mpiexec` prints them
-//! when a job ends early or the user asks.
+//! place share a line.
+//!
+//! Below these lines it explains which ranks keep which waiting. `mpiexec` prints them when a job ends early
+//! or the user asks.
 
 use super::survey::Seen;
 use super::verdict;

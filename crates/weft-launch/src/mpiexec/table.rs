@@ -1,6 +1,7 @@
 //! The table of options: their names in all families, their values, and their effect or the option to use
-//! instead. The parser, `--help`, the suggestions and the page of the book (`docs/book/mpiexec.md`) are made
-//! from it.
+//! instead.
+//!
+//! The parser, `--help`, the suggestions and the page of the book (`docs/book/mpiexec.md`) are made from it.
 
 mod rows;
 mod suggestions;

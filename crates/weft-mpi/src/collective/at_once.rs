@@ -18,9 +18,10 @@ const LOOKS_MAX: u32 = 256;
 /// The same number where spinning does not pay.
 const LOOKS_MIN: u32 = 3;
 
-/// Runs `bound` among the processes of `scope` and waits for its end. As long as its messages leave at once
-/// and it waits for at most one receive, it runs without requests. From the first other step on it is a
-/// collective like any other.
+/// Runs `bound` among the processes of `scope` and waits for its end.
+///
+/// As long as its messages leave at once and it waits for at most one receive, it runs without requests. From
+/// the first other step on it is a collective like any other.
 ///
 /// # Errors
 /// As for [`process::Process::start_collective`]; an error of one of its messages.

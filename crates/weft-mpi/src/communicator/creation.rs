@@ -105,8 +105,10 @@ impl Creation {
 }
 
 /// Checks that all processes of `scope` are in this call and have everything that they need for it; returns
-/// what this process needs. Creations that do not begin with an agreement begin with this. So all creations
-/// begin alike, and a process in a wrong call gets an error and does not wait for ever.
+/// what this process needs.
+///
+/// Creations that do not begin with an agreement begin with this. So all creations begin alike, and a process
+/// in a wrong call gets an error and does not wait for ever.
 ///
 /// # Errors
 /// A process is in another call, or lacks something that it needs; a process is gone.

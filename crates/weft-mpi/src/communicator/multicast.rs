@@ -1,6 +1,7 @@
-//! Tries whether the network carries multicast between the nodes of a communicator. All its processes try
-//! together, in one of the first blocking operations that may use multicast, and all of them learn the same
-//! result.
+//! Tries whether the network carries multicast between the nodes of a communicator.
+//!
+//! All its processes try together, in one of the first blocking operations that may use multicast, and all of
+//! them learn the same result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -272,8 +273,10 @@ pub fn prepare(communicator: usize) -> Result<()> {
 }
 
 /// Waits until everything that the processes of `communicator` have multicast has arrived; the communicator
-/// is about to be freed. Until then a process that lost a packet can still ask for it, and a process that has
-/// everything can still say so. Without multicast no process waits.
+/// is about to be freed.
+///
+/// Until then a process that lost a packet can still ask for it, and a process that has everything can still
+/// say so. Without multicast no process waits.
 pub fn part(communicator: usize) {
     let context = with(|process| {
         let object = process.objects.communicator(communicator).ok()?;

@@ -7,8 +7,10 @@ use crate::process::{Guard, Process, lock};
 use crate::slots::{Agreed, Need, Offer};
 
 /// Agrees with all processes of a communicator on a slot in the memory of each of their nodes, for the
-/// persistent collective of which `bound` is this process's part. All of them call this as they initialise
-/// it: the initialising calls are collective, and need not be local (MPI-5.0 §6.13).
+/// persistent collective of which `bound` is this process's part.
+///
+/// All of them call this as they initialise it: the initialising calls are collective, and need not be local
+/// (MPI-5.0 §6.13).
 ///
 /// # Errors
 /// `MPI_ERR_COMM`; a process is gone.

@@ -10,9 +10,10 @@ use crate::constants::*;
 use crate::error::{Error, Result};
 use crate::object::{Constituent, Description, Objects, Recipe};
 
-/// Carries out `MPI_Type_match_size`: finds the predefined datatype of `class` with `size` bytes. There are
-/// two reals of 16 bytes, C's `long double` and Fortran's `REAL*16`; reductions know only the first, so the
-/// first is returned.
+/// Carries out `MPI_Type_match_size`: finds the predefined datatype of `class` with `size` bytes.
+///
+/// There are two reals of 16 bytes, C's `long double` and Fortran's `REAL*16`; reductions know only the
+/// first, so the first is returned.
 ///
 /// # Errors
 /// `MPI_ERR_ARG` when there is none.

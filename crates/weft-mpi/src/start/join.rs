@@ -1,5 +1,7 @@
 //! Joins the job: looks at this host, exchanges business cards with all other processes, connects to them,
-//! and publishes the results to this process. `start.rs` calls it in `MPI_Init` and for the first session.
+//! and publishes the results to this process.
+//!
+//! `start.rs` calls it in `MPI_Init` and for the first session.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;

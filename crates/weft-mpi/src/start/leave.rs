@@ -15,8 +15,10 @@ use crate::job::Job;
 use crate::object::Group;
 use crate::process::{self, Phase, Process};
 
-/// Ends the World Model. Everything that is on its way arrives first. All processes of the job do this
-/// together, in a context that nothing else uses, so that no operation of another process is taken for it.
+/// Ends the World Model.
+///
+/// Everything that is on its way arrives first. All processes of the job do this together, in a context that
+/// nothing else uses, so that no operation of another process is taken for it.
 ///
 /// # Errors
 /// A peer is gone, or the launcher is.

@@ -33,9 +33,10 @@ pub fn open_session(session: Session, names: &'static [&'static str]) -> Result<
     }
 }
 
-/// Closes the session with this handle, when the messages in its buffer have left. With the last session,
-/// outside of the World Model, everything that is on its way arrives first, and operations that the program
-/// has left to MPI are complete (MPI-5.0 §3.7.3).
+/// Closes the session with this handle, when the messages in its buffer have left.
+///
+/// With the last session, outside of the World Model, everything that is on its way arrives first, and
+/// operations that the program has left to MPI are complete (MPI-5.0 §3.7.3).
 ///
 /// # Errors
 /// `MPI_ERR_SESSION`; the launcher is gone.

@@ -1,6 +1,8 @@
 //! Targets whose memory is mapped in this process, for calls that need neither the lock of the process nor
-//! its engine. An access of a few bytes is over in less time than the lock takes (docs/design/windows.md).
-//! The boundary's put, get, accumulate and flush look here first.
+//! its engine.
+//!
+//! An access of a few bytes is over in less time than the lock takes (docs/design/windows.md). The boundary's
+//! put, get, accumulate and flush look here first.
 //!
 //! A window with mapped targets has an entry here, if an entry is free. The entry says of each target whether
 //! an epoch lets it be accessed. A call that finds no entry, or an unusual case, takes the lock, and gets its

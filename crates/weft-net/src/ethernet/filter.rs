@@ -1,7 +1,8 @@
-//! The classic BPF program by which a socket gets only the frames for its own process. The kernel runs the
-//! program on every frame of Weft's EtherType, before it copies anything. The program checks everything by
-//! which a frame is this process's own. So the filter also holds when the socket is bound to another
-//! interface or protocol later (`weft-netd` locks the filter).
+//! The classic BPF program by which a socket gets only the frames for its own process.
+//!
+//! The kernel runs the program on every frame of Weft's EtherType, before it copies anything. The program
+//! checks everything by which a frame is this process's own. So the filter also holds when the socket is
+//! bound to another interface or protocol later (`weft-netd` locks the filter).
 
 use super::frame::{ETHER_TYPE, MAGIC, MAGIC_AT, PORT_AT};
 use crate::socket_filter::{
@@ -28,8 +29,10 @@ const GROUPS_IN: usize = 11;
 const PORT_WITH_GROUPS_IN: usize = 13;
 const LENGTH_WITH_GROUPS: usize = 16;
 
-/// The frames that a socket gets. The program has these values in it, and the kernel shows it to a process
-/// that may administer the network. So `weft-netd` knows which ports are taken, without keeping anything.
+/// The frames that a socket gets.
+///
+/// The program has these values in it, and the kernel shows it to a process that may administer the network.
+/// So `weft-netd` knows which ports are taken, without keeping anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// Index of the interface.

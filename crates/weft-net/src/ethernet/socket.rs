@@ -1,5 +1,7 @@
-//! An AF_PACKET socket. Frames leave without passing the queueing discipline. They arrive in a ring that the
-//! kernel shares with this process, so that a look costs no system call. Linux: packet(7),
+//! An AF_PACKET socket.
+//!
+//! Frames leave without passing the queueing discipline. They arrive in a ring that the kernel shares with
+//! this process, so that a look costs no system call. Linux: packet(7),
 //! Documentation/networking/packet_mmap.rst (TPACKET_V2).
 #![allow(unsafe_code)]
 

@@ -1,5 +1,7 @@
 //! The table of posted receives: large receives that a rank has posted, so that senders may write into their
-//! buffers directly. The table also holds the [`CooperativeCopy`] of a message that both sides are copying.
+//! buffers directly.
+//!
+//! The table also holds the [`CooperativeCopy`] of a message that both sides are copying.
 //!
 //! Only the receiver posts. There are two kinds of tables:
 //!

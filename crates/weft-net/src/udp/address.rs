@@ -174,9 +174,10 @@ pub fn choose_peer_address(own: &[Candidate], peer: &[Candidate]) -> Result<Pair
 }
 
 /// Joins the interfaces of two processes to pairs, the best pair first, at least one and at most
-/// [`RAILS_MAX`]. The first pair has the addresses that fit best. Every other interface is paired if it
-/// shares a subnet with one of the peer. Both ends come to the same pairs when `first` is true at exactly one
-/// of them.
+/// [`RAILS_MAX`].
+///
+/// The first pair has the addresses that fit best. Every other interface is paired if it shares a subnet with
+/// one of the peer. Both ends come to the same pairs when `first` is true at exactly one of them.
 ///
 /// # Errors
 /// As for [`choose_peer_address`].

@@ -1,4 +1,5 @@
 //! The C interfaces of libibverbs and librdmacm, as far as the link uses them, as rdma-core 44 declares them.
+//!
 //! Their layouts are part of an ABI that later versions keep. The libraries are opened at run time.
 //!
 //! An inline function of the headers is an entry of a context's table of operations.

@@ -1,6 +1,7 @@
-//! The mapped areas of this process, as the kernel reports them. Memory can be watched wholly only if no
-//! other process has it and no file is behind it: any process that has a file or a segment open can cut it
-//! short.
+//! The mapped areas of this process, as the kernel reports them.
+//!
+//! Memory can be watched wholly only if no other process has it and no file is behind it: any process that
+//! has a file or a segment open can cut it short.
 #![allow(unsafe_code)]
 
 use std::fs::File;

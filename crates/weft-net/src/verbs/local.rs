@@ -1,6 +1,8 @@
 //! Registrations of memory that only this end's device accesses: it reads the source of a write, and writes
-//! the target of a read. The registrations are kept for the next operation while the kernel tells of changes
-//! of the memory (`monitor`). Otherwise, and while a change is under way, they are for a single operation.
+//! the target of a read.
+//!
+//! The registrations are kept for the next operation while the kernel tells of changes of the memory
+//! (`monitor`). Otherwise, and while a change is under way, they are for a single operation.
 //!
 //! A kept registration covers whole pages of one buffer and no more. While an operation uses the buffer, no
 //! other code may change it (MPI-5.0 §3.7.2). So no code gives the buffer's pages away between the kernel's

@@ -1,6 +1,7 @@
-//! Registrations that are kept for the next operation: ranges with use counts. The range that was not used
-//! for longest goes first. This is a pure data structure, which knows neither devices nor kernels: its owner
-//! knows what a registration is, and how to close it.
+//! Registrations that are kept for the next operation: ranges with use counts.
+//!
+//! The range that was not used for longest goes first. This is a pure data structure, which knows neither
+//! devices nor kernels: its owner knows what a registration is, and how to close it.
 //!
 //! *No kept range contains another one.* So of the ranges that begin at or before an address, the last one
 //! also ends last. A single look into an ordered map shows whether a range is covered. A new range takes the

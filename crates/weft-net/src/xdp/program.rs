@@ -1,6 +1,8 @@
-//! The program that the kernel runs on every frame which an interface receives. Weft's frames go to the
-//! AF_XDP socket of their port; all other frames go on as if there were no program. The program is written
-//! here instruction by instruction (RFC 9669), so that neither a compiler nor a loader is needed.
+//! The program that the kernel runs on every frame which an interface receives.
+//!
+//! Weft's frames go to the AF_XDP socket of their port; all other frames go on as if there were no program.
+//! The program is written here instruction by instruction (RFC 9669), so that neither a compiler nor a loader
+//! is needed.
 
 use crate::ethernet::frame::{ETHER_TYPE, ETHER_TYPE_AT, HEADER, LENGTH_AT, MAGIC, MAGIC_AT, PORT_AT};
 

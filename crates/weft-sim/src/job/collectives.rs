@@ -1,5 +1,7 @@
-//! Collective operations of a simulated process: their schedules, and the contents that the buffers must
-//! have afterwards by the definition of each operation (MPI-5.0 §6). `process/collectives.rs` runs them.
+//! Collective operations of a simulated process: their schedules, and the contents that the buffers must have
+//! afterwards by the definition of each operation (MPI-5.0 §6).
+//!
+//! `process/collectives.rs` runs them.
 
 mod items;
 

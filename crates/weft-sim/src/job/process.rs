@@ -1,6 +1,7 @@
-//! A simulated process: an engine, and threads that call it as programs call MPI. A few lines do the work of
-//! `weft-mpi` around the engine: a waiting thread spins and then sleeps on behalf of all threads, and a
-//! progress thread makes progress while the program computes.
+//! A simulated process: an engine, and threads that call it as programs call MPI.
+//!
+//! A few lines do the work of `weft-mpi` around the engine: a waiting thread spins and then sleeps on behalf
+//! of all threads, and a progress thread makes progress while the program computes.
 
 mod calls;
 mod check;

@@ -1,6 +1,7 @@
-//! The buffers of a collective, as the program describes them. Before the operation is planned, these checks
-//! are made: the bytes can be counted, the addresses can be memory, and the buffers do not overlap (MPI-5.0
-//! §6.1).
+//! The buffers of a collective, as the program describes them.
+//!
+//! Before the operation is planned, these checks are made: the bytes can be counted, the addresses can be
+//! memory, and the buffers do not overlap (MPI-5.0 §6.1).
 
 use crate::arguments::*;
 use crate::constants::*;

@@ -1,6 +1,7 @@
 //! The parts of a collective call on which the processes must agree, for `WEFT_CHECK` (`weft_mpi::check`):
-//! root, reduction operation and operands, and the data from each process to each. By then the plan of the
-//! call has been made, so its arguments have been checked.
+//! root, reduction operation and operands, and the data from each process to each.
+//!
+//! By then the plan of the call has been made, so its arguments have been checked.
 
 use super::buffers::*;
 use super::sides::{Role, Side};

@@ -1,6 +1,7 @@
-//! Carriers that deliver every packet once and in order, as reliable endpoints of libfabric do. A carrier has
-//! room for a limited number of packets. They leave when their sender looks at the network. The carrier
-//! reports a connection that has broken.
+//! Carriers that deliver every packet once and in order, as reliable endpoints of libfabric do.
+//!
+//! A carrier has room for a limited number of packets. They leave when their sender looks at the network. The
+//! carrier reports a connection that has broken.
 
 use super::Inner;
 use crate::nuisance::Flight;

@@ -1,6 +1,7 @@
 //! Receives that simulated processes post for their senders: lists, searched from the beginning, as
-//! `weft_engine::transport` describes them. No entry is used again and no words are compared, so that a
-//! reader sees that the model is right.
+//! `weft_engine::transport` describes them.
+//!
+//! No entry is used again and no words are compared, so that a reader sees that the model is right.
 
 use super::{NodeMemory, SharedMemory};
 use crate::job::moments::Moments;

@@ -1,4 +1,5 @@
 //! Waiting in a simulated process: carries out the decisions of `weft_engine::waiting`, as `weft-mpi` does.
+//!
 //! Some programs look only a few times before they sleep: the simulator can play more of such programs, and
 //! more happens while their threads sleep.
 
