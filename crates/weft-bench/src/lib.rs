@@ -1,5 +1,4 @@
-//! Measuring MPI libraries side by side, on this machine or between virtual hosts, and drawing what was
-//! measured.
+//! Measures MPI libraries side by side, on this machine or between virtual hosts, and draws the results.
 //!
 //! ```text
 //! compare · bench · availability · tune     what is measured: commands of `weft`

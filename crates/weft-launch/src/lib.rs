@@ -1,4 +1,4 @@
-//! Starting a job and finding the peers.
+//! Starts the processes of a job on its hosts, and lets each of them find its peers.
 //!
 //! The library side is [`ProcessManager`]: the requests of every MPI process to the process manager that has
 //! started it. Weft speaks PMI-1.1, which its own `mpiexec`, Hydra (MPICH, Intel MPI), gforker and Slurm

@@ -1,4 +1,5 @@
-//! The links of Weft. No other crate makes system calls on the data path.
+//! The links of Weft: packets between hosts, and frames between the processes of a node. No other crate makes
+//! system calls on the data path.
 //!
 //! | module | promise |
 //! |---|---|
