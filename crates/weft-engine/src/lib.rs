@@ -15,7 +15,7 @@
 //! | [`messages`] | from frames to requests and back: eager messages, rendezvous, credit |
 //! | [`regions`] | memory that a peer may read or write, and the checks of each access |
 //! | [`windows`] | one-sided operations: exposed memory, operations begun here, operations asked for by others |
-//! | [`request`] | operations that have begun |
+//! | [`request`] | requests: operations that have begun and may not be complete |
 //! | [`arguments`], [`schedules`] | collective operations: their arguments, and the cursor that runs their schedules |
 //! | [`waiting`] | when a call spins, yields or sleeps, and what the progress thread watches |
 //! | [`callbacks`] | types of the functions that programs hand over, generated |

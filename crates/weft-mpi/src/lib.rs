@@ -1,7 +1,7 @@
 //! MPI's objects and their meaning, and the progress loop. The boundary (`weft_abi`) calls this crate for
 //! every MPI call.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`process`] | the lock around everything, waiting, waking |
 //! | [`start`] | joining and leaving the job |

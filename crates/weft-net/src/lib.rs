@@ -10,14 +10,14 @@
 //! | [`xdp`] | the same frames, received before the kernel's network sees them; needs more privileges |
 //! | [`fabric`] | datagrams by a provider of libfabric, over any network that the provider leads to |
 //! | [`verbs`] | packets by an RDMA device, each once and in order, and accesses to memory of peers |
-//! | [`carrier`] | what every carrier offers |
+//! | [`carrier`] | the interface of every carrier |
 //! | [`faults`] | a carrier that wraps another one: loses, repeats, reorders, damages packets from a seed |
 //! | [`capture`] | a carrier that wraps another one and writes its packets to a file for Wireshark |
-//! | [`wait`] | sleep until a descriptor is readable or a time has come; how long to spin before that |
-//! | [`clock`] | the time |
+//! | [`wait`] | the sleep until a descriptor is ready or a time has come |
+//! | [`clock`] | the machine's monotonic clock |
 //! | [`checkers`] | tells valgrind and the address sanitizer what happens to the program's memory |
-//! | [`watch`] | what the progress thread sleeps on |
-//! | [`node`] | which processes share memory |
+//! | [`watch`] | the descriptors and timers on which the progress thread sleeps |
+//! | [`node`] | the identity of a node, by which processes know that they share memory |
 //!
 //! `unsafe` is allowed only in the modules that ARCHITECTURE.md names for this crate. Each block says why the
 //! block is sound. No module here prints: what the user should know is returned as a value.
