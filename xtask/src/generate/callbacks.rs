@@ -13,8 +13,8 @@ const WIDTH: usize = 120;
 pub(super) fn types(spec: &Spec) -> Result<String> {
     let mut out = format!(
         "\
-//! {MARKER} from `spec/`; do not edit.
-//!
+// {MARKER} from `spec/`; do not edit.
+
 //! The types of the functions that a program hands over, under their names in C.
 //!
 //! A handle is a number as wide as a pointer, so the functions of communicators, datatypes and windows have

@@ -26,13 +26,14 @@ pub(super) fn modules(spec: &Spec, implemented: &Implemented, directory: &str) -
     }
     list.sort();
     let list = list.concat();
-    outputs
-        .push((format!("{directory}/mod.rs"), format!("//! {MARKER} from `spec/`; do not edit.\n{MODULE_HEAD}{list}")));
+    outputs.push((
+        format!("{directory}/mod.rs"),
+        format!("// {MARKER} from `spec/`; do not edit.\n\n{MODULE_HEAD}{list}"),
+    ));
     Ok(outputs)
 }
 
 const MODULE_HEAD: &str = "\
-//!
 //! The functions of the C boundary, one module per chapter of the standard.
 //!
 //! Each function has two symbols, `MPI_X` and `PMPI_X` (MPI-5.0 §15.2). Both have a body of their own,
@@ -60,9 +61,9 @@ fn chapter_module(spec: &Spec, implemented: &Implemented, chapter: &Chapter) -> 
     let calls = if together { "call_anytime, call_together as call" } else { "call, call_anytime" };
     let mut out = format!(
         "\
-//! {MARKER} from `spec/`; do not edit.
-//!
-//! MPI-5.0 chapter {}: {}.
+// {MARKER} from `spec/`; do not edit.
+
+//! The functions of MPI-5.0 chapter {}: {}.
 // The caller keeps the contract of the C prototype (MPI-5.0 §2, §20): a pointer that is not null points to
 // data of the type in the prototype. `check` refuses a null pointer before anything is read through it.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]

@@ -58,7 +58,9 @@ pub(super) fn functions(spec: &Spec) -> Result<String> {
     ensure!(variants.len() == symbols.len(), "two symbols have the same variant of Function");
     let mut out = format!(
         "\
-//! {MARKER} from `spec/`; do not edit.
+// {MARKER} from `spec/`; do not edit.
+
+//! The functions of the C boundary, by number and by name.
 
 /// A function of the C boundary, by its index in [`NAMES`]. The index is the same within one build only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,8 +104,8 @@ pub(crate) const NAMES: [&str; {count}] = [
 pub(super) fn library_constants(spec: &Spec) -> Result<String> {
     let mut out = format!(
         "\
-//! {MARKER} from `spec/`; do not edit.
-//!
+// {MARKER} from `spec/`; do not edit.
+
 //! The constants of MPI-5.0 with their values in the standard ABI (§20). Handles and special addresses are
 //! `usize`. Error classes are variants of [`ErrorClass`], and have no number here.
 #![allow(missing_docs)]
@@ -150,7 +152,9 @@ fn sentence<'a>(spec: &'a Spec, class: &str) -> Result<&'a (String, String)> {
 pub(super) fn error_class_enumeration(spec: &Spec) -> Result<String> {
     let mut out = format!(
         "\
-//! {MARKER} from `spec/`; do not edit.
+// {MARKER} from `spec/`; do not edit.
+
+//! The error classes of MPI, without the numbers of the ABI.
 
 /// The class of an error (MPI-5.0 §9.4, §15.3.10), in the order of the standard. Only the C boundary knows
 /// the number that a program sees.
@@ -175,7 +179,9 @@ pub enum ErrorClass {{
 pub(super) fn error_class_numbers(spec: &Spec) -> Result<String> {
     let mut out = format!(
         "\
-//! {MARKER} from `spec/`; do not edit.
+// {MARKER} from `spec/`; do not edit.
+
+//! The error classes as a program sees them: numbers, names and sentences.
 
 use weft_mpi::error::ErrorClass;
 
@@ -201,8 +207,8 @@ pub(crate) const ERROR_CLASSES: &[(ErrorClass, i32, &str, &str)] = &[
 pub(super) fn boundary_constants(spec: &Spec) -> Result<String> {
     let mut out = format!(
         "\
-//! {MARKER} from `spec/`; do not edit.
-//!
+// {MARKER} from `spec/`; do not edit.
+
 //! The constants of MPI-5.0 with their values in the standard ABI (§20). Handles have types of their own.
 //! Error classes are variants of [`ErrorClass`]; their numbers are in `error_classes.rs`.
 #![allow(dead_code)]
