@@ -8,6 +8,7 @@
 //! Decisions had numbers once, and files of their own. Nobody cites such a number any more.
 
 use super::Findings;
+use super::links::prose;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,24 +21,28 @@ const CHAPTERS_MAX: usize = 18;
 const WORDS_MAX: usize = 35_000;
 
 pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> Result<()> {
-    let read = |path: &Path| std::fs::read_to_string(root.join(path)).with_context(|| path.display().to_string());
-    let (mut chapters, mut code) = (Vec::new(), BTreeSet::new());
+    let (mut index, mut chapters, mut code) = (String::new(), Vec::new(), BTreeSet::new());
     for file in files {
         let path = file.to_string_lossy().into_owned();
         let is_text = path.ends_with(".md");
-        if !is_text && !path.starts_with("docs/") {
-            // Pictures are no text.
-            let text = std::fs::read(root.join(file)).with_context(|| path.clone())?;
-            code.extend(words(&String::from_utf8_lossy(&text)).map(str::to_owned));
+        if path.starts_with("docs/") && !is_text {
+            continue;
+        }
+        // Some files of tests are no text.
+        let bytes = std::fs::read(root.join(file)).with_context(|| path.clone())?;
+        let text = String::from_utf8_lossy(&bytes);
+        if !is_text {
+            code.extend(words(&text).map(str::to_owned));
         }
         if is_text || path.ends_with(".rs") {
-            let text = read(file)?;
             for (line, number) in citations(&text) {
                 findings.broken.push(format!("{path}:{line}: cites decision {number}; name the chapter in {FOLDER}"));
             }
-            if path.starts_with(FOLDER) && path != INDEX {
-                chapters.push((path, text));
-            }
+        }
+        match path.as_str() {
+            INDEX => index = text.into_owned(),
+            chapter if chapter.starts_with(FOLDER) => chapters.push((path, text.into_owned())),
+            _ => {}
         }
     }
     for (path, text) in &chapters {
@@ -45,7 +50,6 @@ pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> 
             findings.broken.push(format!("{path}:{line}: {what}"));
         }
     }
-    let index = read(Path::new(INDEX))?;
     findings.broken.extend(compare(&index, &chapters));
     Ok(())
 }
@@ -72,17 +76,12 @@ fn compare(index: &str, chapters: &[(String, String)]) -> Vec<String> {
 
 /// The names in a chapter that are not in the code, each with its line.
 fn faults(text: &str, code: &BTreeSet<String>) -> Vec<(usize, String)> {
-    let (mut found, mut is_fenced) = (Vec::new(), false);
-    for (number, line) in text.lines().enumerate() {
-        let is_fence = line.starts_with("```");
-        is_fenced ^= is_fence;
-        if is_fence || is_fenced {
-            continue;
-        }
+    let mut found = Vec::new();
+    for (number, line) in prose(text) {
         let quoted = line.split('`').skip(1).step_by(2).map(|word| word.trim_end_matches("()"));
         for name in quoted.filter(|word| is_name(word)) {
             if !name.split("::").all(|part| code.contains(part)) {
-                found.push((number + 1, format!("names {name}, which is nowhere in the code")));
+                found.push((number, format!("names {name}, which is nowhere in the code")));
             }
         }
     }
