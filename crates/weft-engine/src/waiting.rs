@@ -12,6 +12,7 @@
 //! | [`Waiters`] | one process | which thread sleeps on behalf of all, what wakes the others, and which one takes over when it leaves |
 //! | [`Outstanding`], [`Coverage`] | one process | what the progress thread watches while the program computes, and what it does when it is woken |
 //! | [`Backoff`] | the progress thread | how long it pauses while the program is inside MPI |
+//! | [`Pulse`] | the progress thread | when it looks around for peers that ask whether the process lives |
 //!
 //! # One call that waits
 //!
@@ -43,6 +44,7 @@ mod migration;
 #[cfg(test)]
 mod model_tests;
 mod pace;
+mod pulse;
 mod waiters;
 
 pub use budget::SpinBudget;
@@ -55,6 +57,7 @@ pub use coverage::{
 pub use looks::Looks;
 pub use migration::Migration;
 pub use pace::Pace;
+pub use pulse::Pulse;
 pub use waiters::{News, Waiters};
 
 use weft_core::time::Duration;

@@ -7,14 +7,15 @@
 //! it at its start.
 //!
 //! Where there are peers on other hosts, the thread also makes progress a few times in each
-//! `WEFT_PEER_TIMEOUT`, even with no operation outstanding and with `WEFT_PROGRESS=none`. So it answers for a
-//! program that computes, and no peer that waits for the program takes it for dead (docs/design/progress.md).
+//! `WEFT_PEER_TIMEOUT` ([`Pulse`]), even with no operation outstanding and with `WEFT_PROGRESS=none`. So it
+//! answers for a program that computes, and no peer that waits for the program takes it for dead
+//! (docs/design/progress.md).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weft_core::time::Duration;
-use weft_engine::waiting::{Armed, Backoff, Coverage, Outstanding, Woken};
+use weft_engine::waiting::{Armed, Backoff, Coverage, Outstanding, Pulse, Woken};
 use weft_net::watch::{self, Apart, Watch};
 
 use crate::engine::Engine;
@@ -34,25 +35,29 @@ pub(crate) struct ProgressThread {
 }
 
 impl ProgressThread {
-    /// Starts the thread, which sleeps and wakes every `pulse`. At each wake it runs `help`. `help` returns
-    /// the time after which the thread runs it again, if nothing that is armed wakes the thread before.
+    /// Starts the thread, which sleeps, and wakes at each look of the `pulse` whatever else wakes it. At each
+    /// wake it runs `help`. `help` returns the time after which the thread runs it again, if nothing that is
+    /// armed wakes the thread before.
     pub(crate) fn start(
         engine: &Engine,
-        pulse: Option<Duration>,
+        mut pulse: Option<Pulse>,
         help: impl Fn() -> Option<Duration> + Send + 'static,
     ) -> std::io::Result<Self> {
         let (network, doorbell) = engine.watched();
         let descriptors: Vec<i32> = network.iter().copied().chain(doorbell).collect();
         let watch = Arc::new(Watch::new(&descriptors)?);
-        if let Some(pulse) = pulse {
-            watch.set_pulse(pulse);
+        if let Some(pulse) = &mut pulse {
+            watch.set_pulse(pulse.pause());
         }
         let over = Arc::new(AtomicBool::new(false));
         let (its_watch, its_over) = (Arc::clone(&watch), Arc::clone(&over));
         let thread = watch::spawn_without_signals("weft-progress", move || {
             let mut backoff = Backoff::default();
             loop {
-                its_watch.wait();
+                let pulsed = its_watch.wait();
+                if let Some(pulse) = pulse.as_mut().filter(|_| pulsed) {
+                    its_watch.set_pulse(pulse.pause());
+                }
                 if its_over.load(Ordering::Acquire) {
                     return;
                 }

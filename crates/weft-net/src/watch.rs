@@ -23,7 +23,7 @@ const EVENTS_MAX: usize = 4;
 pub struct Watch {
     epoll: OwnedFd,
     timer: OwnedFd,
-    /// Timer that runs out again and again, once it is set.
+    /// The second timer, which [`Watch::wait`] tells from the first.
     pulse: OwnedFd,
 }
 
@@ -78,26 +78,27 @@ impl Watch {
 
     /// Sets the timer: the thread wakes after `span`, once; a span of 0 is as short as can be.
     pub fn set_timer(&self, span: Duration) {
-        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        set(&self.timer, libc::itimerspec { it_interval: zero, it_value: timespec(span) });
+        set_timer(&self.timer, Some(span));
     }
 
-    /// Sets the pulse: the thread wakes every `period` from now on, whatever else wakes it.
-    pub fn set_pulse(&self, period: Duration) {
-        set(&self.pulse, libc::itimerspec { it_interval: timespec(period), it_value: timespec(period) });
+    /// Sets the pulse: the thread wakes after `span`, once, whatever wakes it before that.
+    pub fn set_pulse(&self, span: Duration) {
+        set_timer(&self.pulse, Some(span));
     }
 
-    /// Sleeps until an armed descriptor is readable, the timer has run out, or a period is over. A signal may
-    /// end it earlier.
-    pub fn wait(&self) {
+    /// Sleeps until an armed descriptor is readable, or the timer or the pulse has run out. A signal may end
+    /// it earlier. Returns whether the pulse has run out since the last call.
+    pub fn wait(&self) -> bool {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
         // SAFETY: the list is ours and that long. An error is an early end.
         unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), EVENTS_MAX as libc::c_int, -1) };
-        for timer in [&self.timer, &self.pulse] {
+        let [_, pulsed] = [&self.timer, &self.pulse].map(|timer| {
             let mut expirations = 0_u64;
             // SAFETY: the buffer is eight bytes. Not expired: EAGAIN.
             unsafe { libc::read(timer.as_raw_fd(), ptr::from_mut(&mut expirations).cast(), size_of::<u64>()) };
-        }
+            expirations > 0
+        });
+        pulsed
     }
 }
 
@@ -140,11 +141,6 @@ pub(crate) fn also(any: &OwnedFd, fd: RawFd) -> io::Result<()> {
 fn timespec(span: Duration) -> libc::timespec {
     let ns = span.as_nanos().max(1);
     libc::timespec { tv_sec: (ns / 1_000_000_000) as libc::time_t, tv_nsec: (ns % 1_000_000_000) as libc::c_long }
-}
-
-fn set(timer: &OwnedFd, time: libc::itimerspec) {
-    // SAFETY: the timer is open, the time is valid, and the old time is not wanted; nothing can fail then.
-    unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &time, ptr::null_mut()) };
 }
 
 /// Least time between two moves of a thread: a thread that the kernel moves from one processor to the next is
@@ -232,14 +228,13 @@ mod tests {
     const LIMIT: Span = Span::from_secs(20);
     const A_WHILE: Span = Span::from_millis(30);
 
-    /// Starts a thread that reports each time it wakes.
-    fn sleeper(watch: &Arc<Watch>) -> Receiver<()> {
+    /// Starts a thread that reports each time it wakes, and whether the pulse has run out.
+    fn sleeper(watch: &Arc<Watch>) -> Receiver<bool> {
         let (report, reported) = channel();
         let watch = Arc::clone(watch);
         spawn_without_signals("test", move || {
             loop {
-                watch.wait();
-                if report.send(()).is_err() {
+                if report.send(watch.wait()).is_err() {
                     return;
                 }
             }
@@ -298,11 +293,10 @@ mod tests {
         far.write_all(b"y").unwrap();
         assert!(woken.recv_timeout(A_WHILE).is_err(), "disarmed");
         watch.set_timer(Duration::default());
-        woken.recv_timeout(LIMIT).unwrap();
+        assert!(!woken.recv_timeout(LIMIT).unwrap(), "it was the timer");
         assert!(woken.recv_timeout(A_WHILE).is_err(), "the timer runs out once");
         watch.set_pulse(Duration::from_millis(2));
-        for _ in 0..3 {
-            woken.recv_timeout(LIMIT).unwrap();
-        }
+        assert!(woken.recv_timeout(LIMIT).unwrap(), "it was the pulse");
+        assert!(woken.recv_timeout(A_WHILE).is_err(), "the pulse runs out once");
     }
 }

@@ -316,7 +316,8 @@ fn killed() -> Expected {
     Expected::code(128 + Signal::KILL.as_raw()).says("died by signal 9")
 }
 
-/// A case with ranks that compute for longer than the timeout, and are stopped for a part of it.
+/// A case with ranks that compute for longer than the timeout. They are stopped for a part of it twice: first
+/// before their first answers, for which some peers need a connection, and then later.
 fn slow(provider: Option<&'static str>, progress: &'static str) -> Case {
     let name = format!("ranks compute for three timeouts, WEFT_PROGRESS={progress}");
     case(
@@ -327,10 +328,13 @@ fn slow(provider: Option<&'static str>, progress: &'static str) -> Case {
         || Expected::code(0),
         |context, running| {
             let ranks = ranks_of_second_host(context, running)?;
-            std::thread::sleep(Duration::from_secs(PEER_TIMEOUT));
-            ranks.iter().try_for_each(|pid| kill_process(*pid, Signal::STOP))?;
-            std::thread::sleep(STOPPED);
-            Ok(ranks.iter().try_for_each(|pid| kill_process(*pid, Signal::CONT))?)
+            for pause in [Duration::ZERO, Duration::from_secs(PEER_TIMEOUT)] {
+                std::thread::sleep(pause);
+                ranks.iter().try_for_each(|pid| kill_process(*pid, Signal::STOP))?;
+                std::thread::sleep(STOPPED);
+                ranks.iter().try_for_each(|pid| kill_process(*pid, Signal::CONT))?;
+            }
+            Ok(())
         },
     )
 }

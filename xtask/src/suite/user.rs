@@ -150,6 +150,9 @@ fn judge(finished: Finished) -> Outcome {
     if let Some(line) = finished.output.lines().rfind(|line| line.starts_with("suite: ")) {
         println!("  (user {USER}: {line})");
     }
+    // Reports are cut in the middle; what passed is of no interest there.
+    let told: Vec<&str> = finished.output.lines().filter(|line| !line.starts_with("  ok ")).collect();
+    let finished = Finished { output: told.join("\n"), ..finished };
     Expected::code(0).says(" passed, 0 failed, ").judge(Ok(finished))
 }
 

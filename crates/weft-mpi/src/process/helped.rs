@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use weft_core::time::Duration;
-use weft_engine::waiting::{CALLS_APART, Left, Outstanding, State, Woken, after_passes, when_busy};
+use weft_engine::waiting::{CALLS_APART, Left, Outstanding, Pulse, State, Woken, after_passes, when_busy};
 use weft_net::clock;
 
 use super::{Guard, PROCESS, Process, THREAD_HAS_LOCK, WAITS};
@@ -187,7 +187,7 @@ impl Process {
     /// computes.
     pub fn give_signs_of_life(&mut self, period: Duration) {
         let Some(engine) = &self.engine else { return };
-        match ProgressThread::start(engine, Some(period), progress_from_thread) {
+        match ProgressThread::start(engine, Some(Pulse::new(period)), progress_from_thread) {
             Ok(thread) => self.progress_thread = Some(thread),
             Err(error) => self.do_without_progress_thread(&error),
         }
