@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
@@ -29,8 +30,9 @@ pub(crate) const CHAPTERS: &[(u32, &[&str])] = &[
 ];
 /// The numbers of ranks in `make test`.
 const RANKS: &[u32] = &[2];
-/// The runs of a program on another library, at most.
-const PEER_RUNS: u32 = 3;
+/// The runs of a program on another library, at most, and the time after which no further one begins.
+const PEER_RUNS: u32 = 10;
+const PEER_RUNS_LIMIT: Duration = Duration::from_secs(2 * LIMIT_SECONDS);
 /// The numbers of ranks in `make test-large`.
 const RANKS_ALL: &[u32] = &[1, 2, 3, 4, 5];
 /// The number of ranks with which known faults show.
@@ -163,13 +165,15 @@ fn still_needed(line: LeftOut) -> Case {
 }
 
 /// Runs a program on another library until it passes, [`PEER_RUNS`] times at most. The program is right if it
-/// passes once: MPICH loses a start now and then on a busy machine, which is no fault of the program.
+/// passes once: on a busy machine MPICH now and then loses a start, and in one of ten runs
+/// `MPI_Comm_create_from_group` takes another message for its own. That is no fault of the program.
 fn passes_once(run: impl Fn() -> anyhow::Result<Finished>) -> Outcome {
+    let began = Instant::now();
     let mut outcome = Expected::code(0).judge(run());
     for _ in 1..PEER_RUNS {
         match outcome {
-            Outcome::Failed(_) => outcome = Expected::code(0).judge(run()),
-            Outcome::Passed | Outcome::Skipped(_) => break,
+            Outcome::Failed(_) if began.elapsed() < PEER_RUNS_LIMIT => outcome = Expected::code(0).judge(run()),
+            _ => break,
         }
     }
     outcome
