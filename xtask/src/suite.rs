@@ -183,6 +183,7 @@ const LARGE: &[Suite] = &[
         cases: conformance::all_cases,
     },
     Suite { name: "fabric-all", what: "all programs over libfabric on four hosts", cases: fabric::all_cases },
+    Suite { name: "hostile-all", what: "a million hostile packets", cases: hostile::all_cases },
     Suite {
         name: "lifetimes-all",
         what: "ten minutes of everything, and 100,000 turns of each kind of object: nothing grows",

@@ -11,6 +11,7 @@ use super::process::{Finished, Run, Running};
 use super::{Case, Outcome, built, strangers};
 
 /// The numbers of packets of the first attack, and of those against a single part.
+/// The hostile packets of the case in `make test-large`, and of each case in `make test`.
 const MILLION: u64 = 1_000_000;
 const SOME: u64 = 200_000;
 const LIMIT: Duration = Duration::from_secs(150);
@@ -25,7 +26,7 @@ const NOBODY: &str = "65534";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = vec![
-        attacked("a million hostile packets", MILLION, &[], &[]),
+        attacked("hostile packets", SOME, &[], &[]),
         attacked("hostile packets, UDP alone", SOME, &[("WEFT_LINK", "shared,udp")], &[]),
         // Packets to a group are counted as well: replayed packets, and those of strangers and foreign jobs.
         attacked("hostile packets, multicast", SOME, &[("WEFT_BCAST", "window")], GROUPS_COUNT),
@@ -62,6 +63,11 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     );
     cases.extend(strangers::cases());
     cases
+}
+
+/// The case of `make test-large`.
+pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
+    vec![attacked("a million hostile packets", MILLION, &[], &[])]
 }
 
 fn on_hosts(name: &str, attempt: impl Fn(&Context) -> anyhow::Result<Outcome> + 'static) -> Case {

@@ -211,15 +211,9 @@ const SELECTED: &[&str] = &[
     "rxe, verbs, auto: point_to_point, 2 ranks on 2 guests",
     "rxe, verbs, rdma: fast_path, 2 ranks on 2 guests",
     "rxe, verbs, one-sided: remote_access, 2 ranks on 2 guests",
-    "rxe, verbs, two connections at a time: many_peers, 4 ranks on 2 guests",
-    "rxe, verbs, auto: registration_cache, registrations are kept",
     "rxe, verbs, auto: a device is gone before the first connection",
-    "siw, two rails: both carry bytes of large messages",
     "siw, two rails: one goes down under traffic, and the job goes on",
-    "rxe, IPv6 only: point_to_point",
     "rxe, multicast: interleaved, each guest loses 5%",
-    "rxe, multicast: acknowledgements are written",
-    "siw, multicast: by table: trees",
 ];
 
 pub(crate) fn selection(_: &Context) -> Vec<Case> {
