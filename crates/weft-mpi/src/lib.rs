@@ -6,7 +6,10 @@
 //! | [`process`] | the lock around everything, waiting, waking |
 //! | [`start`] | joining and leaving the job |
 //! | [`engine`] | the engine (`weft_engine`) on this machine's clock and carriers |
+//! | [`job`], [`context`] | the job that this process belongs to; the numbers that keep communicators apart |
 //! | [`point_to_point`], [`partitioned`], [`collective`] | operations |
+//! | [`blocking`], [`buffered`], [`completion`] | calls without a request; buffered sends; the ends of requests |
+//! | [`planner`] | plans of collectives, and those made lately |
 //! | [`check`], [`signature`], [`labels`] | `WEFT_CHECK`: compares calls, and messages with receives |
 //! | [`multicast`] | multicast between the nodes of a communicator: wishes and knowledge |
 //! | [`datatypes`], [`external`] | making datatypes; the portable representation of data |

@@ -215,7 +215,8 @@ impl Group {
     fn settle(&mut self) {
         let limit = self.now + Duration::from_secs(60);
         while !self.is_settled() {
-            assert!(self.step(), "somebody waits, and nothing will happen");
+            // The last step may be an acknowledgement that is lost, and that the root needs no more.
+            assert!(self.step() || self.is_settled(), "somebody waits, and nothing will happen");
             assert!(self.now < limit, "still busy after a minute");
         }
     }

@@ -1,7 +1,7 @@
 //! The mapped areas of this process, as the kernel reports them.
 //!
-//! Memory can be watched wholly only if no other process has it and no file is behind it: any process that
-//! has a file or a segment open can cut it short.
+//! The process can watch an area wholly only if the area is private and anonymous. Another process can cut a
+//! shared segment short, and any process that has a file open can cut the file short.
 #![allow(unsafe_code)]
 
 use std::fs::File;
