@@ -86,16 +86,15 @@ static void begin_to_watch(void)
 static int has_come(const char *awaited)
 {
     static int said;
-    static double down_since;
+    /* The time at which no path was down last. */
+    static double up;
     if (!awaited)
         return 1;
     if (!said) {
         double now = MPI_Wtime();
-        if (value(failures_of_paths) == 0 || value(paths_down) == 0)
-            down_since = 0;
-        else if (down_since == 0)
-            down_since = now;
-        if (down_since == 0 || now - down_since < DOWN_SECONDS)
+        if (up == 0 || value(failures_of_paths) == 0 || value(paths_down) == 0)
+            up = now;
+        if (now - up < DOWN_SECONDS)
             return 0;
         said = 1;
         printf("a path has failed\n");

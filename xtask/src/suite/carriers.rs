@@ -131,8 +131,7 @@ impl Drop for Down<'_> {
     fn drop(&mut self) {
         let up = || {
             on_host(self.0, &["ip", "link", "set", "e0", "up"])?;
-            let hosts = self.0.hosts()?;
-            await_carriers(hosts, &hosts.names[0], 1)
+            await_carriers(self.0.hosts()?)
         };
         if let Err(error) = up() {
             eprintln!("suite: the interface stays down: {error}");

@@ -109,7 +109,7 @@ impl Context {
 
     pub(crate) fn hosts(&self) -> anyhow::Result<&Hosts> {
         if self.hosts.get().is_none() {
-            let _ = self.hosts.set(Hosts::open(&self.bin("weft"), &[])?);
+            let _ = self.hosts.set(Hosts::open(&self.bin("weft"), 1, &[])?);
         }
         self.hosts.get().context("just made")
     }
@@ -117,8 +117,7 @@ impl Context {
     /// Two other hosts, with two interfaces each, so slow that the processors fill both.
     pub(crate) fn hosts_on_rails(&self) -> anyhow::Result<&Hosts> {
         if self.hosts_on_rails.get().is_none() {
-            let options = ["--interfaces", "2", "--rate", "200mbit"];
-            let _ = self.hosts_on_rails.set(Hosts::open(&self.bin("weft"), &options)?);
+            let _ = self.hosts_on_rails.set(Hosts::open(&self.bin("weft"), 2, &["--rate", "200mbit"])?);
         }
         self.hosts_on_rails.get().context("just made")
     }
@@ -149,6 +148,8 @@ impl Context {
 pub(crate) struct Hosts {
     pub(crate) names: Vec<String>,
     pub(crate) agent: String,
+    /// The number of interfaces of each host: `e0` and so on.
+    pub(crate) interfaces: usize,
     weft: PathBuf,
     kind: Kind,
 }
@@ -202,10 +203,10 @@ impl Hosts {
         Ok(format!("{}-switch", name.context("the first host's name ends in -0")?))
     }
 
-    fn open(weft: &Path, options: &[&str]) -> anyhow::Result<Hosts> {
+    fn open(weft: &Path, interfaces: usize, options: &[&str]) -> anyhow::Result<Hosts> {
         let script = "printf '%s\\n' \"$WEFT_HOSTS\" \"$WEFT_AGENT\"; readlink /proc/self/ns/user; exec cat";
         let mut holder = Command::new(weft)
-            .args(["hosts", "run", "--count", "2"])
+            .args(["hosts", "run", "--count", "2", "--interfaces", &interfaces.to_string()])
             .args(options)
             .args(["--", "sh", "-c", script])
             .stdin(Stdio::piped())
@@ -222,13 +223,13 @@ impl Hosts {
             // not be removed.
             std::thread::spawn(move || remarks.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
             let names = names.split(',').map(str::to_owned).collect();
-            return Ok(Hosts { names, agent, weft, kind: Kind::Namespaces { holder, without_root } });
+            return Ok(Hosts { names, agent, interfaces, weft, kind: Kind::Namespaces { holder, without_root } });
         }
         let why = remarks.find_map(Result::ok).unwrap_or_default();
         anyhow::ensure!(holder.wait()?.code() == Some(EXIT_NO_HOSTS), "weft hosts failed: {why}");
         eprintln!("  (two sets of ranks on this host, joined by loopback: {why})");
         let names = vec!["h0".into(), "h1".into()];
-        Ok(Hosts { names, agent: "env WEFT_NODE={host}".into(), weft, kind: Kind::Loopback { why } })
+        Ok(Hosts { names, agent: "env WEFT_NODE={host}".into(), interfaces, weft, kind: Kind::Loopback { why } })
     }
 }
 

@@ -172,16 +172,19 @@ fn heal(hosts: &Hosts) -> anyhow::Result<()> {
     for (host, interface) in (0..hosts.names.len()).flat_map(|host| ["e0", "e1"].map(|interface| (host, interface))) {
         set(hosts, host, interface, "up")?;
     }
-    hosts.names.iter().try_for_each(|host| await_carriers(hosts, host, 2))
+    await_carriers(hosts)
 }
 
-/// Waits until `count` interfaces of a virtual host have their carrier: that takes a moment after
-/// `ip link set up`.
-pub(super) fn await_carriers(hosts: &Hosts, host: &str, count: usize) -> anyhow::Result<()> {
+/// Waits until all interfaces of the hosts have their carrier: that takes a moment after `ip link set up`.
+pub(super) fn await_carriers(hosts: &Hosts) -> anyhow::Result<()> {
+    hosts.names.iter().try_for_each(|host| await_carriers_of(hosts, host))
+}
+
+fn await_carriers_of(hosts: &Hosts, host: &str) -> anyhow::Result<()> {
     let deadline = std::time::Instant::now() + LIMIT;
     loop {
         let shown = hosts.do_on(host, &["ip", "-o", "link", "show", "type", "veth"])?;
-        if shown.matches("state UP").count() == count {
+        if shown.matches("state UP").count() == hosts.interfaces {
             return Ok(());
         }
         anyhow::ensure!(std::time::Instant::now() < deadline, "the interfaces of {host} do not come up");
