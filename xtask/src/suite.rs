@@ -182,7 +182,11 @@ const LARGE: &[Suite] = &[
         what: "the same with 1 to 5 ranks, and known faults",
         cases: conformance::all_cases,
     },
-    Suite { name: "fabric-all", what: "all programs over libfabric on four hosts", cases: fabric::all_cases },
+    Suite {
+        name: "fabric-all",
+        what: "all programs over libfabric on four hosts, and windows over every strict provider",
+        cases: fabric::all_cases,
+    },
     Suite { name: "hostile-all", what: "a million hostile packets", cases: hostile::all_cases },
     Suite {
         name: "lifetimes-all",

@@ -179,13 +179,14 @@ fn strict_providers() -> Vec<Case> {
             strict(context, property, &[], &Expected::code(0).says(WROTE).never_says(WROTE_NOTHING))
         }));
     }
-    for (index, property) in STRICT_PLACING.iter().enumerate() {
-        // Accesses do not differ by all demands: each program meets some of them.
-        for program in STRICT_WINDOWS.iter().skip(index % STRICT_WINDOWS.len()).take(if index == 0 { 3 } else { 1 }) {
-            let name = format!("a strict provider, {property}, {program}, 2 ranks");
-            cases.push(Case::new(name, move |context| windows(context, program, property)));
-        }
-    }
+    // `make test-large` has every program with every property ([`all_cases`]).
+    let (first, others) = STRICT_PLACING.split_at(1);
+    cases.extend(
+        first.iter().flat_map(|property| STRICT_WINDOWS.iter().map(|program| strict_window(property, program))),
+    );
+    cases.extend(
+        others.iter().zip(STRICT_WINDOWS.iter().cycle()).map(|(property, program)| strict_window(property, program)),
+    );
     cases.push(Case::new(
         "a strict provider that could write to memory of peers and is not to, sizes, 2 ranks",
         |context| {
@@ -251,7 +252,18 @@ fn absence() -> Vec<Case> {
 /// The cases that take too long for every change.
 pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
     let case = |provider| four_hosts(format!("provider {provider}, all programs on 4 hosts"), provider, PROGRAMS);
-    ["udp", "tcp"].into_iter().map(case).collect()
+    let mut cases: Vec<Case> = ["udp", "tcp"].into_iter().map(case).collect();
+    for property in STRICT_PLACING {
+        let case = |program: &&'static str| strict_window(property, program).needs(&[Need::LibfabricHeaders]);
+        cases.extend(STRICT_WINDOWS.iter().map(case));
+    }
+    cases
+}
+
+/// A case with a program of windows over the library of `tests/fabric`, whose provider has this property.
+fn strict_window(property: &'static str, program: &'static str) -> Case {
+    let name = format!("a strict provider, {property}, {program}, 2 ranks");
+    Case::new(name, move |context| windows(context, program, property))
 }
 
 /// Runs the program `sizes` over the library of `tests/fabric`, whose provider has this property.

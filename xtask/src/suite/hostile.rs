@@ -10,8 +10,7 @@ use super::needs::Need;
 use super::process::{Finished, Run, Running};
 use super::{Case, Outcome, built, strangers};
 
-/// The numbers of packets of the first attack, and of those against a single part.
-/// The hostile packets of the case in `make test-large`, and of each case in `make test`.
+/// The numbers of hostile packets of the case in `make test-large`, and of each case in `make test`.
 const MILLION: u64 = 1_000_000;
 const SOME: u64 = 200_000;
 const LIMIT: Duration = Duration::from_secs(150);
