@@ -17,9 +17,14 @@ use crate::object::{Communicator, Extracted, PeerId, full};
 use crate::process::Process;
 use crate::request::{Cancellation, Generalized, Hold, Mode, Persistent, Receive, Request, Send, State, Status};
 
-/// The time for which a buffered send without room waits to learn that messages have been received. It is
-/// longer than the network usually takes for the acknowledgement, even if that is lost once.
+/// The time for which a buffered send without room makes progress before it is refused, if no message of the
+/// buffer has been matched. A message that is in a ring on the node leaves in this time.
 const ROOM_PATIENCE: Duration = Duration::from_millis(50);
+/// The time for which a buffered send waits for a message of the buffer that has been matched. The receiver may
+/// have this message already, and only the acknowledgement is missing. The limit is many times the longest
+/// probe timeout (core `flow/settings.rs`, `pto_max`), so that an acknowledgement may be lost often on a far
+/// path.
+const MATCHED_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The messages that a receive takes.
 struct ReceivePattern {
@@ -284,6 +289,9 @@ impl Process {
     /// have been received already without this process knowing. Progress brings the news that they have left,
     /// which may still be on its way. (MPI-5.0 §3.6: only pending messages count.)
     ///
+    /// A large message that its receiver has was matched before, and this process knows that: it has sent the
+    /// data. So the send waits longer while a message of the buffer is matched and under way.
+    ///
     /// # Errors
     /// `MPI_ERR_BUFFER` when it does not fit.
     fn make_room(&mut self, holder: Holder, bytes: u64) -> Result<()> {
@@ -295,14 +303,22 @@ impl Process {
             if fits.is_ok() || !buffer.could_hold(bytes) {
                 return fits;
             }
+            let patience = if self.has_matched(holder)? { MATCHED_PATIENCE } else { ROOM_PATIENCE };
             let now = clock::now();
-            if now.since(*began.get_or_insert(now)) >= ROOM_PATIENCE {
+            if now.since(*began.get_or_insert(now)) >= patience {
                 self.signal();
                 return fits;
             }
             self.progress();
             std::thread::yield_now();
         }
+    }
+
+    /// Returns whether a message in the buffer of `holder` is under way to a receive that has matched it.
+    fn has_matched(&mut self, holder: Holder) -> Result<bool> {
+        let kept: Vec<usize> = self.buffer_of(holder)?.requests().collect();
+        let messages = self.messages()?;
+        Ok(kept.into_iter().any(|request| messages.is_matched_send(request)))
     }
 
     /// Gives back the space of buffered messages that have left.
