@@ -26,7 +26,8 @@ MINUTES = 60
 RDMA =
 # The programs that `make test-applications` runs; all unless some are named.
 APPLICATIONS =
-CARGO = PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo
+# Without make's flags, cargo uses as many processors as there are, also below `make -j`.
+CARGO = MAKEFLAGS= PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo
 
 help:
 	@echo 'make demo                  install what is missing, build, and show it on two hosts'
@@ -84,14 +85,19 @@ check: setup
 	$(CARGO) xtask tidy
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
-	# The tests of the boundary load the shared library.
-	$(CARGO) build --package weft-abi
+	# The tests of the boundary load the shared library. The suites take programs of the whole workspace, whose
+	# crates have other features, and are compiled anew, where one package is built.
+	$(CARGO) build --workspace
 	$(CARGO) test --workspace
 
 suite: setup-tests own
 	$(CARGO) xtask suite $(SUITE)
 
-test: check loom suite
+# The release build and the model checker run beside the checks: each of them leaves a processor idle for a
+# part of its time. The suites begin after all of them.
+test: setup-tests
+	@$(MAKE) --no-print-directory -j 2 check own loom
+	@$(MAKE) --no-print-directory suite
 
 # The rings, the boards and the sleeping protocol between ranks of a node.
 loom: setup

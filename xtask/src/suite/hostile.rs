@@ -131,7 +131,7 @@ fn tool(context: &Context) -> anyhow::Result<PathBuf> {
     if let Some(path) = BUILT.get() {
         return Ok(path.clone());
     }
-    let path = built::by_cargo(context, &["build", "--package", "weft-fuzz", "--bin", "hostile"])?;
+    let path = built::by_cargo(context, &["build", "--workspace", "--bin", "hostile"])?;
     Ok(BUILT.get_or_init(|| path).clone())
 }
 

@@ -15,6 +15,8 @@ const MPI4PY_BUILD_LIMIT_SECONDS: u64 = 300;
 const POOL_LIMIT_SECONDS: u64 = 120;
 /// The time limit of the demonstration: it takes half a minute, and one minute more if mpi4py must be built.
 const DEMO_LIMIT_SECONDS: u64 = 300;
+/// The modules that test datatypes within one rank, as a pattern. They take half of the time of all modules.
+const DATATYPES_ALONE: &str = "^test_(datatype|pack|util_dtlib)\\.py$";
 /// The list of mpi4py's tests that are left out, one a line: `module reason` or `pattern reason`; with `>N`
 /// before it, only where more than N ranks run.
 const LEFT_OUT: &str = "tests/mpi4py/left-out.txt";
@@ -81,9 +83,14 @@ pub(crate) fn measurements(_: &Context) -> Vec<Case> {
     vec![programs, carriers]
 }
 
-/// The runs of `make test`: one rank, and two on one host and on two hosts.
+/// The runs of `make test`: two ranks on two hosts run all of mpi4py's tests, and two ranks on one host run
+/// those of communication.
 pub(crate) fn mpi4py(_: &Context) -> Vec<Case> {
-    mpi4py_runs(&[1, 2], &[2])
+    let mut cases = mpi4py_runs(&[], &[2]);
+    cases.push(Case::new("its tests of communication, 2 ranks", |context| {
+        run_tests(context, 2, &["-e", DATATYPES_ALONE], || Ok(context.mpiexec(2)))
+    }));
+    cases
 }
 
 /// All runs, with the numbers of ranks on one host and on two.

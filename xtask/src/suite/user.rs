@@ -35,7 +35,6 @@ const SELECTION: &[&str] = &[
     "rails:large messages",
     "fabric:point_to_point, 4",
     "fabric:interfaces: large",
-    "fabric:strict",
     "fabric:doctor",
     "fabric:libfabric",
     "carriers:both carriers",
