@@ -31,7 +31,7 @@ CARGO = MAKEFLAGS= PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo
 
 help:
 	@echo 'make demo                  install what is missing, build, and show it on two hosts'
-	@echo 'make test                  the same, and check everything (about twenty-five minutes on two processors)'
+	@echo 'make test                  the same, and check everything (about twenty minutes on two processors)'
 	@echo 'make loom                  all schedules of the lock-free parts, by a model checker'
 	@echo 'make miri                  memory errors in the rings and in the program'\''s buffers, by an interpreter (needs Rust nightly)'
 	@echo 'make bench                 measure beside MPICH, Open MPI and Intel MPI (7 minutes); docs/performance.md'

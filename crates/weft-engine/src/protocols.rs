@@ -160,12 +160,12 @@ pub enum Reason {
 impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Fits => "it is short enough to be sent unasked",
+            Self::Fits => "it is within the eager limit",
             Self::BothWait => "both sides wait for it, and copy at the same time through the ring",
             Self::Posted => "its receive is posted, and the receiver computes",
-            Self::TooLong => "it is longer than what is sent unasked",
+            Self::TooLong => "it is longer than the eager limit",
             Self::Busy => "earlier messages are on their way, so its announcement costs no time",
-            Self::NoCredit => "the receiver has no room for more unasked messages at present",
+            Self::NoCredit => "the sender has no credit for another eager message at present",
             Self::Fetched => "the receiver waits inside MPI, and fetches it",
         })
     }

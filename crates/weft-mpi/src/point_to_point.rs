@@ -20,10 +20,9 @@ use crate::request::{Cancellation, Generalized, Hold, Mode, Persistent, Receive,
 /// The time for which a buffered send without room makes progress before it is refused, if no message of the
 /// buffer has been matched. A message that is in a ring on the node leaves in this time.
 const ROOM_PATIENCE: Duration = Duration::from_millis(50);
-/// The time for which a buffered send waits for a message of the buffer that has been matched. The receiver may
-/// have this message already, and only the acknowledgement is missing. The limit is many times the longest
-/// probe timeout (core `flow/settings.rs`, `pto_max`), so that an acknowledgement may be lost often on a far
-/// path.
+/// The time for which a buffered send waits for a message of the buffer that has been matched. The receiver
+/// may have this message already, so that only the acknowledgement is missing. The limit is many times the
+/// longest probe timeout (core `flow/settings.rs`, `pto_max`): an acknowledgement may be lost often.
 const MATCHED_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The messages that a receive takes.

@@ -35,7 +35,7 @@ fn info() -> Vec<Case> {
             let expected =
                 Expected::code(0).says("the same as this command").says("WEFT_EAGER_LIMIT").says("there are");
             let expected = expected.says("from the environment; the default is auto").says("a ring of");
-            finish(run, expected.says("How messages travel").says("it is longer than what is sent unasked"))
+            finish(run, expected.says("How messages travel").says("it is longer than the eager limit"))
         }),
         Case::new("info: how messages travel over libfabric", |context| {
             let run = Run::new(context.bin("weft")).arg("info");

@@ -203,7 +203,8 @@ pub(crate) fn faults(_: &Context) -> Vec<Case> {
         }
         cases.push(program("collectives", 4, Where::TwoHosts, Some((day, setting))));
     }
-    // Acknowledgements are lost so often that some come later than a busy buffer of buffered sends once waited.
+    // Acknowledgements are lost so often that a buffered send has to wait long to learn of the room in its
+    // buffer.
     let day = ("hopeless", "drop=40%,duplicate=5%,reorder=5%,seed=3");
     cases.push(program("point_to_point", 2, Where::TwoHosts, Some(day)));
     cases

@@ -115,11 +115,10 @@ fn sentence(standing: &Standing) -> String {
     }
     for message in &standing.arrived {
         let tag = message.tag.map_or_else(String::new, |tag| format!(", tag {tag}"));
-        let _ = write!(
-            text,
-            "; unexpected from rank {}{tag}, {} bytes on {}",
-            message.peer, message.bytes, message.communicator
-        );
+        let _ = write!(text, "; unexpected from rank {}{tag}, {} bytes", message.peer, message.bytes);
+        if !message.communicator.is_empty() {
+            let _ = write!(text, " on {}", message.communicator);
+        }
     }
     text
 }

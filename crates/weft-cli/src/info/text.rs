@@ -248,7 +248,7 @@ fn protocols(page: &mut Page, info: &Info) {
         |bytes: Option<u64>| bytes.map_or_else(|| "never".to_owned(), |least| format!("from {}", size(least)));
     let thresholds = &protocols.thresholds;
     page.remark(&format!(
-        "sent unasked {} where nothing says another limit; copied by the kernel {}, by both sides {}",
+        "sent eagerly {} where nothing says another limit; copied by the kernel {}, by both sides {}",
         up_to(thresholds.eager_limit),
         smallest(thresholds.single_copy_bytes_min),
         smallest(thresholds.cooperative_bytes_min),

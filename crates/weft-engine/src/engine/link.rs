@@ -25,8 +25,8 @@ use crate::transport::{Address, Frames, Node, Placement, Platform, RemoteMemory,
 /// The way of a part to the rest of the engine, for one call.
 pub(super) struct Link<'a, P: Platform>(&'a mut PointToPoint<P>);
 
-/// An unexpected message: it has arrived, and no receive has asked for it.
-pub(super) struct Unasked {
+/// An unexpected message that has been taken out of its queue.
+pub(super) struct TakenMessage {
     pub envelope: Envelope,
     /// The message's name, by which [`Link::claim`] receives it if it is not whole.
     pub unexpected: usize,
@@ -142,14 +142,14 @@ impl<P: Platform> Link<'_, P> {
     }
 
     /// Takes an unexpected message of this context and tag, from any source.
-    pub(super) fn take_unasked(&mut self, context: u32, tag: i32) -> Option<Unasked> {
+    pub(super) fn take_unexpected(&mut self, context: u32, tag: i32) -> Option<TakenMessage> {
         let PointToPoint { messages, peers, .. } = &mut *self.0;
         loop {
             let (envelope, unexpected) = messages.matcher.extract(context, None, Some(tag))?;
             let Some(message) = messages.unexpected.get(unexpected) else { continue };
             let (peer, bytes) = (message.peer, message.total);
             let whole = messages.take_whole(unexpected, peers);
-            return Some(Unasked { envelope, unexpected, peer, bytes, whole });
+            return Some(TakenMessage { envelope, unexpected, peer, bytes, whole });
         }
     }
 
@@ -159,7 +159,7 @@ impl<P: Platform> Link<'_, P> {
     }
 
     /// Drops an unexpected message that is not wanted.
-    pub(super) fn drop_unasked(&mut self, unexpected: usize) {
+    pub(super) fn drop_unexpected(&mut self, unexpected: usize) {
         self.0.messages.unexpected.remove(unexpected);
     }
 
@@ -180,7 +180,7 @@ impl<P: Platform> Link<'_, P> {
 
     /// The largest message that leaves for `peer` without an announcement; and, for a peer on this node, the
     /// largest that leaves in one piece.
-    pub(super) fn unasked_max(&self, peer: PeerId) -> (u64, Option<u64>) {
+    pub(super) fn eager_max(&self, peer: PeerId) -> (u64, Option<u64>) {
         let is_shared = matches!(self.0.peers[peer].route, Route::Shared(_));
         (self.0.eager_limit, is_shared.then_some(self.0.immediate_max))
     }

@@ -88,7 +88,7 @@ impl<P: Platform> OneSided<'_, P> {
             }
             for batch in &source.batches {
                 if let Batch::Announced { unexpected, .. } = batch {
-                    self.link.drop_unasked(*unexpected);
+                    self.link.drop_unexpected(*unexpected);
                 }
             }
         }
@@ -120,7 +120,7 @@ impl<P: Platform> OneSided<'_, P> {
 
     /// The length at which a batch to `target` leaves, in bytes.
     fn batch_bytes(&self, window: &Window, target: u32) -> usize {
-        let (eager_limit, immediate_max) = self.link.unasked_max(window.member(target));
+        let (eager_limit, immediate_max) = self.link.eager_max(window.member(target));
         // A batch that needs a few frames leaves as a whole, which costs less than a message for the rest.
         let whole = immediate_max.map_or(BATCH_BYTES, |most| most as usize);
         whole.min(eager_limit as usize).clamp(BATCH_BYTES_MIN, BATCH_BYTES)

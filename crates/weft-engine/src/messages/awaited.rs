@@ -92,7 +92,7 @@ impl Messages {
     }
 
     /// The rank and the tag of each unexpected message in `context`.
-    pub fn unasked_in(&mut self, context: u32) -> Vec<(u32, i32)> {
+    pub fn unexpected_in(&mut self, context: u32) -> Vec<(u32, i32)> {
         let mut found = Vec::new();
         let look = |envelope: &Envelope, _: &usize| {
             found.push((envelope.source, envelope.tag));
@@ -103,7 +103,7 @@ impl Messages {
     }
 
     /// Drops an empty message that no receive has asked for.
-    pub fn drop_unasked(&mut self, context: u32, source: u32, tag: i32) {
+    pub fn drop_unexpected(&mut self, context: u32, source: u32, tag: i32) {
         if let Some((_, unexpected)) = self.matcher.extract(context, Some(source), Some(tag)) {
             self.unexpected.remove(unexpected);
         }

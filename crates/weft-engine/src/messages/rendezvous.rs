@@ -181,7 +181,7 @@ impl Messages {
     /// Forgets the request `handle`.
     ///
     /// For a receive: data that its sender has still to send is dropped when it comes, and the sender's
-    /// operation completes. For a send whose first piece has left unasked: the message is sent to its end,
+    /// operation completes. For a send whose first piece has left eagerly: the message is sent to its end,
     /// out of a copy. The receiver could not tell a later message from the missing pieces.
     pub fn abandon(&mut self, handle: usize, peers: &impl PeerAccess) {
         if let Some(Request { state: State::Sending { send, region: None, .. }, hold, .. }) =

@@ -94,7 +94,7 @@ cost_model! {
     /// on a node: each byte that goes through a ring whose two ends copy at the same time, on processors that
     /// share no cache
     ring_far_per_byte_ps = 66,
-    /// on a node: each byte that is sent unasked to a receiver that waits, for the times when another message
+    /// on a node: each byte that is sent eagerly to a receiver that waits, for the times when another message
     /// comes first
     ring_ahead_per_byte_ps = 8,
     /// on a node: the answer to an announcement, by which the receiver asks for the data
@@ -103,8 +103,8 @@ cost_model! {
     announcement_ps = 1_048_600,
     /// everywhere: the wait for the answer to an announcement
     answer_ps = 4_194_304,
-    /// everywhere: each byte that is sent unasked, for the copy that it may need
-    unasked_per_byte_ps = 64,
+    /// everywhere: each byte that is sent eagerly, for the copy that it may need
+    eager_per_byte_ps = 64,
 }
 
 impl Default for CostModel {
@@ -125,15 +125,15 @@ impl CostModel {
     }
 
     /// The cost of an eager message, for each of its bytes.
-    pub const fn unasked(&self) -> Cost {
-        Cost { fixed_ps: 0, per_byte_ps: self.unasked_per_byte_ps }
+    pub const fn eager(&self) -> Cost {
+        Cost { fixed_ps: 0, per_byte_ps: self.eager_per_byte_ps }
     }
 
     /// The largest message that is sent eagerly, in bytes, where neither `WEFT_EAGER_LIMIT` nor the route
     /// sets another limit: waiting for the answer to an announcement would cost more than a copy of the
     /// message.
     pub const fn eager_limit(&self) -> u64 {
-        match self.unasked_per_byte_ps {
+        match self.eager_per_byte_ps {
             0 => EAGER_LIMIT_MAX,
             per_byte => min(self.answer_ps / per_byte, EAGER_LIMIT_MAX),
         }

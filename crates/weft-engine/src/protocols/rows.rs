@@ -37,7 +37,7 @@ pub const ROWS: [Row; 6] = [
     Row {
         protocol: Protocol::Pipeline,
         name: "pipeline",
-        when: "through a wide ring, unasked, also above the eager limit: sender and receiver wait for this very message",
+        when: "eagerly through a wide ring, also above the eager limit: sender and receiver wait for this very message",
         offer: pipeline,
     },
     Row {
@@ -67,7 +67,7 @@ pub const ROWS: [Row; 6] = [
     Row {
         protocol: Protocol::Eager,
         name: "eager",
-        when: "sent unasked, within the eager limit and the receiver's credit",
+        when: "sent at once, within the eager limit and the receiver's credit",
         offer: eager,
     },
 ];
@@ -210,7 +210,7 @@ fn eager(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<
             ring_at_once(frame_max, is_near, costs)
         }
         RouteClass::Ring { .. } | RouteClass::Myself => costs.ring_in_turn_per_byte_ps,
-        RouteClass::Network => costs.unasked_per_byte_ps,
+        RouteClass::Network => costs.eager_per_byte_ps,
     };
     let sizes = 0..=eager_max(class, situation);
     situation.has_credit.then_some(Offer { sizes, cost: Cost { fixed_ps: 0, per_byte_ps } })

@@ -176,9 +176,9 @@ impl Process {
     pub(super) fn take_answers(&mut self) -> Vec<PeerId> {
         let (Some(engine), Some(job)) = (&mut self.engine, &self.job) else { return Vec::new() };
         let mut peers = Vec::new();
-        for (rank, tag) in engine.messages.unasked_in(FINALIZE_CONTEXT) {
+        for (rank, tag) in engine.messages.unexpected_in(FINALIZE_CONTEXT) {
             if let Some(peer) = job.members.get(rank as usize).filter(|_| tag == ANSWER_TO_SENDER) {
-                engine.messages.drop_unasked(FINALIZE_CONTEXT, rank, tag);
+                engine.messages.drop_unexpected(FINALIZE_CONTEXT, rank, tag);
                 peers.push(*peer);
             }
         }
@@ -211,7 +211,7 @@ impl Process {
     /// Notes the processes that have called MPI_Finalize, as far as their messages say.
     fn learn(&mut self) {
         let (Some(engine), Some(job)) = (&mut self.engine, &self.job) else { return };
-        let arrived = engine.messages.unasked_in(FINALIZE_CONTEXT);
+        let arrived = engine.messages.unexpected_in(FINALIZE_CONTEXT);
         self.finalizing.arrived = arrived.len() as u64;
         for (rank, tag) in arrived {
             if let Some(peer) = job.members.get(rank as usize).filter(|_| tag != QUESTION && tag != QUESTION_OF_SENDER)
@@ -268,7 +268,7 @@ impl Process {
     pub(super) fn answer(&mut self) {
         let (Some(engine), Some(job)) = (&mut self.engine, &self.job) else { return };
         let mut answers = Vec::new();
-        for (rank, question) in engine.messages.unasked_in(FINALIZE_CONTEXT) {
+        for (rank, question) in engine.messages.unexpected_in(FINALIZE_CONTEXT) {
             let Some(peer) = job.members.get(rank as usize).copied() else { continue };
             let answer = match question {
                 QUESTION => ANSWER,
@@ -281,7 +281,7 @@ impl Process {
             if self.say(peer, answer)
                 && let Some(engine) = &mut self.engine
             {
-                engine.messages.drop_unasked(FINALIZE_CONTEXT, rank, question);
+                engine.messages.drop_unexpected(FINALIZE_CONTEXT, rank, question);
             }
         }
     }

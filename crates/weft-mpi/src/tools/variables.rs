@@ -190,7 +190,7 @@ fn of_messages() -> [Variable; 6] {
         variable(
             "credit_bytes",
             Level,
-            "What may be sent unasked to the peer with the least credit, bytes.",
+            "The credit for eager messages to the peer that has granted least, bytes.",
             |engine| engine.peers.iter().map(|(_, peer)| peer.traffic()[2]).min().unwrap_or(0),
         ),
     ]

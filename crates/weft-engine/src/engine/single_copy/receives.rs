@@ -27,8 +27,8 @@ impl<P: Platform> PointToPoint<P> {
         let (context, source, peer, tag, awaited) = (*context, *source, *peer, *tag, *blocking);
         let (Some(address), length) = (data.address(), data.len()) else { return false };
         // A message that a call waits for comes eagerly through the ring if it is short.
-        let unasked = if awaited { self.eager_limit } else { 0 };
-        if !self.may_be_copied(length) || length <= unasked {
+        let eager_max = if awaited { self.eager_limit } else { 0 };
+        if !self.may_be_copied(length) || length <= eager_max {
             return false;
         }
         let requests = &self.messages.requests;
