@@ -16,6 +16,11 @@ pub(super) struct Tree {
     modules: Vec<Module>,
 }
 
+/// The names that one search has looked for behind `use …::*`, by module, and their targets; `None` as well
+/// while the search is under way. So modules that take all of each other's names are searched once, and not
+/// along each path between them.
+type Seen = BTreeMap<(usize, String), Option<Target>>;
+
 /// An import: module `from` names an item that module `to` defines.
 pub(super) struct Import {
     pub(super) from: Vec<String>,
@@ -112,19 +117,19 @@ impl Tree {
             // goes on.
             let module = &self.modules[here];
             let is_own = module.defines.contains(first) || module.aliases.contains_key(first);
-            match self.find(here, first, 0)? {
+            match self.find(here, first, 0, &mut Seen::new())? {
                 Target::Module(_) if named.path.len() == 1 => return None,
                 Target::Within(_) if is_own => return None,
                 _ => {}
             }
         }
-        match self.resolve(here, &named.path, 0)? {
+        match self.resolve(here, &named.path, 0, &mut Seen::new())? {
             Target::Module(module) | Target::Within(module) => Some(module),
         }
     }
 
     /// The target of a path in a module; `None` when the path leads out of the crate, or is a local name.
-    fn resolve(&self, here: usize, path: &[String], depth: usize) -> Option<Target> {
+    fn resolve(&self, here: usize, path: &[String], depth: usize, seen: &mut Seen) -> Option<Target> {
         if depth > ALIASES_MAX {
             return None;
         }
@@ -132,20 +137,20 @@ impl Tree {
             "crate" => Target::Module(0),
             "self" => Target::Module(here),
             "super" => Target::Module(self.modules[here].parent),
-            first => self.find(here, first, depth)?,
+            first => self.find(here, first, depth, seen)?,
         };
         for segment in &path[1..] {
             let Target::Module(module) = at else { return Some(at) };
             at = match segment.as_str() {
                 "super" => Target::Module(self.modules[module].parent),
-                segment => self.find(module, segment, depth).unwrap_or(Target::Within(module)),
+                segment => self.find(module, segment, depth, seen).unwrap_or(Target::Within(module)),
             };
         }
         Some(at)
     }
 
     /// The target of a name in a module: a child, an item defined there, or the target of a `use`.
-    fn find(&self, module: usize, name: &str, depth: usize) -> Option<Target> {
+    fn find(&self, module: usize, name: &str, depth: usize, seen: &mut Seen) -> Option<Target> {
         if depth > ALIASES_MAX {
             return None;
         }
@@ -157,12 +162,22 @@ impl Tree {
             return Some(Target::Within(module));
         }
         if let Some(path) = here.aliases.get(name) {
-            return self.resolve(module, path, depth + 1);
+            return self.resolve(module, path, depth + 1, seen);
         }
-        here.globs.iter().find_map(|path| match self.resolve(module, path, depth + 1)? {
-            Target::Module(other) if other != module => self.find(other, name, depth + 1),
+        if here.globs.is_empty() {
+            return None;
+        }
+        let place = (module, name.to_owned());
+        if let Some(found) = seen.get(&place) {
+            return *found;
+        }
+        seen.insert(place.clone(), None);
+        let found = here.globs.iter().find_map(|path| match self.resolve(module, path, depth + 1, seen)? {
+            Target::Module(other) if other != module => self.find(other, name, depth + 1, seen),
             _ => None,
-        })
+        });
+        seen.insert(place, found);
+        found
     }
 }
 
