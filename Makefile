@@ -79,7 +79,10 @@ own: build
 demo: setup-demo own
 	@demo/demo.sh
 
-check: setup
+check: compiled tests
+
+# Everything of `check` but running the tests, which are ready to run after it.
+compiled: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) xtask generate --check
 	$(CARGO) xtask tidy
@@ -88,15 +91,20 @@ check: setup
 	# The tests of the boundary load the shared library. The suites take programs of the whole workspace, whose
 	# crates have other features, and are compiled anew, where one package is built.
 	$(CARGO) build --workspace
+	$(CARGO) test --workspace --no-run
+
+tests: setup
+	$(CARGO) build --workspace
 	$(CARGO) test --workspace
 
 suite: setup-tests own
 	$(CARGO) xtask suite $(SUITE)
 
-# The release build and the model checker run beside the checks: each of them leaves a processor idle for a
-# part of its time. The suites begin after all of them.
+# Each of these steps alone leaves a processor idle for a part of its time, so two of them run at a time. The
+# suites begin after all others.
 test: setup-tests
-	@$(MAKE) --no-print-directory -j 2 check own loom
+	@$(MAKE) --no-print-directory -j 2 compiled own
+	@$(MAKE) --no-print-directory -j 2 tests loom
 	@$(MAKE) --no-print-directory suite
 
 # The rings, the boards and the sleeping protocol between ranks of a node.
@@ -157,4 +165,4 @@ bench-rdma: setup-rdma own
 clean:
 	rm -rf build target
 
-.PHONY: bench-multicast bench-rdma test-applications test-large test-rdma soak help setup setup-bench setup-demo setup-rdma setup-tests build install own demo collectives check suite test loom miri mutants swarm fuzz instructions bench clean
+.PHONY: bench-multicast bench-rdma test-applications test-large test-rdma soak help setup setup-bench setup-demo setup-rdma setup-tests build install own demo collectives check compiled tests suite test loom miri mutants swarm fuzz instructions bench clean

@@ -49,8 +49,15 @@ const SELECTION: &[&str] = &[
     "instrument:lose frames",
 ];
 /// The same kinds of cases, where there are only two sets of ranks.
-const SELECTION_WITHOUT: &[&str] =
-    &["hosts:WEFT_LINK", "faults:point_to_point, 2", "rails", "carriers", "gone", "memory:namespace", "virtual-hosts"];
+const SELECTION_WITHOUT: &[&str] = &[
+    "hosts:WEFT_LINK",
+    "faults:point_to_point, 2",
+    "rails",
+    "carriers",
+    "gone:launcher",
+    "memory:namespace",
+    "virtual-hosts",
+];
 /// Tools in directories that an ordinary user's PATH lacks, with the package of each.
 const PACKAGES: [(&str, &str); 3] = [("ip", "iproute2"), ("nft", "nftables"), ("ethtool", "ethtool")];
 /// The permission of a directory.
