@@ -287,7 +287,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
             let places = ["--lanes", "1", "--prefix", &context.prefix.to_string_lossy(), "--root"];
             let mut words = places.map(str::to_owned).to_vec();
             words.push(context.root.to_string_lossy().into_owned());
-            lanes::run(&context.root, &words, &wanted, lanes)?
+            lanes::run(&context.root, &words, &wanted, lanes, processors)?
         }
     };
     if process::is_interrupted() {

@@ -136,9 +136,9 @@ struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    /// The queue of `units` for so many lanes.
-    fn new(units: VecDeque<Unit<'a>>, lanes: usize) -> Self {
-        Self { units, busy: 0, busy_max: lanes.saturating_sub(LANES_BEYOND_PROCESSORS).max(1) }
+    /// The queue of `units` on so many processors.
+    fn new(units: VecDeque<Unit<'a>>, processors: usize) -> Self {
+        Self { units, busy: 0, busy_max: processors.max(1) }
     }
 
     /// Takes the unit that a free lane runs next: a busy one if one more may run, since these take longest.
@@ -170,15 +170,22 @@ struct Lanes<'a> {
     running: Mutex<Vec<Option<Pid>>>,
 }
 
-/// Runs `wanted` in so many lanes. `arguments` are what each lane's process gets before its suite.
+/// Runs `wanted` in so many lanes, on so many processors. `arguments` are what each lane's process gets before
+/// its suite.
 ///
 /// # Errors
 /// A lane's process cannot be started.
-pub(super) fn run(root: &Path, arguments: &[String], wanted: &[(&Suite, &str)], lanes: usize) -> anyhow::Result<Tally> {
+pub(super) fn run(
+    root: &Path,
+    arguments: &[String],
+    wanted: &[(&Suite, &str)],
+    lanes: usize,
+    processors: usize,
+) -> anyhow::Result<Tally> {
     let shared = Lanes {
         root,
         arguments,
-        queue: Mutex::new(Queue::new(units(wanted), lanes)),
+        queue: Mutex::new(Queue::new(units(wanted), processors)),
         all: Mutex::default(),
         screen: Mutex::new(Screen::new(lanes)),
         running: Mutex::new(vec![None; lanes]),
@@ -322,14 +329,14 @@ mod tests {
         }
     }
 
-    /// Three lanes.   Expect: two run busy suites, the longest first; the third runs suites that wait, and
-    /// ends when these are over; the last busy suites stay for the two. A single lane runs all.
+    /// Three lanes on two processors.   Expect: two run busy suites, the longest first; the third runs suites
+    /// that wait, and ends when these are over; the last busy suites stay for the two. A single lane runs all.
     #[test]
     fn as_many_busy_suites_run_as_there_are_processors() {
         let wanted: Vec<_> =
             ["gone", "c", "doctor", "windows", "fabric"].iter().map(|name| parse_name(name).unwrap()).collect();
         let taken = |queue: &mut Queue<'_>| queue.take().map(|unit| unit[0].0.name);
-        let mut queue = Queue::new(units(&wanted), 3);
+        let mut queue = Queue::new(units(&wanted), 2);
         assert_eq!(
             [taken(&mut queue), taken(&mut queue), taken(&mut queue)],
             [Some("fabric"), Some("c"), Some("gone")]
