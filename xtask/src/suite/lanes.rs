@@ -170,8 +170,8 @@ struct Lanes<'a> {
     running: Mutex<Vec<Option<Pid>>>,
 }
 
-/// Runs `wanted` in so many lanes, on so many processors. `arguments` are what each lane's process gets before
-/// its suite.
+/// Runs `wanted` in so many lanes, on so many processors. `arguments` are what each lane's process gets
+/// before its suite.
 ///
 /// # Errors
 /// A lane's process cannot be started.
@@ -329,8 +329,9 @@ mod tests {
         }
     }
 
-    /// Three lanes on two processors.   Expect: two run busy suites, the longest first; the third runs suites
-    /// that wait, and ends when these are over; the last busy suites stay for the two. A single lane runs all.
+    /// Three lanes on two processors.   Expect: two run busy suites, the longest first. The third runs suites
+    /// that wait, and ends when these are over. The last busy suites stay for the two. A single lane runs
+    /// all.
     #[test]
     fn as_many_busy_suites_run_as_there_are_processors() {
         let wanted: Vec<_> =
