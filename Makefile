@@ -88,8 +88,8 @@ compiled: setup
 	$(CARGO) xtask tidy
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
-	# The tests of the boundary load the shared library. The suites take programs of the whole workspace, whose
-	# crates have other features, and are compiled anew, where one package is built.
+	# The tests of the boundary load the shared library. The suites run programs of this build: to build one
+	# package alone would compile its libraries anew, with the features that this package asks for.
 	$(CARGO) build --workspace
 	$(CARGO) test --workspace --no-run
 

@@ -316,8 +316,8 @@ impl Process {
     /// Returns whether a message in the buffer of `holder` is under way to a receive that has matched it.
     fn has_matched(&mut self, holder: Holder) -> Result<bool> {
         let kept: Vec<usize> = self.buffer_of(holder)?.requests().collect();
-        let messages = self.messages()?;
-        Ok(kept.into_iter().any(|request| messages.is_matched_send(request)))
+        let unfinished = self.messages()?.unfinished(&kept);
+        Ok(unfinished.iter().any(|operation| kept.contains(&operation.request) && !operation.is_unmatched))
     }
 
     /// Gives back the space of buffered messages that have left.

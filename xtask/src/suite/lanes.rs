@@ -3,9 +3,8 @@
 //!
 //! One lane is there beyond the processors. Some suites mostly wait, for time limits or for the death of a
 //! rank ([`WAITING`]). The others keep the processors busy, and at most as many of them run at a time as
-//! there are processors. Otherwise ranks look for messages in vain while another suite has the processor of
-//! their peer: on two processors of an AMD EPYC mpi4py's tests took 372 s beside two busy suites, and 233 s
-//! beside one.
+//! there are processors. With more busy suites, ranks spin while their peers wait for a processor. On two
+//! processors of an AMD EPYC mpi4py's tests took 372 s beside two busy suites, and 233 s beside one.
 //!
 //! Cases of one suite stay one after the other, and so do suites that share something ([`TOGETHER`]).
 //!

@@ -207,12 +207,6 @@ impl Messages {
         self.requests.iter().filter_map(stage).collect()
     }
 
-    /// Returns whether `handle` is a send under way whose data may leave: a receive has matched it, or it is
-    /// eager.
-    pub fn is_matched_send(&self, handle: usize) -> bool {
-        matches!(self.requests.get(handle).map(|entry| &entry.state), Some(State::Queued(_) | State::Sending { .. }))
-    }
-
     /// Fails every operation that waits for `peer`: it is gone, for `reason`.
     pub fn peer_failed(&mut self, peer: PeerId, reason: &str, peers: &mut impl PeerAccess) {
         peers.peer_mut(peer).failed.get_or_insert_with(|| reason.to_owned());
