@@ -37,8 +37,8 @@ impl Exposed {
     const BYTES: usize = 16;
 
     fn of(data: &UserData) -> Self {
-        match data.program_run(&(0..data.len())) {
-            Some(start) => Self { address: start.expose_provenance() as u64, bytes: data.len() },
+        match data.address() {
+            Some(address) => Self { address, bytes: data.len() },
             None => Self { address: 0, bytes: 0 },
         }
     }
@@ -276,7 +276,9 @@ impl<P: Platform> NodeCollectives<'_, P> {
         let stamp = Stamp { context: open.context, phase };
         let writer = &mut open.writer;
         published.publish(turn.slot as usize, stamp, len as usize, |out| fill(out, writer));
-        link.wake_if_asleep(open.others.iter().map(|(local_rank, _)| *local_rank as usize));
+        if !cfg!(weft_mutant = "published_without_waking") {
+            link.wake_if_asleep(open.others.iter().map(|(local_rank, _)| *local_rank as usize));
+        }
         true
     }
 

@@ -10,7 +10,7 @@ use super::shape::content;
 pub(super) use items::{Array, item};
 use items::{ITEM, parts, shape};
 use std::sync::LazyLock;
-use weft_core::collective::choice::{Choices, Layout as Places, Operation as Chooses, Table};
+use weft_core::collective::choice::{Choices, Layout as Places, Multicast, Operation as Chooses, Table};
 use weft_core::collective::select::{
     AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm,
     ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tree, WHOLE,
@@ -31,8 +31,8 @@ const TREES: [(Tree, u64); 7] = [
 
 /// A collective as one process sees it.
 pub(super) struct View {
-    /// The places of the processes, if broadcasts between nodes are multicast.
-    multicast: Option<Places>,
+    /// The places of the processes, if the operation may be multicast, or go through memory of a node.
+    places: Option<Places>,
     collective: Collective,
     rank: u32,
     size: u32,
@@ -49,10 +49,10 @@ pub(super) struct Plan {
 }
 
 impl View {
-    pub(super) fn new(collective: Collective, rank: u32, size: u32, multicast: Option<Places>) -> Self {
+    pub(super) fn new(collective: Collective, rank: u32, size: u32, places: Option<Places>) -> Self {
         // The counts of ranks differ, and some are zero.
         let count = |rank: u64| (collective.count + 5 * rank) % (collective.count + 3);
-        Self { multicast, collective, rank, size, counts: (0..u64::from(size)).map(count).collect() }
+        Self { places, collective, rank, size, counts: (0..u64::from(size)).map(count).collect() }
     }
 
     /// The first `count` items that `from` has for `to`.
@@ -61,17 +61,26 @@ impl View {
         content(name ^ 1 << 59, count as usize * ITEM).to_vec()
     }
 
-    /// The planner of operations that are multicast wherever they can be: three of four operations, where the
-    /// network has groups.
-    fn multicast(&self) -> Option<Chosen<'_>> {
-        static CHOICES: LazyLock<Choices> = LazyLock::new(|| {
+    /// The planner that the library uses, for operations that are planned by the places of the processes:
+    ///
+    /// - three of four operations, where the network has groups: they are multicast wherever they can be;
+    /// - one of two operations of a communicator that has a slot in the memory of its nodes.
+    fn chosen(&self) -> Option<Chosen<'_>> {
+        static MULTICAST: LazyLock<Choices> = LazyLock::new(|| {
             let operations = [Chooses::Barrier, Chooses::Bcast, Chooses::Allreduce, Chooses::Allgather];
             let asked =
                 operations.map(|operation| (operation, operation.parse("multicast").expect("all of them have it")));
             Choices::new(asked.to_vec(), Table::default())
         });
-        let layout = self.multicast.as_ref().filter(|_| self.collective.algorithm % 4 != 3)?;
-        Some(Chosen { choices: &CHOICES, layout })
+        static DEFAULT: LazyLock<Choices> = LazyLock::new(|| Choices::new(Vec::new(), Table::default()));
+        let layout = self.places.as_ref()?;
+        let is_multicast = layout.place().multicast == Multicast::Asked && self.collective.algorithm % 4 != 3;
+        let choices = match () {
+            () if is_multicast => &MULTICAST,
+            () if self.collective.id.is_multiple_of(2) => &DEFAULT,
+            () => return None,
+        };
+        Some(Chosen { choices, layout })
     }
 
     pub(super) fn op(&self) -> Op {
@@ -159,7 +168,7 @@ impl View {
             Kind::Barrier => {
                 let barrier = core::Barrier { rank, size };
                 let trees = TREES.map(|(tree, _)| BarrierAlgorithm::Tree(tree));
-                let schedule = match (self.multicast(), self.asked(trees)) {
+                let schedule = match (self.chosen(), self.asked(trees)) {
                     (Some(chosen), _) => chosen.barrier(&barrier),
                     (_, Some(algorithm)) => core::barrier_with(&barrier, algorithm),
                     (_, None) => core::barrier(&barrier),
@@ -171,7 +180,7 @@ impl View {
                 let tree = |(tree, segment_bytes)| BcastAlgorithm::Tree { tree, segment_bytes };
                 let others = [BcastAlgorithm::ScatterDissemination, BcastAlgorithm::ScatterRing];
                 let algorithms = TREES.map(tree).into_iter().chain(others);
-                let schedule = match (self.multicast(), self.asked(algorithms)) {
+                let schedule = match (self.chosen(), self.asked(algorithms)) {
                     (Some(chosen), _) => chosen.bcast(&arguments),
                     (_, Some(algorithm)) => core::bcast_with(&arguments, algorithm),
                     (_, None) => core::bcast(&arguments),
@@ -244,7 +253,7 @@ impl View {
         if collective.kind == Kind::Allgather {
             let items = Items { count, shape };
             let arguments = core::Allgather { rank, size, send: items, receive: items, in_place: false };
-            let schedule = match (self.multicast(), algorithm) {
+            let schedule = match (self.chosen(), algorithm) {
                 (Some(chosen), _) => chosen.allgather(&arguments),
                 (_, None) => core::allgather(&arguments),
                 (_, Some(algorithm)) => core::allgather_with(&arguments, algorithm),
@@ -262,7 +271,7 @@ impl View {
         let (own, starts, displacements) = (counts[rank as usize], self.starts(), self.displacements());
         let receive = Blocks { counts, displacements: &displacements, item_size: ITEM as u64 };
         let arguments = core::Allgatherv { rank, size, send: Items { count: own, shape }, receive, in_place: false };
-        let schedule = match (self.multicast(), algorithm) {
+        let schedule = match (self.chosen(), algorithm) {
             (Some(chosen), _) => chosen.allgatherv(&arguments),
             (_, None) => core::allgatherv(&arguments),
             (_, Some(algorithm)) => core::allgatherv_with(&arguments, algorithm),
@@ -304,10 +313,11 @@ impl View {
             Kind::Alltoall => {
                 let items = Items { count: collective.count, shape: self.shape() };
                 let arguments = core::Allgather { rank, size, send: items, receive: items, in_place: false };
-                match collective.algorithm {
-                    1 => core::alltoall_with(&arguments, AlltoallAlgorithm::Bruck),
-                    2 => core::alltoall_with(&arguments, AlltoallAlgorithm::Exchange { outstanding: 1 }),
-                    _ => core::alltoall(&arguments),
+                match (self.chosen(), collective.algorithm) {
+                    (Some(chosen), _) => chosen.alltoall(&arguments),
+                    (_, 1) => core::alltoall_with(&arguments, AlltoallAlgorithm::Bruck),
+                    (_, 2) => core::alltoall_with(&arguments, AlltoallAlgorithm::Exchange { outstanding: 1 }),
+                    (_, _) => core::alltoall(&arguments),
                 }
             }
             Kind::Alltoallv => core::alltoallv(&core::Alltoallv {
@@ -344,9 +354,10 @@ impl View {
                 let arguments = core::Reduce { rank, size, root, items, commutative: true, in_place: false };
                 let tree = |(tree, segment_bytes)| ReduceAlgorithm::Tree { tree, segment_bytes };
                 let algorithms = TREES.map(tree).into_iter().chain([ReduceAlgorithm::Halving]);
-                let schedule = match self.asked(algorithms) {
-                    Some(algorithm) => core::reduce_with(&arguments, algorithm),
-                    None => core::reduce(&arguments),
+                let schedule = match (self.chosen(), self.asked(algorithms)) {
+                    (Some(chosen), _) => chosen.reduce(&arguments),
+                    (_, Some(algorithm)) => core::reduce_with(&arguments, algorithm),
+                    (_, None) => core::reduce(&arguments),
                 };
                 if rank != root {
                     receive_items = 0;
@@ -361,7 +372,7 @@ impl View {
                     AllreduceAlgorithm::Ring,
                     AllreduceAlgorithm::Multiplying { radix: 3 },
                 ];
-                let schedule = match (self.multicast(), self.asked(TREES.map(tree).into_iter().chain(others))) {
+                let schedule = match (self.chosen(), self.asked(TREES.map(tree).into_iter().chain(others))) {
                     (Some(chosen), _) => chosen.allreduce(&all),
                     (_, Some(algorithm)) => core::allreduce_with(&all, algorithm),
                     (_, None) => core::allreduce(&all),
@@ -381,15 +392,17 @@ impl View {
                 let schedule = if collective.kind == Kind::ReduceScatter {
                     let arguments =
                         core::ReduceScatter { rank, size, counts, shape, commutative: true, in_place: false };
-                    match collective.algorithm {
-                        0 => core::reduce_scatter(&arguments),
-                        _ => core::reduce_scatter_with(&arguments, algorithm),
+                    match (self.chosen(), collective.algorithm) {
+                        (Some(chosen), _) => chosen.reduce_scatter(&arguments),
+                        (_, 0) => core::reduce_scatter(&arguments),
+                        (_, _) => core::reduce_scatter_with(&arguments, algorithm),
                     }
                 } else {
                     let arguments = core::ReduceScatterBlock { rank, size, items, commutative: true, in_place: false };
-                    match collective.algorithm {
-                        0 => core::reduce_scatter_block(&arguments),
-                        _ => core::reduce_scatter_block_with(&arguments, algorithm),
+                    match (self.chosen(), collective.algorithm) {
+                        (Some(chosen), _) => chosen.reduce_scatter_block(&arguments),
+                        (_, 0) => core::reduce_scatter_block(&arguments),
+                        (_, _) => core::reduce_scatter_block_with(&arguments, algorithm),
                     }
                 };
                 (schedule, Some(vec![(0, own)]))

@@ -3,7 +3,7 @@
 use super::machine::{Machine, members};
 use super::moments::{Clock, Moments};
 use super::network::{Network, address};
-use super::node::{NodeMemory, SharedMemory, SimNode};
+use super::node::{NodeMemory, SLOTS, SharedMemory, SimNode};
 use super::platform::{Virtual, set_ticks_per_look};
 use super::program::Comm;
 use super::windows::Windows;
@@ -165,6 +165,41 @@ pub(super) fn join_group(engine: &mut SimEngine, machine: &Machine, own: usize, 
         peer_timeout: machine.peer_timeout,
     };
     engine.multicasts().join_group(new).expect("every process that is simulated has a carrier with groups");
+}
+
+/// The slot of a communicator in the memory of its nodes. The first communicators of a program have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// No process of the communicator has one.
+    None,
+    /// The communicator has one, but this process has no neighbours.
+    Elsewhere,
+    /// The slot.
+    Here(u32),
+}
+
+impl Slot {
+    /// Opens the slot of the communicator number `which` of a program at the process `own`.
+    pub(super) fn open(engine: &mut SimEngine, own: usize, comm: &Comm, context: u32, which: u32) -> Self {
+        if !comm.members.contains(&own) || which >= SLOTS as u32 {
+            return Self::None;
+        }
+        if engine.slots().communicators == 0 {
+            return Self::Elsewhere;
+        }
+        let processes = comm.members.iter().map(|rank| peer_id(engine, *rank)).collect();
+        let group = Group::new(processes, peer_id(engine, own));
+        engine.node_collectives().open_slot(which, context, &group);
+        Self::Here(which)
+    }
+
+    /// The number of the slot, if this process has it.
+    pub(super) fn number(self) -> Option<u32> {
+        match self {
+            Self::Here(number) => Some(number),
+            Self::None | Self::Elsewhere => None,
+        }
+    }
 }
 
 /// The name of a process in an engine.

@@ -92,7 +92,7 @@ pub(super) struct Pair {
 
 /// The number of slots for collectives of each process, and the most bytes that a process can publish at
 /// once.
-const SLOTS: usize = 4;
+pub(super) const SLOTS: usize = 4;
 const PUBLISHED_MAX: usize = 1000;
 
 /// The values that a process publishes for the collectives of one communicator.
@@ -189,6 +189,21 @@ impl NodeMemory {
         self.neighbours[who].wake
     }
 
+    /// The next time when a process sees something that has been written already.
+    fn seen_next(&self, own: usize) -> Option<u64> {
+        let (now, size) = (self.clock.now(), self.neighbours.len());
+        let rings = &self.rings[own * size..(own + 1) * size];
+        let frames = rings.iter().filter_map(|ring| Some(ring.frames.front()?.visible));
+        let cells = self.slots.iter().flat_map(|slot| &slot.cells).flatten().map(|cell| cell.visible);
+        frames.chain(cells.filter(|visible| *visible > now)).min()
+    }
+
+    /// Returns whether something has come for a sleeping process, and no neighbour has woken the process.
+    pub(super) fn is_forgotten(&mut self, who: usize) -> bool {
+        let Neighbour { armed, wake, ref faults, .. } = self.neighbours[who];
+        armed.is_some() && wake.is_none() && (!faults.is_empty() || self.is_pending(who))
+    }
+
     /// Ends a process; the other processes of the node hear of it.
     pub(super) fn die(&mut self, who: usize) {
         let now = self.clock.now();
@@ -204,11 +219,13 @@ impl NodeMemory {
         }
     }
 
-    /// Returns whether no frames are on their way between living processes.
+    /// Returns whether no frames are on their way between living processes, and each of them has heard of the
+    /// deaths.
     pub(super) fn is_empty(&self) -> bool {
         let size = self.neighbours.len();
         let alive = |at: usize| !self.neighbours[at / size].dead;
         self.rings.iter().enumerate().all(|(at, ring)| !alive(at) || ring.frames.is_empty())
+            && self.neighbours.iter().all(|neighbour| neighbour.dead || neighbour.faults.is_empty())
     }
 
     fn is_pending(&mut self, own: usize) -> bool {
@@ -349,9 +366,7 @@ impl Sleeping for SimNode {
         if memory.is_pending(self.own) || !memory.neighbours[self.own].faults.is_empty() {
             return false;
         }
-        let size = memory.neighbours.len();
-        let rings = &memory.rings[self.own * size..(self.own + 1) * size];
-        let wake = rings.iter().filter_map(|ring| Some(ring.frames.front()?.visible)).min();
+        let wake = memory.seen_next(self.own);
         let neighbour = &mut memory.neighbours[self.own];
         (neighbour.armed, neighbour.wake) = (Some(rest), wake);
         true

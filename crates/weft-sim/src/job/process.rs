@@ -9,7 +9,7 @@ mod collectives;
 mod waits;
 mod windows;
 
-use super::construct::{self, Carriers, SimEngine};
+use super::construct::{self, Carriers, SimEngine, Slot};
 use super::moments::Clock;
 use super::node::SharedMemory;
 use super::program::{Call, Comm, Pace, Program, Step};
@@ -90,8 +90,14 @@ pub(super) struct Proc {
     wild: WildBlocks,
     /// The process that this one may lose.
     pub(super) mortal: Option<usize>,
-    /// The node of each process, if broadcasts between nodes are multicast.
-    multicast_nodes: Option<Vec<usize>>,
+    /// The node of each process.
+    nodes: Vec<usize>,
+    /// Says whether collectives between nodes are multicast.
+    uses_multicast: bool,
+    /// Says whether the processes of a node copy from each other's memory.
+    single_copy: bool,
+    /// The slot of each communicator of each role.
+    slots: Vec<Vec<Slot>>,
     /// Says whether the network adds no packet to those that are sent, and changes none.
     faithful: bool,
     pub(super) dead: bool,
@@ -109,11 +115,15 @@ impl Proc {
         secret[..8].copy_from_slice(&program.seed.to_le_bytes());
         let mut engine = carriers.engine(&program.machine, rank, Secret::new(secret));
         engine.attend(program.pace.helps);
+        let mut slots = Vec::new();
+        let mut communicators = 0..;
         for (number, role) in program.roles.iter().enumerate() {
-            for (which, comm) in role.comms.iter().enumerate() {
+            let join = |(which, comm)| {
                 let context = super::program::context(number, which) + 1;
                 construct::join_group(&mut engine, &program.machine, rank, comm, context);
-            }
+                Slot::open(&mut engine, rank, comm, context, communicators.next().unwrap_or(u32::MAX))
+            };
+            slots.push(role.comms.iter().enumerate().map(join).collect());
         }
         let thread =
             |(role, script): (usize, Vec<Step>)| Thread { role, script, next: 0, phase: Phase::Between, ready: 0 };
@@ -149,7 +159,10 @@ impl Proc {
             spent: Vec::new(),
             wild: WildBlocks::new(program, rank),
             mortal: program.loses(rank),
-            multicast_nodes: program.machine.wires.multicast.map(|_| program.machine.nodes.clone()),
+            nodes: program.machine.nodes.clone(),
+            uses_multicast: program.machine.wires.multicast.is_some(),
+            single_copy: program.machine.single_copy,
+            slots,
             faithful: program.machine.wires.nuisances.is_empty(),
             dead: false,
             trace,

@@ -3,9 +3,9 @@
 
 use super::{Checked, Proc};
 use crate::job::collectives::{Array, View, item};
-use crate::job::construct::{Carriers, SimEngine};
+use crate::job::construct::{Carriers, SimEngine, Slot};
 use crate::job::machine;
-use crate::job::program::{Collective, Kind, Step};
+use crate::job::program::{Collective, Comm, Kind, Step};
 use std::sync::Arc;
 use weft_core::collective::choice::{Layout as Places, Multicast};
 use weft_engine::arguments::{Arguments, CollectiveScope, Operation};
@@ -44,6 +44,19 @@ impl Running {
 }
 
 impl Proc {
+    /// The places of the processes of a communicator, and the means by which this process may do a
+    /// collective; `None`, at all of them alike, if they plan without their places.
+    fn layout(&self, comm: &Comm, slot: Slot) -> Option<Places> {
+        let nodes = machine::members(&self.nodes, &comm.members);
+        let multicast = self.uses_multicast && nodes.iter().any(|node| *node > 0);
+        if !multicast && slot == Slot::None {
+            return None;
+        }
+        let places = Places::of(nodes).with_multicast(if multicast { Multicast::Asked } else { Multicast::No });
+        let published_max = slot.number().map(|slot| self.engine.published_max(slot));
+        Some(places.with_published_max(published_max).with_copies(self.single_copy))
+    }
+
     /// Begins a collective.
     pub(super) fn start_collective(&mut self, role: usize, step: &Step, collective: &Collective) -> Checked<()> {
         let members: Vec<_> = self.comms[role][step.comm].members.iter().map(|member| self.peer(*member)).collect();
@@ -70,12 +83,9 @@ impl Proc {
         );
         // A predefined operation has a predefined datatype.
         let collective = Collective { strided: collective.strided && !reduces, ..*collective };
-        let multicast = self.multicast_nodes.as_ref().filter(|_| part.is_none()).and_then(|nodes| {
-            let nodes = machine::members(nodes, &self.comms[role][step.comm].members);
-            let is_apart = nodes.iter().any(|node| *node > 0);
-            is_apart.then(|| Places::of(nodes).with_multicast(Multicast::Asked))
-        });
-        let view = View::new(collective, rank, group.size(), multicast);
+        let slot = self.slots[role][step.comm];
+        let places = if part.is_some() { None } else { self.layout(&self.comms[role][step.comm], slot) };
+        let view = View::new(collective, rank, group.size(), places);
         let plan = view.plan();
         let send = Array::new(plan.send_items, collective.strided, u64::from(collective.id) | 1 << 58);
         let receive = Array::new(plan.receive_items, collective.strided, u64::from(collective.id) | 1 << 57);
@@ -105,7 +115,10 @@ impl Proc {
             group,
             rank,
             sources: part.map(Arc::from),
-            turn: None,
+            turn: slot
+                .number()
+                .filter(|_| plan.schedule.phases > 0)
+                .and_then(|slot| self.engine.node_collectives().take_turn(slot, plan.schedule.phases)),
         };
         let request = self.engine.messages.add(State::Collective, 0).map_err(|error| error.to_string())?;
         let cursor = {

@@ -31,6 +31,9 @@ pub(super) struct Sleeping {
     pub(super) until: Option<u64>,
     pub(super) watches_network: bool,
     pub(super) alarm: Option<u64>,
+    /// Says whether neighbours have to wake the thread: the engine has arranged for no look of its own, and
+    /// nobody else is there.
+    pub(super) relies_on_neighbours: bool,
 }
 
 /// The events that wake the progress thread.
@@ -65,8 +68,13 @@ impl Proc {
     }
 
     pub(super) fn wait(&mut self, at: usize, mut waiting: Waiting, mut spin: Spin) -> Checked<()> {
-        if self.sleeping.as_ref().is_some_and(|sleeping| sleeping.thread == at) {
-            self.sleeping = None;
+        let mut was_forgotten = false;
+        if let Some(sleeping) = self.sleeping.take_if(|sleeping| sleeping.thread == at) {
+            let is_woken = self.is_woken(&sleeping);
+            if !is_woken && self.node.borrow_mut().is_forgotten(self.local_rank) {
+                return Err("sleeps until its time limit, though a neighbour has sent something".into());
+            }
+            was_forgotten = !is_woken && sleeping.relies_on_neighbours;
             self.waiters.wake_up();
             self.engine.finish_sleep();
             self.unpark(|waiting| !matches!(waiting, Waiting::Send(_) | Waiting::Receive(_)));
@@ -80,7 +88,11 @@ impl Proc {
                 Some(still) => waiting = still,
             }
             if looks_again {
+                let completions = self.engine.messages.completions();
                 self.progress();
+                if was_forgotten && self.engine.messages.completions() != completions {
+                    return Err("sleeps until its time limit, though a neighbour has done its part".into());
+                }
             }
         }
         self.notify();
@@ -104,13 +116,21 @@ impl Proc {
         Ok(())
     }
 
+    /// Returns whether something has woken a sleeping thread before its time limit.
+    fn is_woken(&self, sleeping: &Sleeping) -> bool {
+        let network = sleeping.watches_network.then(|| self.network.next_event(self.rank)).flatten();
+        let arrived = network.is_some_and(|at| at <= self.clock.now());
+        arrived || sleeping.alarm.is_some() || self.node.borrow().wakes(self.local_rank).is_some()
+    }
+
     fn fall_asleep(&mut self, at: usize) {
         let Some(sleep) = self.engine.prepare_sleep() else { return };
         let now = self.clock.now();
         let until = sleep.timeout.map(|timeout| now + timeout);
         let watches_network = matches!(sleep.rest, SleepOn::Descriptors { .. });
+        let relies_on_neighbours = !self.engine.has_network() && self.engine.due().is_none() && self.mortal.is_none();
         self.waiters.fall_asleep(until.map(Instant));
-        self.sleeping = Some(Sleeping { thread: at, until, watches_network, alarm: None });
+        self.sleeping = Some(Sleeping { thread: at, until, watches_network, alarm: None, relies_on_neighbours });
     }
 
     /// Decides the next step of a thread whose pass found nothing.
