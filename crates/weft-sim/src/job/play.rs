@@ -189,8 +189,12 @@ impl Job {
                 ));
             }
         }
+        // A process may end without having heard of a death on another node. Here it stays until it has: what
+        // it does for the dead must come to an end.
+        let serves_the_dead = |proc: &Proc| proc.mortal.is_some() && proc.engine.messages.are_under_way();
         Ok(self.living().all(|proc| proc.borrow().finalizes)
             && self.living().all(|proc| proc.borrow().engine.is_quiet())
+            && !self.living().any(|proc| serves_the_dead(&proc.borrow()))
             && !self.living().any(|proc| carriers.network.is_expected(proc.borrow().rank))
             && carriers.nodes.iter().all(|node| node.borrow().is_empty()))
     }
