@@ -6,6 +6,7 @@
 //! | [`shared`] | frames between the ranks of one node by rings in shared memory; doorbells for sleepers |
 //! | [`single_copy`] | bytes copied once, directly between two address spaces of one node |
 //! | [`udp`] | datagrams to other nodes, which the core's flow makes reliable; the choice of addresses |
+//! | [`tcp`] | packets to other nodes over kernel TCP, and writes to memory of peers |
 //! | [`ethernet`] | datagrams as frames on an interface, no IP or UDP; needs a privilege or `weft-netd` |
 //! | [`xdp`] | the same frames, received before the kernel's network sees them; needs more privileges |
 //! | [`fabric`] | datagrams by a provider of libfabric, over any network that the provider leads to |
@@ -33,7 +34,7 @@ pub mod carrier {
     pub use weft_engine::transport::{
         Address, Arrival, Begun, Carrier, CarrierAttributes, Delivery, Diagnostics, EthernetAddress, FabricAddress,
         JOINED_MAX, Look, Multicast, MulticastAttributes, Outcome, Placement, Proof, Registration, RemoteMemory,
-        RemoteMemoryAccess, VerbsAddress, Wrapper, receive_packets, send_one_by_one, wrong_address,
+        RemoteMemoryAccess, TcpAddress, VerbsAddress, Wrapper, receive_packets, send_one_by_one, wrong_address,
     };
 }
 pub mod descriptors;
@@ -49,6 +50,7 @@ mod socket_filter;
 // The model checker has no files and no kernel.
 #[cfg_attr(loom, allow(dead_code))]
 mod sys;
+pub mod tcp;
 pub mod udp;
 pub mod verbs;
 pub mod wait;

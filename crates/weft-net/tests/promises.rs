@@ -10,6 +10,7 @@ use weft_net::capture::{Capture, Ends, Recorder, SharedRecorder};
 use weft_net::carrier::{Address, Carrier};
 use weft_net::fabric::{self, Fabric, FabricRails};
 use weft_net::faults::{Faults, Plan};
+use weft_net::tcp::Tcp;
 use weft_net::udp::{Settings, Udp};
 use weft_net::verbs::{self, VerbsRails};
 
@@ -55,6 +56,30 @@ fn holds(kit: Kit<'_>, more: &[&str]) -> Vec<&'static str> {
 #[test]
 fn udp_keeps_its_promises() {
     holds(Kit::new(|| Pair::new(udp(), udp()), is_readable), &[REFUSES]);
+}
+
+fn tcp(without_placement: bool) -> Tcp {
+    let settings = Settings { interfaces: Some("lo".into()), ..Settings::default() };
+    Tcp::open(&settings, without_placement).unwrap()
+}
+
+/// Makes two ends over TCP that know each other.
+fn tcp_pair(without_placement: bool) -> Pair {
+    let (mut near, mut far) = (tcp(without_placement), tcp(without_placement));
+    let (own, other) = (near.endpoint_address(), far.endpoint_address());
+    let at = |address: &weft_net::tcp::EndpointAddress| {
+        let first = address.candidates[0];
+        (first.ip, first.port).into()
+    };
+    let there = near.address_of(at(&other), other.token);
+    let back = far.address_of(at(&own), own.token);
+    Pair::new((near, back), (far, there))
+}
+
+#[test]
+fn tcp_keeps_its_promises() {
+    assert!(holds(Kit::new(|| tcp_pair(false), is_readable), &[REFUSES, ORDER, MEMORY]).len() == 10);
+    assert!(!holds(Kit::new(|| tcp_pair(true), is_readable), &[REFUSES, ORDER]).contains(&MEMORY));
 }
 
 #[test]

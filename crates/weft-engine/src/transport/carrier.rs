@@ -25,6 +25,8 @@ pub enum Address {
     Fabric(FabricAddress),
     /// A process behind an RDMA device.
     Verbs(VerbsAddress),
+    /// A process that listens for TCP connections.
+    Tcp(TcpAddress),
 }
 
 /// A socket on an Ethernet segment: an interface, and one of the processes behind it.
@@ -56,6 +58,15 @@ pub struct VerbsAddress {
     pub listens: SocketAddr,
 }
 
+/// A process that listens for TCP connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TcpAddress {
+    /// The peer's index among those that this end has learnt, from 0.
+    pub peer: u32,
+    /// The address at which the process listens.
+    pub listens: SocketAddr,
+}
+
 /// A kind of address. Carriers with the same kind of address can reach each other, even under different
 /// names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +79,13 @@ pub enum AddressKind {
     Fabric,
     /// [`Address::Verbs`]
     Verbs,
+    /// [`Address::Tcp`]
+    Tcp,
 }
 
 impl AddressKind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Udp, Self::Ethernet, Self::Fabric, Self::Verbs];
+    pub const ALL: [Self; 5] = [Self::Udp, Self::Ethernet, Self::Fabric, Self::Verbs, Self::Tcp];
 }
 
 impl Address {
@@ -83,6 +96,7 @@ impl Address {
             Self::Ethernet(_) => AddressKind::Ethernet,
             Self::Fabric(_) => AddressKind::Fabric,
             Self::Verbs(_) => AddressKind::Verbs,
+            Self::Tcp(_) => AddressKind::Tcp,
         }
     }
 
@@ -92,7 +106,7 @@ impl Address {
             Self::Udp(address) => address.ip().is_multicast(),
             Self::Ethernet(address) => address.mac[0] & 1 == 1,
             Self::Verbs(address) => address.listens.ip().is_multicast(),
-            Self::Fabric(_) => false,
+            Self::Fabric(_) | Self::Tcp(_) => false,
         }
     }
 }
@@ -116,6 +130,7 @@ impl fmt::Display for Address {
             Self::Ethernet(address) => address.fmt(f),
             Self::Fabric(address) => address.fmt(f),
             Self::Verbs(address) => write!(f, "{} by RDMA", address.listens),
+            Self::Tcp(address) => write!(f, "{} by TCP", address.listens),
         }
     }
 }

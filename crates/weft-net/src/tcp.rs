@@ -1,0 +1,512 @@
+//! Packets to other nodes over kernel TCP, and writes to memory of peers: the carrier for networks that let
+//! nothing else pass.
+//!
+//! A process listens on one port. A pair of processes has one connection, which is made for the first packet.
+//! Where both ends begin at the same time there are two, and each end sends on its own. The process that
+//! connects shows the token on the card of the other: only processes that have read the card know it. A
+//! connection without it is closed.
+//!
+//! TCP keeps each byte and its order, so a packet arrives once and in order, or the connection breaks, and the
+//! carrier tells of it. A write is a frame with data on the same connection. The sender's kernel reads the
+//! data where it lies in the program's memory, and the receiver's kernel puts it in its place: there is no
+//! further copy.
+
+mod endpoint_address;
+mod line;
+mod memory;
+mod socket;
+mod wire;
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, IoSlice};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::ops::Range;
+use std::os::fd::AsFd;
+
+use weft_core::flow;
+use weft_engine::memory::UserData;
+
+use crate::Error;
+use crate::carrier::{
+    Address, Arrival, Begun, Carrier, CarrierAttributes, Delivery, Diagnostics, Look, Outcome, Placement, Proof,
+    Registration, RemoteMemory, RemoteMemoryAccess, TcpAddress, wrong_address,
+};
+use crate::sys;
+use crate::udp::{self, Candidate};
+pub use endpoint_address::EndpointAddress;
+use line::{Line, Looked};
+use memory::Memory;
+use socket::Sockets;
+use wire::{HEAD_BYTES, Parser, Write};
+
+/// Bytes of the largest packet.
+const PACKET_BYTES_MAX: usize = flow::PACKET_SIZE_MAX;
+/// Bytes of memory for what arrives: a frame that is not complete, and as much again as comes at once.
+const BUFFER_BYTES: usize = 256 << 10;
+/// Most packets of a train in a call.
+const TRAIN_PACKETS_MAX: usize = 32;
+/// Most connections that are looked at without asking first which have something.
+const ASKED_SINGLY_MAX: usize = 4;
+/// Looks between two questions for new connections, while no more than those are there.
+const LOOKS_PER_QUESTION: u32 = 64;
+/// Most connections whose other end has not greeted; the oldest is closed for a new one.
+const STRANGERS_MAX: usize = 32;
+/// Most connections that are accepted in a look.
+const ACCEPTED_MAX: usize = 16;
+/// The number of the listening socket in the list of sockets; connections have their index.
+const LISTENER: u64 = u64::MAX;
+
+/// Smallest message that is written to the receiver's memory.
+const PLACED_MIN: u64 = 32 << 10;
+
+/// The carrier's writes to memory of peers.
+const PLACEMENT: Placement = Placement {
+    writes: true,
+    reads: false,
+    bytes_max: u64::MAX,
+    bytes_min: PLACED_MIN,
+    eager_max: u64::MAX,
+    one_sided_min: PLACED_MIN,
+    proof: Proof::Answer,
+};
+
+/// A process that this one may send to.
+struct Peer {
+    listens: SocketAddr,
+    token: u64,
+    /// The connection by which packets leave.
+    line: Option<usize>,
+}
+
+/// The carrier over one listening socket.
+pub struct Tcp {
+    listener: TcpListener,
+    sockets: Sockets,
+    candidates: Vec<Candidate>,
+    token: u64,
+    attributes: CarrierAttributes,
+    peers: Vec<Peer>,
+    by_token: HashMap<u64, usize>,
+    /// The connections, by their numbers.
+    lines: Vec<Option<Line>>,
+    free: Vec<usize>,
+    /// The numbers of connections whose other end has not greeted, oldest first.
+    strangers: VecDeque<usize>,
+    /// The number of connections that are being made.
+    connecting: usize,
+    /// The connection at which a look begins.
+    turn: usize,
+    looks: u32,
+    memory: Memory,
+    /// The numbers of writes that are complete.
+    done: VecDeque<u64>,
+    broken: VecDeque<Address>,
+    buffer: Box<[u8]>,
+    rejected: u64,
+    last_refusal: Option<String>,
+}
+
+impl Tcp {
+    /// Opens the listening socket, and finds the addresses to offer, as [`udp::Udp::bind`] does. Without
+    /// remote memory if it is `without_placement`.
+    ///
+    /// # Errors
+    /// No interface can be used, the settings make no sense, or the socket cannot be made.
+    pub fn open(settings: &udp::Settings, without_placement: bool) -> Result<Self, Error> {
+        let mut candidates = udp::candidates(settings)?;
+        let any = match candidates[0].ip.is_ipv4() {
+            true => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            false => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let failed = |cause| Error::system("listen for TCP connections", cause);
+        let listener = socket::listen(&any).map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        candidates.iter_mut().for_each(|candidate| candidate.port = port);
+        let sockets = Sockets::new().map_err(failed)?;
+        sockets.add(&listener, LISTENER, false).map_err(failed)?;
+        let mut token = [0; 8];
+        sys::random(&mut token).map_err(|cause| Error::system("get random bytes", cause))?;
+        let attributes = CarrierAttributes {
+            delivery: Delivery::Ordered,
+            train_bytes: TRAIN_PACKETS_MAX * PACKET_BYTES_MAX,
+            descriptor: Some(sockets.descriptor()),
+            remote_memory: (!without_placement).then_some(PLACEMENT),
+            ..CarrierAttributes::packets("tcp", PACKET_BYTES_MAX, Look::SystemCall)
+        };
+        Ok(Self {
+            listener,
+            sockets,
+            candidates,
+            token: u64::from_ne_bytes(token),
+            attributes,
+            peers: Vec::new(),
+            by_token: HashMap::new(),
+            lines: Vec::new(),
+            free: Vec::new(),
+            strangers: VecDeque::new(),
+            connecting: 0,
+            turn: 0,
+            looks: 0,
+            memory: Memory::default(),
+            done: VecDeque::new(),
+            broken: VecDeque::new(),
+            buffer: vec![0; BUFFER_BYTES].into(),
+            rejected: 0,
+            last_refusal: None,
+        })
+    }
+
+    /// Returns this end's endpoint address, which peers need; for the business card.
+    pub fn endpoint_address(&self) -> EndpointAddress {
+        EndpointAddress { candidates: self.candidates.clone(), token: self.token }
+    }
+
+    /// Returns this end's addresses, best first.
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    /// Learns a peer that listens at this address, with the token of its endpoint address.
+    pub fn address_of(&mut self, listens: SocketAddr, token: u64) -> Address {
+        let index = self.peers.len();
+        let known = *self.by_token.entry(token).or_insert(index);
+        if known == index {
+            self.peers.push(Peer { listens, token, line: None });
+        }
+        Address::Tcp(TcpAddress { peer: known as u32, listens })
+    }
+
+    /// The index of the peer with this address.
+    fn peer(&self, to: &Address) -> io::Result<usize> {
+        match to {
+            Address::Tcp(TcpAddress { peer, .. }) if (*peer as usize) < self.peers.len() => Ok(*peer as usize),
+            _ => Err(wrong_address()),
+        }
+    }
+
+    /// The connection by which packets to a peer leave; it is made if there is none. `None`: that fails.
+    fn line_to(&mut self, peer: usize) -> Option<usize> {
+        if let Some(line) = self.peers[peer].line {
+            return Some(line);
+        }
+        match self.connect(peer) {
+            Ok(line) => Some(line),
+            Err(cause) => {
+                self.note_broken(peer, &format!("connect to {}: {}", self.peers[peer].listens, crate::reason(&cause)));
+                None
+            }
+        }
+    }
+
+    fn connect(&mut self, peer: usize) -> io::Result<usize> {
+        let Peer { listens, token, .. } = self.peers[peer];
+        let stream = socket::connect(&listens)?;
+        let mut line = Line::new(stream, Some(peer), true, Parser::new(None, PACKET_BYTES_MAX));
+        let greeting = wire::greeting(self.token, token);
+        line.send(&[IoSlice::new(&greeting)], &mut self.done)?;
+        let number = self.insert(line)?;
+        self.connecting += 1;
+        self.peers[peer].line = Some(number);
+        Ok(number)
+    }
+
+    fn insert(&mut self, line: Line) -> io::Result<usize> {
+        let number = self.free.last().copied().unwrap_or(self.lines.len());
+        self.sockets.add(&line.stream, number as u64, line.watches_room)?;
+        match self.free.pop() {
+            Some(number) => self.lines[number] = Some(line),
+            None => self.lines.push(Some(line)),
+        }
+        Ok(number)
+    }
+
+    /// Closes a connection. `why` says what broke it; `None`: the peer sends no more, and has got everything
+    /// unless something waits to leave.
+    fn close(&mut self, number: usize, why: Option<&str>) {
+        let Some(line) = self.lines[number].take() else { return };
+        self.free.push(number);
+        self.strangers.retain(|stranger| *stranger != number);
+        self.connecting -= usize::from(line.connects);
+        let Some(peer) = line.peer.filter(|peer| self.peers[*peer].line == Some(number)) else { return };
+        self.peers[peer].line = None;
+        let listens = self.peers[peer].listens;
+        match why {
+            Some(why) => self.note_broken(peer, &format!("the connection to {listens}: {why}")),
+            None if line.waiting() > 0 => {
+                self.note_broken(peer, &format!("{listens} has closed the connection before it had got everything"));
+            }
+            None => {}
+        }
+    }
+
+    fn note_broken(&mut self, peer: usize, why: &str) {
+        self.last_refusal = Some(why.to_owned());
+        let address = Address::Tcp(TcpAddress { peer: peer as u32, listens: self.peers[peer].listens });
+        if !self.broken.contains(&address) {
+            self.broken.push_back(address);
+        }
+    }
+
+    /// Sends frames to a peer; `false`: there is no room, and nothing was taken.
+    fn send_frames(&mut self, peer: usize, parts: &[IoSlice<'_>]) -> bool {
+        let Some(number) = self.line_to(peer) else { return false };
+        let Some(line) = &mut self.lines[number] else { return false };
+        match line.send(parts, &mut self.done) {
+            Ok(taken) => taken,
+            Err(cause) => {
+                self.close(number, Some(&cause.to_string()));
+                false
+            }
+        }
+    }
+
+    /// Accepts connections.
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTED_MAX {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => return,
+                // The other end has given up, or this process has no descriptor left.
+                Err(cause) => {
+                    self.last_refusal = Some(format!("accept a connection: {}", crate::reason(&cause)));
+                    return;
+                }
+            };
+            if stream.set_nonblocking(true).is_err() || socket::prepare(&stream).is_err() {
+                continue;
+            }
+            let line = Line::new(stream, None, false, Parser::new(Some(self.token), PACKET_BYTES_MAX));
+            let Ok(number) = self.insert(line) else { continue };
+            if self.strangers.len() == STRANGERS_MAX
+                && let Some(oldest) = self.strangers.pop_front()
+            {
+                self.rejected += 1;
+                self.close(oldest, None);
+            }
+            self.strangers.push_back(number);
+        }
+    }
+
+    /// Asks which sockets have something to do, and finishes connections that are being made; returns the
+    /// numbers of the connections.
+    fn ask(&mut self) -> Vec<usize> {
+        let mut ready = Vec::new();
+        for number in self.sockets.ready() {
+            if number == LISTENER {
+                self.accept();
+                continue;
+            }
+            let number = number as usize;
+            if self.lines.get(number).is_some_and(Option::is_some) {
+                self.finish_connecting(number);
+                ready.push(number);
+            }
+        }
+        ready
+    }
+
+    fn finish_connecting(&mut self, number: usize) {
+        let Some(line) = self.lines[number].as_mut().filter(|line| line.connects) else { return };
+        let error = sys::option(line.stream.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR).unwrap_or(libc::EIO);
+        if error != 0 {
+            return self.close(number, Some(&io::Error::from_raw_os_error(error).to_string()));
+        }
+        // A socket that tells of nothing yet is still being connected.
+        if line.stream.peer_addr().is_err() {
+            return;
+        }
+        line.connects = false;
+        self.connecting -= 1;
+        self.flush(number);
+    }
+
+    /// Sends what waits at a connection.
+    fn flush(&mut self, number: usize) {
+        let Some(line) = &mut self.lines[number] else { return };
+        if line.waiting() == 0 && !line.watches_room {
+            return;
+        }
+        if let Err(cause) = line.flush(&mut self.done) {
+            return self.close(number, Some(&cause.to_string()));
+        }
+        if line.watches_room && line.waiting() == 0 && !line.connects {
+            line.watches_room = self.sockets.change(&line.stream, number as u64, false).is_err();
+        }
+    }
+
+    /// Looks at a connection; returns the number of packets that were handed over.
+    fn look(&mut self, number: usize, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+        self.flush(number);
+        let Some(line) = self.lines[number].as_mut().filter(|line| !line.connects) else { return 0 };
+        let mut greeted = None;
+        let mut hand_over = |packet: &[u8]| on_arrival(Arrival::packet(packet));
+        let (packets, looked) = line.look(limit, &self.memory, &mut self.buffer, &mut greeted, &mut hand_over);
+        if let Some(token) = greeted {
+            self.strangers.retain(|stranger| *stranger != number);
+            if let Some(peer) = self.by_token.get(&token) {
+                line.peer = Some(*peer);
+                self.peers[*peer].line.get_or_insert(number);
+            }
+        }
+        match looked {
+            Looked::Done => {}
+            Looked::Ended => self.close(number, None),
+            Looked::Wrong => {
+                self.rejected += 1;
+                self.close(number, Some("the peer has sent something else than frames"));
+            }
+            Looked::Broken(error) => self.close(number, Some(&io::Error::from_raw_os_error(error).to_string())),
+        }
+        packets
+    }
+
+    /// The number of connections.
+    fn connections(&self) -> usize {
+        self.lines.len() - self.free.len()
+    }
+}
+
+impl Carrier for Tcp {
+    fn attributes(&self) -> &CarrierAttributes {
+        &self.attributes
+    }
+
+    fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
+        let peer = self.peer(to)?;
+        if packet.len() > self.attributes.packet_size {
+            return Ok(Outcome::TooLarge);
+        }
+        let head = wire::packet_head(packet.len());
+        let sent = self.send_frames(peer, &[IoSlice::new(&head), IoSlice::new(packet)]);
+        Ok(if sent { Outcome::Sent } else { Outcome::WouldBlock })
+    }
+
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
+        let peer = self.peer(to)?;
+        let segment = segment.max(1);
+        if segment.min(train.len()) > self.attributes.packet_size {
+            return Ok(train.len());
+        }
+        let mut taken = 0;
+        for run in train.chunks(segment.saturating_mul(TRAIN_PACKETS_MAX)) {
+            let heads: Vec<[u8; HEAD_BYTES]> =
+                run.chunks(segment).map(|packet| wire::packet_head(packet.len())).collect();
+            let frames = heads.iter().zip(run.chunks(segment));
+            let parts: Vec<IoSlice<'_>> =
+                frames.flat_map(|(head, packet)| [IoSlice::new(head), IoSlice::new(packet)]).collect();
+            if !self.send_frames(peer, &parts) {
+                break;
+            }
+            taken += run.len();
+        }
+        Ok(taken)
+    }
+
+    fn receive(&mut self, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+        if limit == 0 {
+            return 0;
+        }
+        self.looks = self.looks.wrapping_add(1);
+        let is_settled = self.strangers.is_empty() && self.connecting == 0;
+        let all_singly = self.connections() <= ASKED_SINGLY_MAX;
+        let mut ready = Vec::new();
+        if !is_settled || !all_singly || self.looks.is_multiple_of(LOOKS_PER_QUESTION) {
+            ready = self.ask();
+        }
+        let count = self.lines.len();
+        self.turn = self.turn.wrapping_add(1);
+        let mut packets = 0;
+        for turn in 0..count {
+            if packets >= limit {
+                break;
+            }
+            let number = self.turn.wrapping_add(turn) % count;
+            let Some(line) = &self.lines[number] else { continue };
+            if all_singly || line.has_kept() || line.waiting() > 0 || ready.contains(&number) {
+                packets += self.look(number, on_arrival, limit - packets);
+            }
+        }
+        packets
+    }
+
+    fn prepare_sleep(&mut self) -> bool {
+        for (number, line) in self.lines.iter_mut().enumerate() {
+            let Some(line) = line else { continue };
+            if line.has_kept() {
+                return false;
+            }
+            if line.waiting() > 0 && !line.watches_room {
+                match self.sockets.change(&line.stream, number as u64, true) {
+                    Ok(()) => line.watches_room = true,
+                    Err(_) => return false,
+                }
+            }
+        }
+        true
+    }
+
+    fn diagnostics(&self) -> Diagnostics {
+        Diagnostics { rejected: self.rejected, last_refusal: self.last_refusal.clone(), ..Diagnostics::default() }
+    }
+
+    fn under_way(&self, to: &Address) -> usize {
+        let line = self.peer(to).ok().and_then(|peer| self.peers[peer].line);
+        line.and_then(|number| self.lines[number].as_ref()).map_or(0, Line::waiting)
+    }
+
+    fn take_broken(&mut self) -> Option<Address> {
+        self.broken.pop_front()
+    }
+
+    fn rma(&mut self) -> Option<&mut dyn RemoteMemoryAccess> {
+        if self.attributes.remote_memory.is_some() { Some(self) } else { None }
+    }
+}
+
+impl RemoteMemoryAccess for Tcp {
+    fn register(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)> {
+        self.memory.register(data, length)
+    }
+
+    fn deregister(&mut self, registration: Registration) {
+        self.memory.deregister(registration);
+    }
+
+    fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun {
+        let Ok(peer) = self.peer(to) else { return Begun::Never };
+        if range.is_empty() || data.program_run(&range).is_none() {
+            return Begun::Never;
+        }
+        let Some(line_number) = self.line_to(peer) else { return Begun::NotNow };
+        let Some(line) = &mut self.lines[line_number] else { return Begun::NotNow };
+        let write = Write { key: target.key, address: target.address, bytes: range.end - range.start };
+        match line.write(write, data, range, number, &mut self.done) {
+            Ok(true) => Begun::Yes,
+            Ok(false) => Begun::NotNow,
+            Err(cause) => {
+                self.close(line_number, Some(&cause.to_string()));
+                Begun::NotNow
+            }
+        }
+    }
+
+    fn read(&mut self, _: &Address, _: &UserData, _: Range<u64>, _: RemoteMemory, _: u64) -> Begun {
+        Begun::Never
+    }
+
+    fn poll_completion(&mut self) -> Option<u64> {
+        self.done.pop_front()
+    }
+}
+
+impl Drop for Tcp {
+    /// Takes in what has arrived, and only then closes: a connection that is closed with bytes that nobody has
+    /// read is reset, and what its peer has not yet got is lost.
+    fn drop(&mut self) {
+        for line in self.lines.iter_mut().flatten() {
+            let _ = line.flush(&mut self.done);
+            let _ = line.stream.shutdown(std::net::Shutdown::Write);
+            line.drain(&mut self.buffer);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Memory of this process that peers may write to.
+
+use std::collections::HashMap;
+
+use weft_engine::memory::UserData;
+
+use super::wire::Write;
+use crate::carrier::{Registration, RemoteMemory};
+use crate::sys;
+
+/// Most pieces of memory that are registered at a time.
+const REGISTERED_MAX: usize = 1 << 16;
+
+/// Memory that peers may write to: one run.
+struct Exposed {
+    data: UserData,
+    length: u64,
+    key: u64,
+}
+
+/// The registered memory. A key is a random number: only a process that was told it can write.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// By the numbers of registrations.
+    exposed: Vec<Option<Exposed>>,
+    free: Vec<u32>,
+    by_key: HashMap<u64, u32>,
+}
+
+impl Memory {
+    /// Lets peers write to the first `length` bytes of `data`; `None` where that is no run of memory, or
+    /// cannot be done at present.
+    pub(super) fn register(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)> {
+        data.program_run(&(0..length))?;
+        if self.by_key.len() >= REGISTERED_MAX {
+            return None;
+        }
+        let mut key = [0; 8];
+        sys::random(&mut key).ok()?;
+        let key = u64::from_ne_bytes(key);
+        if self.by_key.contains_key(&key) {
+            return None;
+        }
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.exposed.push(None);
+            self.exposed.len() as u32 - 1
+        });
+        self.exposed[number as usize] = Some(Exposed { data: data.clone(), length, key });
+        self.by_key.insert(key, number);
+        Some((Registration(number), RemoteMemory { key, address: 0 }))
+    }
+
+    /// Ends the registration: nothing is written there any more.
+    pub(super) fn deregister(&mut self, Registration(number): Registration) {
+        if let Some(exposed) = self.exposed.get_mut(number as usize).and_then(Option::take) {
+            self.by_key.remove(&exposed.key);
+            self.free.push(number);
+        }
+    }
+
+    /// The memory that `write` is for, if all of it is registered.
+    pub(super) fn target(&self, write: &Write) -> Option<&UserData> {
+        let exposed = self.exposed.get(*self.by_key.get(&write.key)? as usize)?.as_ref()?;
+        let end = write.address.checked_add(write.bytes)?;
+        (end <= exposed.length).then_some(&exposed.data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_registered_is_a_target() {
+        let (mut memory, data) = (Memory::default(), UserData::leaked(100));
+        let (first, there) = memory.register(&data, 60).expect("there is room");
+        let write = |key, address, bytes| Write { key, address, bytes };
+        assert!(memory.target(&write(there.key, 0, 60)).is_some());
+        assert!(memory.target(&write(there.key, 59, 1)).is_some());
+        for (key, address, bytes) in [(there.key, 1, 60), (there.key, u64::MAX, 2), (!there.key, 0, 1)] {
+            assert!(memory.target(&write(key, address, bytes)).is_none());
+        }
+        memory.deregister(first);
+        assert!(memory.target(&write(there.key, 0, 1)).is_none());
+        let (second, again) = memory.register(&data, 100).expect("there is room");
+        assert_eq!(first, second, "numbers are used again");
+        assert_ne!(there.key, again.key, "and keys are not");
+    }
+}

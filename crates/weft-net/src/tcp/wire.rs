@@ -1,0 +1,237 @@
+//! The bytes of a connection: a greeting by the process that connects, and then frames in both directions.
+//!
+//! All numbers are little-endian.
+//!
+//! ```text
+//! greeting:  "weftTCP1" 8, token of the process that listens 8, token of the process that connects 8
+//! packet:    length 3, kind 1 = 0x50; then the packet
+//! write:     length 3 = 24, kind 1 = 0x57; key 8, address 8, bytes 8; then the bytes
+//! ```
+//!
+//! Nothing in them is trusted: [`Parser`] takes bytes of any origin apart.
+
+use std::ops::Range;
+
+/// The first bytes of a connection.
+const MAGIC: [u8; 8] = *b"weftTCP1";
+/// Bytes of a greeting.
+pub(super) const GREETING_BYTES: usize = 24;
+/// Bytes in front of each frame.
+pub(super) const HEAD_BYTES: usize = 4;
+/// Bytes of the description of a write.
+const WRITE_BYTES: usize = 24;
+/// Bytes in front of the data of a write.
+pub(super) const WRITE_HEAD_BYTES: usize = HEAD_BYTES + WRITE_BYTES;
+
+const PACKET: u8 = 0x50;
+const WRITE: u8 = 0x57;
+
+/// Makes the greeting of a process with the token `own` to the process with the token `peer`.
+pub(super) fn greeting(own: u64, peer: u64) -> [u8; GREETING_BYTES] {
+    let mut bytes = [0; GREETING_BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..16].copy_from_slice(&peer.to_le_bytes());
+    bytes[16..].copy_from_slice(&own.to_le_bytes());
+    bytes
+}
+
+fn head(kind: u8, length: usize) -> [u8; HEAD_BYTES] {
+    (u32::from(kind) << 24 | length as u32).to_le_bytes()
+}
+
+/// Makes the bytes in front of a packet, which is shorter than 2^24 bytes.
+pub(super) fn packet_head(length: usize) -> [u8; HEAD_BYTES] {
+    head(PACKET, length)
+}
+
+/// A write to memory of the process that receives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Write {
+    /// The key of the memory.
+    pub(super) key: u64,
+    /// The first byte, as the carrier of that process counts.
+    pub(super) address: u64,
+    /// The number of bytes.
+    pub(super) bytes: u64,
+}
+
+impl Write {
+    /// Makes the bytes in front of the data.
+    pub(super) fn head(&self) -> [u8; WRITE_HEAD_BYTES] {
+        let mut bytes = [0; WRITE_HEAD_BYTES];
+        bytes[..HEAD_BYTES].copy_from_slice(&head(WRITE, WRITE_BYTES));
+        let words = [self.key, self.address, self.bytes];
+        for (to, word) in bytes[HEAD_BYTES..].chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// A part of what has arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// A greeting, by the process with this token.
+    Greeting(u64),
+    /// A packet: its place in the bytes.
+    Packet(Range<usize>),
+    /// The beginning of a write, or a further part of the same write: the place of the data in the bytes.
+    Data(Write, Range<usize>),
+}
+
+/// The state of one direction of a connection.
+#[derive(Debug)]
+pub(super) struct Parser {
+    /// The token that a greeting must show; `None`: no greeting is expected.
+    greeting: Option<u64>,
+    /// The most bytes of a packet.
+    packet_max: usize,
+    /// The rest of the write whose data is arriving.
+    write: Option<Write>,
+}
+
+/// The error that bytes are none of this protocol, or a stranger's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wrong;
+
+impl Parser {
+    /// Begins where a greeting with `token` must come first, or where none comes.
+    pub(super) fn new(token: Option<u64>, packet_max: usize) -> Self {
+        Self { greeting: token, packet_max, write: None }
+    }
+
+    /// The write whose data comes next.
+    pub(super) fn write(&self) -> Option<Write> {
+        self.write
+    }
+
+    /// Notes that the next `count` bytes of the write have been taken.
+    pub(super) fn written(&mut self, count: u64) {
+        if let Some(write) = &mut self.write {
+            write.address = write.address.wrapping_add(count);
+            write.bytes -= count;
+            if write.bytes == 0 {
+                self.write = None;
+            }
+        }
+    }
+
+    /// Takes the next part out of `bytes`, and moves `at` behind it. `None`: no further part is complete, and
+    /// the bytes from `at` on must be given again.
+    ///
+    /// # Errors
+    /// The bytes are none of this protocol.
+    pub(super) fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Option<Part>, Wrong> {
+        let rest = &bytes[*at..];
+        if let Some(token) = self.greeting {
+            let Some(greeting) = rest.first_chunk::<GREETING_BYTES>() else { return Ok(None) };
+            if greeting[..8] != MAGIC || word(&greeting[8..]) != token {
+                return Err(Wrong);
+            }
+            self.greeting = None;
+            *at += GREETING_BYTES;
+            return Ok(Some(Part::Greeting(word(&greeting[16..]))));
+        }
+        if let Some(write) = self.write {
+            let count = write.bytes.min(rest.len() as u64);
+            if count == 0 {
+                return Ok(None);
+            }
+            let range = *at..*at + count as usize;
+            *at = range.end;
+            self.written(count);
+            return Ok(Some(Part::Data(Write { bytes: count, ..write }, range)));
+        }
+        let Some(head) = rest.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
+        let head = u32::from_le_bytes(*head);
+        let (kind, length) = ((head >> 24) as u8, (head & 0x00ff_ffff) as usize);
+        match kind {
+            PACKET if length <= self.packet_max => {}
+            WRITE if length == WRITE_BYTES => {}
+            _ => return Err(Wrong),
+        }
+        if rest.len() < HEAD_BYTES + length {
+            return Ok(None);
+        }
+        let range = *at + HEAD_BYTES..*at + HEAD_BYTES + length;
+        *at = range.end;
+        if kind == PACKET {
+            return Ok(Some(Part::Packet(range)));
+        }
+        let words = &bytes[range];
+        let write = Write { key: word(words), address: word(&words[8..]), bytes: word(&words[16..]) };
+        if write.bytes == 0 {
+            return Err(Wrong);
+        }
+        self.write = Some(write);
+        self.next(bytes, at)
+    }
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKET_MAX: usize = 100;
+
+    /// Takes `stream` apart as it arrives in pieces of `step` bytes; returns packets, and data with its
+    /// place.
+    fn parse(stream: &[u8], step: usize, token: Option<u64>) -> Result<(Vec<Vec<u8>>, Vec<(u64, u8)>), Wrong> {
+        let (mut parser, mut kept) = (Parser::new(token, PACKET_MAX), Vec::new());
+        let (mut packets, mut data) = (Vec::new(), Vec::new());
+        for piece in stream.chunks(step) {
+            kept.extend_from_slice(piece);
+            let mut at = 0;
+            while let Some(part) = parser.next(&kept, &mut at)? {
+                match part {
+                    Part::Greeting(own) => assert_eq!(own, 9),
+                    Part::Packet(range) => packets.push(kept[range].to_vec()),
+                    Part::Data(write, range) => {
+                        assert_eq!(range.len() as u64, write.bytes);
+                        data.extend((write.address..).zip(kept[range].iter().copied()));
+                    }
+                }
+            }
+            kept.drain(..at);
+            assert!(kept.len() < HEAD_BYTES + PACKET_MAX, "only a frame that is not complete is kept");
+        }
+        Ok((packets, data))
+    }
+
+    /// A greeting, packets and writes, in pieces of each length.   Expect: the same parts.
+    #[test]
+    fn what_arrives_in_any_pieces_is_taken_apart_alike() {
+        let mut stream = greeting(9, 7).to_vec();
+        let packets: Vec<Vec<u8>> = [0, 1, 50, PACKET_MAX].map(|length| vec![length as u8; length]).into();
+        let write = Write { key: 5, address: 1000, bytes: 300 };
+        for packet in &packets {
+            stream.extend(packet_head(packet.len()));
+            stream.extend(packet);
+            stream.extend(write.head());
+            stream.extend((0..300).map(|at| at as u8));
+        }
+        let data: Vec<(u64, u8)> = (0..4).flat_map(|_| (0..300).map(|at| (1000 + at, at as u8))).collect();
+        for step in (1..200).chain([stream.len()]) {
+            assert_eq!(parse(&stream, step, Some(7)), Ok((packets.clone(), data.clone())), "{step}");
+        }
+    }
+
+    #[test]
+    fn what_is_none_of_the_protocol_is_refused() {
+        let nothing = Write { key: 1, address: 2, bytes: 0 };
+        for (stream, token) in [
+            (greeting(9, 6).to_vec(), Some(7)),
+            (b"GET / HTTP/1.1\r\nHost: somewhere\r\n".to_vec(), Some(7)),
+            (b"GET / HTTP/1.1\r\n".to_vec(), None),
+            (packet_head(PACKET_MAX + 1).to_vec(), None),
+            (nothing.head().to_vec(), None),
+            (head(WRITE, WRITE_BYTES + 1).to_vec(), None),
+        ] {
+            assert_eq!(parse(&stream, stream.len(), token), Err(Wrong), "{stream:?}");
+        }
+    }
+}
