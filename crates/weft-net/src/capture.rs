@@ -171,6 +171,7 @@ fn headers(out: &mut Vec<u8>, from: &Address, to: &Address, length: usize) {
         (Address::Verbs(VerbsAddress { listens: from, .. }), Address::Verbs(VerbsAddress { listens: to, .. })) => {
             pcapng::udp_headers(out, *from, *to, 0, length)
         }
+        (Address::Tcp(from), Address::Tcp(to)) => pcapng::udp_headers(out, from.listens, to.listens, 0, length),
         (Address::Ethernet(from), Address::Ethernet(to)) => {
             pcapng::ethernet_header(out, from.mac, to.mac, ethernet::ETHER_TYPE);
             out.extend(ethernet::share_of_header(to.port, length as u16));

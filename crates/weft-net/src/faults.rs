@@ -140,7 +140,7 @@ impl<D: Carrier> Faults<D> {
     pub fn new(inner: D, plan: Plan) -> Self {
         let (random, is_clean) = (Random::new(plan.seed), plan.is_clean());
         let mut attributes = *inner.attributes();
-        if !is_clean && attributes.name != SPARED {
+        if !is_clean && !SPARED.contains(&attributes.name) {
             attributes.delivery = Delivery::Unreliable;
         }
         Self {
@@ -342,12 +342,12 @@ impl<D: Carrier> carrier::Wrapper for Faults<D> {
     }
 }
 
-/// The carrier whose connections are spared.
-const SPARED: &str = "verbs";
+/// The carriers whose connections are spared.
+const SPARED: [&str; 2] = ["verbs", "tcp"];
 
 /// Returns whether packets to this address leave whole.
 fn spares(to: &Address) -> bool {
-    to.is_group() || matches!(to, Address::Verbs(_))
+    to.is_group() || matches!(to, Address::Verbs(_) | Address::Tcp(_))
 }
 
 #[cfg(test)]

@@ -161,6 +161,11 @@ impl Tcp {
         EndpointAddress { candidates: self.candidates.clone(), token: self.token }
     }
 
+    /// Returns the address of this end.
+    pub fn own_address(&self) -> Address {
+        Address::Tcp(TcpAddress { peer: 0, listens: self.candidates[0].socket_address() })
+    }
+
     /// Returns this end's addresses, best first.
     pub fn candidates(&self) -> &[Candidate] {
         &self.candidates

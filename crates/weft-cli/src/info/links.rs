@@ -4,7 +4,9 @@
 use serde::Serialize;
 use weft_mpi::engine::Placement;
 use weft_mpi::settings::{self, LINKS, Settings};
+use weft_net::carrier::Carrier;
 use weft_net::ethernet::Ethernet;
+use weft_net::tcp::Tcp;
 use weft_net::xdp::{self, Outlook};
 use weft_net::{fabric, node, shared, udp, verbs};
 
@@ -112,6 +114,19 @@ impl Addresses {
     }
 }
 
+impl Addresses {
+    /// The addresses that are offered, for people.
+    fn offered(&self) -> Result<String, String> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
+        let offered = self.list.iter().filter(|address| address.offered);
+        let names: Vec<String> =
+            offered.map(|address| format!("{} ({})", address.address, address.interface)).collect();
+        if names.is_empty() { Err("no address can be offered".into()) } else { Ok(names.join(", ")) }
+    }
+}
+
 /// All links; links of this version come first.
 pub(crate) fn all(settings: &Settings, machine: &Machine, addresses: &Addresses) -> Vec<Link> {
     let built_in = LINKS.iter().map(|&(name, what)| {
@@ -122,6 +137,7 @@ pub(crate) fn all(settings: &Settings, machine: &Machine, addresses: &Addresses)
             "xdp" => judge_xdp(settings).map(Use::from),
             "fabric" => judge_fabric(settings),
             "verbs" => judge_verbs(settings),
+            "tcp" => judge_tcp(settings, addresses),
             _ => judge_other(name).map(Use::from),
         };
         let used = verdict.is_ok();
@@ -234,27 +250,35 @@ fn judge_verbs(settings: &Settings) -> Result<Use, String> {
 }
 
 fn judge_udp(settings: &Settings, addresses: &Addresses) -> Result<String, String> {
-    if settings.links.fabric || settings.links.verbs {
-        let name = if settings.links.fabric { "fabric" } else { "verbs" };
+    if let Some(name) = settings.links.in_place_of_udp().next() {
         return Err(format!("WEFT_LINK names {name}, which takes its place"));
     }
     if !settings.links.udp {
         return Err("WEFT_LINK does not name it".into());
     }
-    if let Some(fault) = &addresses.fault {
-        return Err(fault.clone());
+    Ok(format!(
+        "to ranks of other hosts, packets of up to {} bytes, at {}",
+        addresses.packet_size,
+        addresses.offered()?
+    ))
+}
+
+fn judge_tcp(settings: &Settings, addresses: &Addresses) -> Result<Use, String> {
+    if !settings.links.tcp {
+        return Err("it is used only where WEFT_LINK names it, as in shared,tcp".into());
     }
-    let offered: Vec<&Address> = addresses.list.iter().filter(|address| address.offered).collect();
-    let names: Vec<String> =
-        offered.iter().map(|address| format!("{} ({})", address.address, address.interface)).collect();
-    match names.is_empty() {
-        true => Err("no address can be offered".into()),
-        false => Ok(format!(
-            "to ranks of other hosts, packets of up to {} bytes, at {}",
-            addresses.packet_size,
-            names.join(", ")
-        )),
-    }
+    // The socket is opened for a moment, as a rank would open it.
+    let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
+    let opened = Tcp::open(&wanted, settings.sealed).map_err(|error| error.to_string())?;
+    let written = opened.attributes().remote_memory.map(Written::of);
+    let large = match written {
+        Some(Written { bytes_min, .. }) => {
+            format!("large messages, from {bytes_min} bytes on, go straight to the receiver's memory")
+        }
+        None => "large messages are cut into packets, as WEFT_SEALED says".to_owned(),
+    };
+    let how = format!("to ranks of other hosts, in the place of UDP, at {}; {large}", addresses.offered()?);
+    Ok(Use { how, written })
 }
 
 /// Opens the interfaces for a moment, as a rank would; returns at least one.

@@ -16,7 +16,7 @@ use super::links::{Addresses, Link, Written};
 use super::machine::Machine;
 
 /// The links for the traffic that raw frames do not carry, and their names in sentences.
-const BULK: [(&str, &str); 3] = [("udp", "UDP"), ("fabric", "libfabric"), ("verbs", "the RDMA device")];
+const BULK: [(&str, &str); 4] = [("udp", "UDP"), ("fabric", "libfabric"), ("verbs", "the RDMA device"), ("tcp", "TCP")];
 /// The number of ranks of this host for which rings are described: with more ranks rings may be smaller.
 const RANKS: usize = 2;
 

@@ -17,31 +17,51 @@ pub struct Links {
     pub fabric: bool,
     /// An RDMA device by rdma-core, in the place of UDP.
     pub verbs: bool,
+    /// Kernel TCP, in the place of UDP.
+    pub tcp: bool,
     /// The user has named the links, so they are not chosen by what is possible.
     pub named: bool,
 }
 
 impl Links {
-    pub(super) const NONE: Self =
-        Self { shared: false, udp: false, ethernet: false, xdp: false, fabric: false, verbs: false, named: false };
+    pub(super) const NONE: Self = Self {
+        shared: false,
+        udp: false,
+        ethernet: false,
+        xdp: false,
+        fabric: false,
+        verbs: false,
+        tcp: false,
+        named: false,
+    };
     pub(super) const AUTO: Self = Self { shared: true, udp: true, ethernet: true, ..Self::NONE };
+
+    /// The names of the links that are named and carry bulk data in the place of UDP.
+    pub fn in_place_of_udp(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let all = [(self.fabric, "fabric"), (self.verbs, "verbs"), (self.tcp, "tcp")];
+        all.into_iter().filter_map(|(is_named, name)| is_named.then_some(name))
+    }
 }
 
 /// Every link of this version: its name in `WEFT_LINK`, and a description.
-pub const LINKS: [(&str, &str); 6] = [
+pub const LINKS: [(&str, &str); 7] = [
     ("shared", "rings in shared memory, between ranks of one host"),
     ("udp", "UDP over IPv4 or IPv6, between hosts"),
     ("ethernet", "frames on the interface itself (AF_PACKET), between hosts of one segment"),
     ("xdp", "the same frames, received before the host's network sees them (AF_XDP)"),
     ("fabric", "endpoints of libfabric, over whatever its provider leads to, between hosts"),
     ("verbs", "an RDMA device (InfiniBand, RoCE or iWARP) by rdma-core, between hosts"),
+    ("tcp", "kernel TCP, between hosts, also where nothing else passes"),
 ];
 
 pub(super) fn links(value: &str) -> Result<Links, String> {
     let mut links = Links { named: true, ..Links::NONE };
     for name in value.split(',').map(str::trim) {
         match name {
-            "auto" => links = Links { xdp: links.xdp, fabric: links.fabric, verbs: links.verbs, ..Links::AUTO },
+            "auto" => {
+                let Links { xdp, fabric, verbs, tcp, .. } = links;
+                links = Links { xdp, fabric, verbs, tcp, ..Links::AUTO };
+            }
             "shared" => links.shared = true,
             "udp" => links.udp = true,
             "ethernet" => links.ethernet = true,
@@ -49,13 +69,16 @@ pub(super) fn links(value: &str) -> Result<Links, String> {
             "xdp" => links = Links { ethernet: true, xdp: true, ..links },
             "fabric" => links.fabric = true,
             "verbs" => links.verbs = true,
+            "tcp" => links.tcp = true,
             _ => return Err(LINK.says(value, &format!("names the link '{name}', which Weft does not have"))),
         }
     }
-    if links.fabric && links.verbs {
-        return Err(LINK.says(value, "names fabric and verbs, which are both in the place of UDP: one of them"));
+    let instead: Vec<&str> = links.in_place_of_udp().collect();
+    if let [one, other, ..] = instead[..] {
+        let both = format!("names {one} and {other}, which are both in the place of UDP: one of them");
+        return Err(LINK.says(value, &both));
     }
-    links.udp &= !(links.fabric || links.verbs);
+    links.udp &= instead.is_empty();
     Ok(links)
 }
 
@@ -64,11 +87,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_rdma_device_takes_the_place_of_udp_and_libfabric_is_not_beside_it() {
+    fn one_link_may_take_the_place_of_udp() {
         let links = |value: &str| links(value).unwrap();
         assert_eq!(links("shared,verbs"), Links { shared: true, verbs: true, named: true, ..Links::NONE });
         assert!(!links("auto,verbs").udp && links("auto,verbs").ethernet);
-        assert!(super::links("shared,verbs,fabric").is_err());
+        assert!(!links("auto,tcp").udp && links("auto,tcp").ethernet && links("tcp,shared").tcp);
+        for two in ["shared,verbs,fabric", "tcp,verbs", "fabric,auto,tcp"] {
+            assert!(super::links(two).is_err(), "{two}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 mod fields;
 
 use weft_launch::JobSecret;
-use weft_net::{ethernet, fabric, udp, verbs};
+use weft_net::{ethernet, fabric, tcp, udp, verbs};
 
 use fields::{Fields, Writer};
 
@@ -31,6 +31,8 @@ pub(super) struct BusinessCard {
     pub(super) fabric: Vec<fabric::EndpointAddress>,
     /// The RDMA devices.
     pub(super) verbs: Option<verbs::EndpointAddress>,
+    /// The address for connections by TCP.
+    pub(super) tcp: Option<tcp::EndpointAddress>,
     /// The number of its program, of several on one command line.
     pub(super) appnum: Option<i32>,
     /// A number for the processors that it may use, and their count.
@@ -42,7 +44,7 @@ pub(super) struct BusinessCard {
 impl BusinessCard {
     /// The card as text.
     pub(super) fn encode(&self) -> String {
-        let Self { node, pid, host, secret, addresses, raw, fabric, verbs, appnum, processors, choices } = self;
+        let Self { node, pid, host, secret, addresses, raw, fabric, verbs, tcp, appnum, processors, choices } = self;
         let list = |cards: Vec<String>| Some(cards.join("+")).filter(|text| !text.is_empty());
         let mut out = Writer::new();
         out.put("node/1", format_args!("{node:x}"));
@@ -56,6 +58,7 @@ impl BusinessCard {
         out.put_some("ethernet/1", list(raw.iter().map(ethernet::EndpointAddress::encode).collect()));
         out.put_some("fabric/1", list(fabric.iter().map(fabric::EndpointAddress::encode).collect()));
         out.put_some("verbs/1", verbs.as_ref().map(verbs::EndpointAddress::encode));
+        out.put_some("tcp/1", tcp.as_ref().map(tcp::EndpointAddress::encode));
         out.finish()
     }
 
@@ -90,12 +93,14 @@ impl BusinessCard {
             raw: list(&fields, "ethernet/1", |text| ethernet::EndpointAddress::decode(text).ok())?,
             fabric: list(&fields, "fabric/1", |text| fabric::EndpointAddress::decode(text).ok())?,
             verbs: fields.optional("verbs/1", |text| verbs::EndpointAddress::decode(text).ok())?,
+            tcp: fields.optional("tcp/1", |text| tcp::EndpointAddress::decode(text).ok())?,
         })
     }
 
     /// Returns whether nothing on it leads anywhere.
     pub(super) fn is_unreachable(&self) -> bool {
-        self.addresses.is_none() && self.raw.is_empty() && self.fabric.is_empty() && self.verbs.is_none()
+        let Self { addresses, raw, fabric, verbs, tcp, .. } = self;
+        addresses.is_none() && raw.is_empty() && fabric.is_empty() && verbs.is_none() && tcp.is_none()
     }
 }
 
@@ -125,7 +130,8 @@ pub fn card_seeds() -> Vec<String> {
     let full = "weft-card,node/1:1f,pid/1:77,host/1:h0/n1,processors/1:5.2,choices/1:9,appnum/1:1,\
                 secret/1:00112233445566778899aabbccddeeff,udp/1:00000009.b8.40a000001180001058c00003e8,\
                 ethernet/1:0.02fe000102ff.ffee.05d6.800+1.02fe000102fe.ffee.05d6.800,\
-                fabric/1:udp:packets:1472:100:0:00ff,verbs/1:placing;4088;1;00000009.0.40a000001180001058c00003e8";
+                fabric/1:udp:packets:1472:100:0:00ff,verbs/1:placing;4088;1;00000009.0.40a000001180001058c00003e8,\
+                tcp/1:77;00000009.0.40a000001180001058c00003e8";
     [small, full].iter().map(|text| read(text).unwrap_or_else(|sentence| panic!("{sentence}"))).collect()
 }
 
@@ -143,7 +149,7 @@ mod tests {
         }
         let full = BusinessCard::decode(3, &card_seeds()[1]).expect("a card");
         assert_eq!((full.raw.len(), full.fabric.len(), full.is_unreachable()), (2, 1, false));
-        assert!(full.verbs.is_some() && full.addresses.is_some() && full.secret.is_some());
+        assert!(full.verbs.is_some() && full.tcp.is_some() && full.addresses.is_some() && full.secret.is_some());
         assert!(BusinessCard::decode(3, &card_seeds()[0]).expect("a card").is_unreachable());
     }
 

@@ -56,6 +56,9 @@ fn ends(path: &Route, carrier: CarrierId, links: &Opened) -> Vec<Ends> {
         if let Some(Bulk::Verbs(devices)) = &links.bulk {
             return Some(devices.own_address());
         }
+        if let Some(Bulk::Tcp(tcp)) = &links.bulk {
+            return Some(tcp.own_address());
+        }
         let own = links.candidates.iter().find(|candidate| candidate.rail == rail)?;
         Some(Address::Udp((own.ip, own.port).into()))
     };

@@ -29,6 +29,7 @@ pub(super) fn carriers(settings: &Settings, host: &raw::Host<'_>, paths: &[Route
         Some(Bulk::Udp(udp)) => Some(udp as BoxedCarrier),
         Some(Bulk::Fabric(endpoints)) => by_fabric(endpoints)?,
         Some(Bulk::Verbs(devices)) => Some(devices as BoxedCarrier),
+        Some(Bulk::Tcp(tcp)) => Some(tcp as BoxedCarrier),
         None => None,
     };
     let frames = raw::carriers(settings, host, links.raw, links.refusal.as_deref());

@@ -119,6 +119,7 @@ fn look(manager: &mut dyn ProcessManager) -> Result<Own> {
         raw: Vec::new(),
         fabric: Vec::new(),
         verbs: None,
+        tcp: None,
         appnum: manager.appnum(),
         processors: (node::hash(processors.as_bytes()), processor_count),
         choices: node::hash(choices.as_bytes()),
@@ -134,6 +135,7 @@ impl Own {
         let Self { settings, links, card } = self;
         (card.addresses, card.raw) = (links.addresses(), raw::addresses(settings, &links.raw));
         (card.fabric, card.verbs) = (links.fabric_addresses(settings), links.verbs_address());
+        card.tcp = links.tcp_address();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use weft_net::ethernet::Ethernet;
 use weft_net::fabric::{self, Fabric};
+use weft_net::tcp::{self, Tcp};
 use weft_net::udp::{self, Udp};
 use weft_net::verbs::{self, VerbsRails};
 
@@ -16,6 +17,7 @@ pub(super) enum Bulk {
     /// Endpoints of libfabric, one for each rail; never empty.
     Fabric(Vec<Fabric>),
     Verbs(Box<VerbsRails>),
+    Tcp(Box<Tcp>),
 }
 
 /// The links to other nodes, as they were opened.
@@ -81,6 +83,11 @@ impl Opened {
         if let Some(Bulk::Verbs(devices)) = &self.bulk { Some(devices.endpoint_address()) } else { None }
     }
 
+    /// The address for connections by TCP, for peers.
+    pub(super) fn tcp_address(&self) -> Option<tcp::EndpointAddress> {
+        if let Some(Bulk::Tcp(tcp)) = &self.bulk { Some(tcp.endpoint_address()) } else { None }
+    }
+
     /// The addresses at which peers can reach this process, by UDP or not.
     pub(super) fn addresses(&self) -> Option<udp::EndpointAddress> {
         let address = match &self.bulk {
@@ -138,6 +145,9 @@ fn open_bulk(settings: &Settings, wanted: &udp::Settings) -> Result<Option<Bulk>
     } else if links.verbs {
         let devices = VerbsRails::open(&settings::verbs(settings)).map_err(|error| other(error.to_string()))?;
         Some(Bulk::Verbs(Box::new(devices)))
+    } else if links.tcp {
+        let tcp = Tcp::open(wanted, settings.sealed).map_err(|error| other(error.to_string()))?;
+        Some(Bulk::Tcp(Box::new(tcp)))
     } else if links.udp {
         Some(Bulk::Udp(Box::new(Udp::bind(wanted).map_err(|error| other(error.to_string()))?)))
     } else {

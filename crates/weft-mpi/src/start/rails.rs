@@ -5,8 +5,9 @@ use weft_core::flow::Settings as FlowSettings;
 use weft_core::path_validation::Ends;
 use weft_core::rails::{RAILS_MAX, RailCarrier, Role};
 use weft_core::time::Duration;
-use weft_net::carrier::{Address, Carrier, Placement};
+use weft_net::carrier::{Address, Carrier, CarrierAttributes, Placement};
 use weft_net::fabric::Fabric;
+use weft_net::tcp::Tcp;
 use weft_net::udp::{self, Pair};
 use weft_net::verbs::VerbsRails;
 
@@ -63,6 +64,7 @@ pub(super) fn remote(
     let found = match &mut links.bulk {
         Some(Bulk::Fabric(endpoints)) => by_fabric((own, peer), (endpoints, &links.candidates), bulk, first),
         Some(Bulk::Verbs(devices)) => by_verbs((own, peer), devices, bulk, ranks),
+        Some(Bulk::Tcp(tcp)) => by_tcp((own, peer), tcp, bulk, first),
         Some(Bulk::Udp(_)) | None => match own.addresses.as_ref().and(peer.addresses.as_ref()) {
             Some(addresses) => udp::pair_rails(&links.candidates, &addresses.candidates, first)
                 .map(|pairs| on_rails(own, peer, &pairs, bulk)),
@@ -192,6 +194,34 @@ fn by_verbs(
     Ok(found)
 }
 
+/// The carrier by TCP, with raw frames beside it where both ends have them. Injected faults spare
+/// connections, so these keep their promise.
+fn by_tcp(
+    (own, peer): (&BusinessCard, &BusinessCard),
+    tcp: &mut Tcp,
+    bulk: CarrierId,
+    first: bool,
+) -> Result<Vec<Found>, String> {
+    let Some(there) = &peer.tcp else {
+        return Err("it does not listen for TCP: WEFT_LINK must name tcp at both ends".into());
+    };
+    let pairs = udp::pair_rails(tcp.candidates(), &there.candidates, first)?;
+    let Some(best) = pairs.first() else { return Err("no address of it can be reached from here".into()) };
+    let to = tcp.address_of(best.to, there.token);
+    let CarrierAttributes { packet_size, remote_memory, .. } = *tcp.attributes();
+    let mut found = raw_only(own, peer);
+    found.push(Found {
+        carrier: RailCarrier { role: Role::BulkData, rail: 0, ends: Ends { own: 0, peer: 0 } },
+        carrier_path: CarrierPath { carrier: bulk, to },
+        packet_size,
+        window_packets: FlowSettings::default().window_packets,
+        decides: true,
+        ordered: true,
+        placement: remote_memory,
+    });
+    Ok(found)
+}
+
 /// A pair of endpoints of two ends that lead to each other, by their indices.
 #[derive(Debug, PartialEq, Eq)]
 struct FabricPair {
@@ -294,6 +324,7 @@ mod tests {
             raw: interfaces.iter().enumerate().map(raw).collect(),
             fabric: Vec::new(),
             verbs: None,
+            tcp: None,
             appnum: None,
             processors: (0, 1),
             choices: 0,

@@ -6,6 +6,7 @@ use weft_mpi::settings::Settings;
 use weft_net::carrier::{Address, Carrier};
 use weft_net::ethernet::{self, Ethernet};
 use weft_net::fabric::{self, Fabric};
+use weft_net::tcp::{self, Tcp};
 use weft_net::udp::{self, EndpointAddress, Udp};
 use weft_net::verbs::{self, VerbsRails};
 use weft_net::xdp;
@@ -198,6 +199,44 @@ impl Link for FabricLink {
     }
 }
 
+struct TcpLink(Tcp);
+
+impl Link for TcpLink {
+    fn name(&self) -> &str {
+        "tcp"
+    }
+
+    fn endpoint_address(&self) -> String {
+        self.0.endpoint_address().encode()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn path(&mut self, endpoint_address: &str) -> Result<(LinkPath, Address), String> {
+        let peer = tcp::EndpointAddress::decode(endpoint_address).map_err(|error| error.to_string())?;
+        let pair = udp::choose_peer_address(self.0.candidates(), &peer.candidates)?;
+        let packet_bytes = self.0.attributes().packet_size;
+        let path = LinkPath {
+            own: pair.own.ip.to_string(),
+            peer: pair.to.to_string(),
+            own_bytes: packet_bytes,
+            peer_bytes: packet_bytes,
+            packet_bytes,
+        };
+        Ok((path, self.0.address_of(pair.to, peer.token)))
+    }
+
+    fn carrier(&mut self) -> &mut dyn Carrier {
+        &mut self.0
+    }
+
+    fn refusal(&self) -> String {
+        self.0.diagnostics().last_refusal.unwrap_or_default()
+    }
+}
+
 /// A link, or the reason why it cannot be used here.
 pub(super) type Opened = Result<Box<dyn Link>, String>;
 
@@ -210,6 +249,10 @@ pub(super) fn open_all(settings: &Settings) -> Vec<(String, Opened)> {
     }
     if settings.links.fabric {
         all.extend(open_fabric(settings, &wanted));
+    }
+    if settings.links.tcp {
+        let opened = Tcp::open(&wanted, settings.sealed).map(|tcp| Box::new(TcpLink(tcp)) as Box<dyn Link>);
+        all.push(("tcp".to_owned(), opened.map_err(|error| error.to_string())));
     }
     if settings.links.verbs {
         let opened = VerbsRails::open(&weft_mpi::settings::verbs(settings))
