@@ -1,8 +1,8 @@
 /* Another user of the machine, who attacks everything that a job has: `stranger SECONDS USER [TARGET…]`.
  *
  * Becomes USER first. A target is `unix:NAME` (abstract, datagrams), `stream:NAME` (abstract, connections),
- * `udp:ADDRESS:PORT`, or `file:PATH`. Prints the targets that it could open, read, or connect to, and how
- * many datagrams the kernel took from it. */
+ * `udp:ADDRESS:PORT`, `tcp:ADDRESS:PORT`, or `file:PATH`. Prints the targets that it could open, read, or
+ * connect to, and how many datagrams the kernel took from it. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DESCRIPTORS = 8, BYTES = 4000, SIZES = 4 };
+enum { DESCRIPTORS = 8, BYTES = 4000, SIZES = 4, CONNECTIONS = 200 };
 
 static const int sizes[SIZES] = {0, 1, 16, BYTES};
 static char bytes[BYTES];
@@ -76,6 +76,37 @@ static void shuffle(void)
     }
 }
 
+/* Reads `KIND:ADDRESS:PORT` behind the kind. */
+static socklen_t internet(char *target, struct sockaddr_storage *address)
+{
+    char *colon = strrchr(target, ':');
+    struct sockaddr_in *v4 = (struct sockaddr_in *)address;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)address;
+    memset(address, 0, sizeof *address);
+    *colon = 0;
+    int is_v4 = inet_pton(AF_INET, target, &v4->sin_addr) == 1;
+    if (!is_v4 && inet_pton(AF_INET6, target, &v6->sin6_addr) != 1)
+        fail("no address");
+    *colon = ':';
+    address->ss_family = is_v4 ? AF_INET : AF_INET6;
+    *(is_v4 ? &v4->sin_port : &v6->sin6_port) = htons((unsigned short)atoi(colon + 1));
+    return is_v4 ? sizeof *v4 : sizeof *v6;
+}
+
+/* Connects, says something of this length, and stays, in the place of the oldest of many connections. */
+static int connect_to(struct sockaddr_storage *address, socklen_t length, int size)
+{
+    static int held[CONNECTIONS], next;
+    if (held[next] > 0)
+        close(held[next]);
+    held[next] = socket(address->ss_family, SOCK_STREAM, 0);
+    int connected = !connect(held[next], (struct sockaddr *)address, length);
+    if (connected && size > 0)
+        send(held[next], bytes, (size_t)size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    next = (next + 1) % CONNECTIONS;
+    return connected;
+}
+
 static void try_file(const char *path)
 {
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -109,9 +140,7 @@ int main(int argc, char **argv)
     for (double end = now() + atof(argv[1]); now() < end;)
         for (int i = 3; i < argc; i++) {
             struct sockaddr_un name;
-            struct sockaddr_in v4 = {.sin_family = AF_INET};
-            struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
-            char *colon = strrchr(argv[i], ':');
+            struct sockaddr_storage host;
             shuffle();
             if (!strncmp(argv[i], "unix:", 5)) {
                 socklen_t length = abstract(argv[i] + 5, &name);
@@ -124,16 +153,14 @@ int main(int argc, char **argv)
                 taken += !connect(stream, (struct sockaddr *)&name, length);
                 close(stream);
             } else if (!strncmp(argv[i], "udp:", 4)) {
-                *colon = 0;
-                int is_v4 = inet_pton(AF_INET, argv[i] + 4, &v4.sin_addr) == 1;
-                if (!is_v4 && inet_pton(AF_INET6, argv[i] + 4, &v6.sin6_addr) != 1)
-                    fail("no address");
-                *colon = ':';
-                v4.sin_port = v6.sin6_port = htons((unsigned short)atoi(colon + 1));
-                void *address = is_v4 ? (void *)&v4 : (void *)&v6;
+                socklen_t length = internet(argv[i] + 4, &host);
                 for (int size = 0; size < SIZES; size++, tried++)
-                    taken += (unsigned long)send_to(is_v4 ? udp : udp6, address, is_v4 ? sizeof v4 : sizeof v6,
+                    taken += (unsigned long)send_to(host.ss_family == AF_INET ? udp : udp6, &host, length,
                                                     sizes[size] > 1400 ? 1400 : sizes[size], 0);
+            } else if (!strncmp(argv[i], "tcp:", 4)) {
+                socklen_t length = internet(argv[i] + 4, &host);
+                for (int size = 0; size < SIZES; size++, tried++)
+                    taken += (unsigned long)connect_to(&host, length, sizes[size]);
             }
         }
     printf("tried %lu datagrams and connections, of which the kernel took %lu\n", tried, taken);

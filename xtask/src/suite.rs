@@ -41,6 +41,7 @@ mod report;
 mod scripts;
 pub(crate) mod soak;
 mod strangers;
+mod tcp;
 mod tools;
 mod trace;
 mod user;
@@ -131,6 +132,7 @@ const SUITES: &[Suite] = &[
         cases: windows::cases,
     },
     Suite { name: "fabric", what: "libfabric in the place of UDP", cases: fabric::cases },
+    Suite { name: "tcp", what: "kernel TCP in the place of UDP", cases: tcp::cases },
     Suite {
         name: "path-mtu",
         what: "paths between two hosts that carry smaller packets in the middle of a job",
@@ -187,6 +189,7 @@ const LARGE: &[Suite] = &[
         what: "all programs over libfabric on four hosts, and windows over every strict provider",
         cases: fabric::all_cases,
     },
+    Suite { name: "tcp-all", what: "all programs over kernel TCP on four hosts", cases: tcp::all_cases },
     Suite { name: "hostile-all", what: "a million hostile packets", cases: hostile::all_cases },
     Suite {
         name: "lifetimes-all",

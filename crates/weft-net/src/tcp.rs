@@ -6,10 +6,10 @@
 //! connects shows the token on the card of the other: only processes that have read the card know it. A
 //! connection without it is closed.
 //!
-//! TCP keeps each byte and its order, so a packet arrives once and in order, or the connection breaks, and the
-//! carrier tells of it. A write is a frame with data on the same connection. The sender's kernel reads the
-//! data where it lies in the program's memory, and the receiver's kernel puts it in its place: there is no
-//! further copy.
+//! TCP keeps each byte and its order, so a packet arrives once and in order, or the connection breaks, and
+//! the carrier tells of it. A write is a frame with data on the same connection. The sender's kernel reads
+//! the data where it lies in the program's memory, and the receiver's kernel puts it in its place: there is
+//! no further copy.
 
 mod endpoint_address;
 mod line;
@@ -24,15 +24,15 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 
 use weft_core::flow;
+use weft_core::time::{Duration, Instant};
 use weft_engine::memory::UserData;
 
-use crate::Error;
 use crate::carrier::{
     Address, Arrival, Begun, Carrier, CarrierAttributes, Delivery, Diagnostics, Look, Outcome, Placement, Proof,
     Registration, RemoteMemory, RemoteMemoryAccess, TcpAddress, wrong_address,
 };
-use crate::sys;
 use crate::udp::{self, Candidate};
+use crate::{Error, clock, sys};
 pub use endpoint_address::EndpointAddress;
 use line::{Line, Looked};
 use memory::Memory;
@@ -47,8 +47,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 const TRAIN_PACKETS_MAX: usize = 32;
 /// Most connections that are looked at without asking first which have something.
 const ASKED_SINGLY_MAX: usize = 4;
-/// Looks between two questions for new connections, while no more than those are there.
-const LOOKS_PER_QUESTION: u32 = 64;
+/// Time between two questions for new connections, while no more than those are there.
+const QUESTION_PERIOD: Duration = Duration::from_millis(1);
 /// Most connections whose other end has not greeted; the oldest is closed for a new one.
 const STRANGERS_MAX: usize = 32;
 /// Most connections that are accepted in a look.
@@ -96,7 +96,8 @@ pub struct Tcp {
     connecting: usize,
     /// The connection at which a look begins.
     turn: usize,
-    looks: u32,
+    /// The time from which on the next look asks for new connections: a thread may have slept, or it is due.
+    asks_from: Instant,
     memory: Memory,
     /// The numbers of writes that are complete.
     done: VecDeque<u64>,
@@ -146,7 +147,7 @@ impl Tcp {
             strangers: VecDeque::new(),
             connecting: 0,
             turn: 0,
-            looks: 0,
+            asks_from: Instant(0),
             memory: Memory::default(),
             done: VecDeque::new(),
             broken: VecDeque::new(),
@@ -350,7 +351,12 @@ impl Tcp {
             self.strangers.retain(|stranger| *stranger != number);
             if let Some(peer) = self.by_token.get(&token) {
                 line.peer = Some(*peer);
-                self.peers[*peer].line.get_or_insert(number);
+                let sends = *self.peers[*peer].line.get_or_insert(number);
+                if sends != number
+                    && let Some(line) = &mut self.lines[sends]
+                {
+                    line.only_sends = true;
+                }
             }
         }
         match looked {
@@ -411,11 +417,12 @@ impl Carrier for Tcp {
         if limit == 0 {
             return 0;
         }
-        self.looks = self.looks.wrapping_add(1);
+        let now = clock::now();
         let is_settled = self.strangers.is_empty() && self.connecting == 0;
         let all_singly = self.connections() <= ASKED_SINGLY_MAX;
         let mut ready = Vec::new();
-        if !is_settled || !all_singly || self.looks.is_multiple_of(LOOKS_PER_QUESTION) {
+        if !is_settled || !all_singly || now >= self.asks_from {
+            self.asks_from = now + QUESTION_PERIOD;
             ready = self.ask();
         }
         let count = self.lines.len();
@@ -427,7 +434,8 @@ impl Carrier for Tcp {
             }
             let number = self.turn.wrapping_add(turn) % count;
             let Some(line) = &self.lines[number] else { continue };
-            if all_singly || line.has_kept() || line.waiting() > 0 || ready.contains(&number) {
+            let is_usual = all_singly && !line.only_sends;
+            if is_usual || line.has_kept() || line.waiting() > 0 || ready.contains(&number) {
                 packets += self.look(number, on_arrival, limit - packets);
             }
         }
@@ -435,6 +443,7 @@ impl Carrier for Tcp {
     }
 
     fn prepare_sleep(&mut self) -> bool {
+        self.asks_from = Instant(0);
         for (number, line) in self.lines.iter_mut().enumerate() {
             let Some(line) = line else { continue };
             if line.has_kept() {
@@ -505,8 +514,8 @@ impl RemoteMemoryAccess for Tcp {
 }
 
 impl Drop for Tcp {
-    /// Takes in what has arrived, and only then closes: a connection that is closed with bytes that nobody has
-    /// read is reset, and what its peer has not yet got is lost.
+    /// Takes in what has arrived, and only then closes. A connection that is closed while bytes wait to be
+    /// read is reset, and its peer loses what is still on its way.
     fn drop(&mut self) {
         for line in self.lines.iter_mut().flatten() {
             let _ = line.flush(&mut self.done);

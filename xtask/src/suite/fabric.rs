@@ -23,7 +23,7 @@ const BY_DATAGRAMS: &[&str] = &["point_to_point", "sizes", "collectives", "windo
 /// Programs that run over the reliable messages of provider `tcp` in this suite: those that send messages or
 /// access windows in a way of their own. The others call the same parts of the engine. All programs run over
 /// both providers in `make test-large`.
-const BY_MESSAGES: &[&str] = &[
+pub(super) const BY_MESSAGES: &[&str] = &[
     "point_to_point",
     "partitioned",
     "probe",
@@ -115,7 +115,7 @@ const LOOPBACK: [&str; 6] = ["-ppn", "1", "--hosts", "h0,h1", "--agent", "env WE
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = providers();
     cases.extend(doctors());
-    cases.extend(["udp", "tcp"].into_iter().flat_map(|provider| gone::over(Some(provider))));
+    cases.extend(["udp", "tcp"].into_iter().flat_map(|provider| gone::over(gone::Links::Fabric(provider))));
     cases.extend(rails::over_fabric());
     cases.extend(bad_days());
     cases.extend(strict_providers().into_iter().map(|case| case.needs(&[Need::LibfabricHeaders])));

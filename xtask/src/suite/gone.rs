@@ -86,7 +86,7 @@ const MEMORY: [&str; 2] = ["allocated", "created"];
 const WINDOW_DIES: &str = "tests/c/window_dies.c";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
-    let mut cases = over(None);
+    let mut cases = over(Links::Usual);
     cases.push(network_lost("each collective", DIES, COLLECTIVE_RANKS, &["gone"], told_in_collectives));
     for words in [&["gone", MEMORY[0]], &["gone", MEMORY[1]]] {
         let name = format!("each epoch of a window, {}", words[1]);
@@ -279,17 +279,28 @@ fn killed_in_epoch(epoch: &'static str, memory: &'static str) -> Case {
     })
 }
 
-/// The cases over the usual links, or over libfabric by this provider.
-pub(super) fn over(provider: Option<&'static str>) -> Vec<Case> {
+/// The links of a run.
+#[derive(Clone, Copy)]
+pub(super) enum Links {
+    /// Those that are used where nothing is said.
+    Usual,
+    /// libfabric, by this provider.
+    Fabric(&'static str),
+    /// Kernel TCP.
+    Tcp,
+}
+
+/// The cases over these links.
+pub(super) fn over(links: Links) -> Vec<Case> {
     vec![
-        case(provider, "a host loses its network", "thread", &["gone"], all_hear, |context, _| {
+        case(links, "a host loses its network", "thread", &["gone"], all_hear, |context, _| {
             let down = Down::new(context)?;
             std::thread::sleep(Duration::from_secs(2 * PEER_TIMEOUT));
             drop(down);
             Ok(())
         }),
         case(
-            provider,
+            links,
             "ranks are stopped for longer than the timeout",
             "none",
             &["gone"],
@@ -298,12 +309,12 @@ pub(super) fn over(provider: Option<&'static str>) -> Vec<Case> {
                 ranks_of_second_host(context, running)?.iter().try_for_each(|pid| Ok(kill_process(*pid, Signal::STOP)?))
             },
         ),
-        case(provider, "a rank is killed: the launcher says so", "thread", &["gone"], killed, |context, running| {
+        case(links, "a rank is killed: the launcher says so", "thread", &["gone"], killed, |context, running| {
             let ranks = ranks_of_second_host(context, running)?;
             Ok(kill_process(*ranks.first().ok_or_else(|| anyhow::anyhow!("no rank there"))?, Signal::KILL)?)
         }),
-        slow(provider, "thread"),
-        slow(provider, "none"),
+        slow(links, "thread"),
+        slow(links, "none"),
     ]
 }
 
@@ -318,10 +329,10 @@ fn killed() -> Expected {
 
 /// A case with ranks that compute for longer than the timeout. They are stopped for a part of it twice: first
 /// before their first answers, for which some peers need a connection, and then later.
-fn slow(provider: Option<&'static str>, progress: &'static str) -> Case {
+fn slow(links: Links, progress: &'static str) -> Case {
     let name = format!("ranks compute for three timeouts, WEFT_PROGRESS={progress}");
     case(
-        provider,
+        links,
         name,
         progress,
         SLOW,
@@ -341,7 +352,7 @@ fn slow(provider: Option<&'static str>, progress: &'static str) -> Case {
 
 /// A run of `vanish`, to which something happens once its ranks wait.
 fn case(
-    provider: Option<&'static str>,
+    links: Links,
     name: impl Into<String>,
     progress: &'static str,
     words: &'static [&'static str],
@@ -349,15 +360,20 @@ fn case(
     happens: impl Fn(&Context, &Running) -> anyhow::Result<()> + 'static,
 ) -> Case {
     let name = name.into();
-    let name = provider.map_or_else(|| name.clone(), |provider| format!("provider {provider}, {name}"));
+    let name = match links {
+        Links::Usual => name,
+        Links::Fabric(provider) => format!("provider {provider}, {name}"),
+        Links::Tcp => format!("tcp, {name}"),
+    };
     let case = Case::new(name, move |context| {
         let attempt = || {
             let program = context.compile("tests/c/vanish.c")?;
             let run = context.mpiexec_on_hosts(RANKS)?.arg(program).args(words).limit(LIMIT_SECONDS);
             let run = run.env("WEFT_PEER_TIMEOUT", PEER_TIMEOUT.to_string()).env("WEFT_PROGRESS", progress);
-            let run = match provider {
-                Some(provider) => libfabric::by(provider, run),
-                None => run,
+            let run = match links {
+                Links::Usual => run,
+                Links::Fabric(provider) => libfabric::by(provider, run),
+                Links::Tcp => run.env("WEFT_LINK", "shared,tcp"),
             };
             let running = run.start()?;
             if running.says("waiting", START) {
@@ -367,7 +383,7 @@ fn case(
         };
         expected().judge(attempt())
     });
-    case.needs(if provider.is_some() { &[Need::Libfabric] } else { &[] }).needs(&[Need::Networks])
+    case.needs(if matches!(links, Links::Fabric(_)) { &[Need::Libfabric] } else { &[] }).needs(&[Need::Networks])
 }
 
 /// The ranks of the second host, without their agent.

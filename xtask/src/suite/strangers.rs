@@ -41,6 +41,7 @@ const SEATS: &str = "AF_XDP's socket";
 const PAIRS: &str = "unix sockets without a name";
 const UDP: &str = "UDP sockets";
 const TCP: &str = "a connection to the process manager";
+const LISTENS: &str = "TCP sockets";
 const PACKETS: &str = "packet sockets";
 const PIPES: &str = "pipes";
 const NAMELESS: &str = "epoll, timers";
@@ -49,19 +50,28 @@ const STANDING: &str = "page of standing";
 const REGISTRY: &str = "registry of processors";
 const STREAMS: &str = "standard streams";
 const PROCESS: &str = "the processes";
-const KINDS: [&str; 13] =
-    [DOORBELL, SEATS, PAIRS, UDP, TCP, PACKETS, PIPES, NAMELESS, SEGMENT, STANDING, REGISTRY, STREAMS, PROCESS];
-/// The kinds that every job of two hosts has.
-const SEEN: [&str; 8] = [DOORBELL, PAIRS, UDP, PIPES, NAMELESS, SEGMENT, STANDING, PROCESS];
+const KINDS: [&str; 14] = [
+    DOORBELL, SEATS, PAIRS, UDP, LISTENS, TCP, PACKETS, PIPES, NAMELESS, SEGMENT, STANDING, REGISTRY, STREAMS, PROCESS,
+];
+/// The kinds that every job of two hosts has, beside its sockets between hosts.
+const SEEN: [&str; 7] = [DOORBELL, PAIRS, PIPES, NAMELESS, SEGMENT, STANDING, PROCESS];
+/// The state of a TCP socket that listens, as `/proc` says it.
+const LISTEN: &str = "0A";
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        Case::new("another user attacks all that a job has", attacked).needs(&[Need::Root, Need::Networks]),
+        Case::new("another user attacks all that a job has", |context| attacked(context, "auto", UDP))
+            .needs(&[Need::Root, Need::Networks]),
+        Case::new("another user attacks all that a job over TCP has", |context| {
+            attacked(context, "shared,tcp", LISTENS)
+        })
+        .needs(&[Need::Root, Need::Networks]),
         Case::new("another user wakes nobody who sleeps", undisturbed).needs(&[Need::Root, Need::Networks]),
     ]
 }
 
-fn attacked(context: &Context) -> anyhow::Result<Outcome> {
+/// Attacks a job over these links, whose sockets between hosts are of this kind.
+fn attacked(context: &Context, link: &str, sockets: &'static str) -> anyhow::Result<Outcome> {
     let page = fs::read_to_string(context.root.join(PAGE))?;
     let missing: Vec<&str> =
         KINDS.into_iter().filter(|kind| !page.lines().any(|line| line.starts_with(&format!("| {kind} |")))).collect();
@@ -69,15 +79,18 @@ fn attacked(context: &Context) -> anyhow::Result<Outcome> {
     let end = context.work.join("strangers-end");
     let _ = fs::remove_file(&end);
     let run = context.mpiexec_on_hosts(4)?.arg(context.compile("tests/hostile/traffic.c")?).arg(&end);
-    let running = run.limit(LIMIT.as_secs()).start()?;
+    let running = run.env("WEFT_LINK", link).limit(LIMIT.as_secs()).start()?;
     let attack = || {
         // Sockets of groups and timers are opened when the first message needs them: a count in a job that
         // has only begun would take them for a leak.
         anyhow::ensure!(running.says("warm", LIMIT), "the job does not become warm:\n{}", running.output());
         let ranks = ranks_of(&running, 4)?;
         let things = things_of_job(&running)?;
-        let unseen: Vec<&str> =
-            SEEN.into_iter().filter(|kind| !things.iter().any(|thing| thing.kind == Some(kind))).collect();
+        let unseen: Vec<&str> = SEEN
+            .into_iter()
+            .chain([sockets])
+            .filter(|kind| !things.iter().any(|thing| thing.kind == Some(kind)))
+            .collect();
         anyhow::ensure!(unseen.is_empty(), "the job has none of these, which it should have: {}", unseen.join(", "));
         let before = descriptors(&ranks)?;
         for (process, targets) in by_host(&things) {
@@ -154,8 +167,9 @@ fn ranks_of(running: &Running, count: usize) -> anyhow::Result<Vec<Pid>> {
     loop {
         let ranks: BTreeMap<u32, Pid> =
             running.processes().into_iter().filter_map(|(pid, _)| Some((rank_of(pid)?, pid))).collect();
-        // A rank that talks to other hosts has a UDP socket and a doorbell.
-        let talk = |pid: &Pid| things_of(*pid).is_ok_and(|things| has(&things, DOORBELL) && has(&things, UDP));
+        // A rank that talks to other hosts has a socket for that and a doorbell.
+        let has_both = |things: Vec<Thing>| has(&things, DOORBELL) && (has(&things, UDP) || has(&things, LISTENS));
+        let talk = |pid: &Pid| things_of(*pid).is_ok_and(has_both);
         if ranks.len() == count && ranks.values().all(talk) {
             return Ok(ranks.into_values().collect());
         }
@@ -307,11 +321,18 @@ impl Sockets {
             Some(name) if name.starts_with("@weft-") => (Some(DOORBELL), vec![format!("unix:{}", &name[1..])]),
             Some(_) => (None, Vec::new()),
         });
+        let target = |kind: &str, line: &[String]| line.get(1).and_then(|local| target(kind, local));
         for table in ["udp", "udp6"] {
-            note(table, 9, &|line| (Some(UDP), line.get(1).and_then(|local| udp_target(local)).into_iter().collect()));
+            note(table, 9, &|line| (Some(UDP), target("udp", line).into_iter().collect()));
         }
         for table in ["tcp", "tcp6"] {
-            note(table, 9, &|_| (Some(TCP), Vec::new()));
+            let listens = |line: &[String]| line.get(3).is_some_and(|state| state == LISTEN);
+            let has_listener = lines(table).iter().any(|line: &Vec<String>| listens(line));
+            note(table, 9, &|line| match () {
+                () if listens(line) => (Some(LISTENS), target("tcp", line).into_iter().collect()),
+                () if has_listener => (Some(LISTENS), Vec::new()),
+                () => (Some(TCP), Vec::new()),
+            });
         }
         note("packet", 8, &|_| (Some(PACKETS), Vec::new()));
         Self(all)
@@ -347,8 +368,9 @@ impl Sockets {
     }
 }
 
-/// Parses `0100007F:1F90`, the kernel's form of an address: words in the byte order of this machine.
-fn udp_target(local: &str) -> Option<String> {
+/// Parses `0100007F:1F90`, the kernel's form of an address: words in the byte order of this machine. Returns
+/// the target of this kind.
+fn target(kind: &str, local: &str) -> Option<String> {
     let (address, port) = local.split_once(':')?;
     let words: Vec<u32> = address
         .as_bytes()
@@ -365,5 +387,5 @@ fn udp_target(local: &str) -> Option<String> {
         std::net::IpAddr::V6(any) if any.is_unspecified() => "::1".to_owned(),
         other => other.to_string(),
     };
-    Some(format!("udp:{address}:{}", u16::from_str_radix(port, 16).ok()?))
+    Some(format!("{kind}:{address}:{}", u16::from_str_radix(port, 16).ok()?))
 }

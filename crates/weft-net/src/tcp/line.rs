@@ -67,6 +67,8 @@ pub(super) struct Line {
     pub(super) stream: TcpStream,
     /// The process at the other end; `None`: it is not known.
     pub(super) peer: Option<usize>,
+    /// Set where the peer sends on a connection of its own: on this one comes only its end.
+    pub(super) only_sends: bool,
     /// Set while the connection is being made.
     pub(super) connects: bool,
     /// Set while the list of sockets tells of room to send.
@@ -81,7 +83,8 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn new(stream: TcpStream, peer: Option<usize>, connects: bool, parser: Parser) -> Self {
         let outgoing = Outgoing::default();
-        Self { stream, peer, connects, watches_room: connects, outgoing, parser, kept: Vec::new(), taken: 0 }
+        let (watches_room, kept) = (connects, Vec::new());
+        Self { stream, peer, only_sends: false, connects, watches_room, outgoing, parser, kept, taken: 0 }
     }
 
     /// The number of frames that wait to leave.

@@ -1,0 +1,140 @@
+//! Tests of kernel TCP in the place of UDP: the programs of `tests/c` between virtual hosts, connections that
+//! break, and networks that let no UDP pass.
+
+use std::time::Duration;
+
+use super::Case;
+use super::Outcome;
+use super::context::{Context, Expected};
+use super::fabric::BY_MESSAGES;
+use super::gone;
+use super::needs::Need;
+use super::process::Run;
+use super::programs::{BAD_DAY, PROGRAMS};
+
+const LIMIT_SECONDS: u64 = 60;
+const LIMIT: Duration = Duration::from_secs(LIMIT_SECONDS);
+const FOUR_HOSTS_LIMIT_SECONDS: u64 = 300;
+const LINK: (&str, &str) = ("WEFT_LINK", "shared,tcp");
+/// The ranks of the programs: two on each of two hosts.
+const RANKS: u32 = 4;
+/// Programs that run with two ranks.
+const WITH_TWO: &[&str] = &["misuse", "flood"];
+/// Programs that run on four hosts in this suite; all of them do in `make test-large`.
+const ON_FOUR_HOSTS: &[&str] = &["point_to_point", "collectives", "sizes"];
+/// The seconds for which traffic goes on; its connection is broken meanwhile.
+const TRAFFIC_SECONDS: &str = "20";
+/// A firewall that lets no UDP pass, and one whose kernel ends all TCP connections.
+const NO_UDP: &str =
+    "table inet weft { chain arriving { type filter hook input priority 0; meta l4proto udp drop; }; }";
+const RESETS: &str = "table inet weft { chain arriving { type filter hook input priority 0; meta l4proto tcp reject with tcp reset; }; }";
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    let programs = BY_MESSAGES.iter().map(|program| (*program, RANKS));
+    let programs = programs.chain(WITH_TWO.iter().map(|program| (*program, 2)));
+    let mut cases: Vec<Case> =
+        programs.map(|(program, ranks)| over(format!("{program}, {ranks} ranks"), program, ranks, &[])).collect();
+    cases.push(four_hosts(format!("{} on 4 hosts", ON_FOUR_HOSTS.join(", ")), ON_FOUR_HOSTS));
+    for (what, settings) in [
+        ("sealed", ("WEFT_SEALED", "1")),
+        ("on a bad day, which spares connections", ("WEFT_FAULTS", BAD_DAY)),
+        ("raw frames beside it", ("WEFT_LINK", "ethernet,tcp")),
+        ("without a progress thread", ("WEFT_PROGRESS", "none")),
+    ] {
+        cases.push(over(format!("sizes, 2 ranks, {what}"), "sizes", 2, &[settings]));
+    }
+    cases.push(Case::new("blocked, ranks in MPI_Recv for 10 s sleep", |context| {
+        anyhow::Ok(Expected::code(0).judge(on_hosts(context, "blocked", 2, &[])?.finish()))
+    }));
+    cases.extend(gone::over(gone::Links::Tcp));
+    cases.push(Case::new("doctor", |context| {
+        let script = "\"$0\" doctor \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\"";
+        let run = Run::new(context.bin("weft")).args(["hosts", "run", "--count", "2", "--", "sh", "-c", script]);
+        let finished = run.arg(context.bin("weft")).env(LINK.0, LINK.1).limit(LIMIT_SECONDS).finish();
+        Expected::code(0).says("packets of 64 and 65507 bytes arrive").says("0 faults").judge(finished)
+    }));
+    cases.push(Case::new("info says how it would be used", |context| {
+        let run = Run::new(context.bin("weft")).arg("info").env(LINK.0, LINK.1).env("WEFT_INTERFACE", "lo");
+        Expected::code(0).says("in the place of UDP, at 127.0.0.1").judge(run.limit(LIMIT_SECONDS).finish())
+    }));
+    cases.push(
+        Case::new("a firewall that lets no UDP pass stops UDP, and not TCP", firewall)
+            .needs(&[Need::Networks, Need::Nft]),
+    );
+    cases
+        .push(Case::new("a connection that breaks is named with the peer", breaks).needs(&[Need::Networks, Need::Nft]));
+    cases.push(Case::new("who names tcp at one end only is told so", |context| {
+        let script = "if [ \"$PMI_RANK\" = 0 ]; then export WEFT_LINK=shared,tcp; else export WEFT_LINK=shared,udp; fi; \
+                      exec \"$@\"";
+        let run = context.mpiexec_on_hosts(2)?.args(["sh", "-c", script, "sh"]);
+        let finished = run.arg(context.compile("tests/c/point_to_point.c")?).limit(LIMIT_SECONDS).finish();
+        anyhow::Ok(Expected::failure().says("WEFT_LINK").judge(finished))
+    }));
+    cases
+}
+
+/// The cases that take too long for every change.
+pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
+    vec![four_hosts("all programs on 4 hosts".into(), PROGRAMS)]
+}
+
+fn on_hosts(context: &Context, program: &str, ranks: u32, settings: &[(&str, &str)]) -> anyhow::Result<Run> {
+    let run = context.mpiexec_on_hosts(ranks)?.arg(context.compile(&format!("tests/c/{program}.c"))?);
+    let run = run.env(LINK.0, LINK.1).limit(LIMIT_SECONDS);
+    Ok(settings.iter().fold(run, |run, (name, value)| run.env(name, value)))
+}
+
+fn over(name: String, program: &'static str, ranks: u32, settings: &[(&'static str, &'static str)]) -> Case {
+    let settings = settings.to_vec();
+    Case::new(name, move |context| {
+        anyhow::Ok(Expected::code(0).judge(on_hosts(context, program, ranks, &settings)?.finish()))
+    })
+}
+
+fn four_hosts(name: String, programs: &'static [&str]) -> Case {
+    let script = "weft=$0; for program; do \"$weft\" -n 4 --hosts \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\" \"$program\" || \
+                  { echo \"$program failed\"; exit 1; }; done";
+    let run = move |context: &Context| {
+        let mut run = Run::new(context.bin("weft")).args(["hosts", "run", "--count", "4", "--", "sh", "-c", script]);
+        run = run.arg(context.bin("mpiexec"));
+        for program in programs {
+            run = run.arg(context.compile(&format!("tests/c/{program}.c"))?);
+        }
+        run.env(LINK.0, LINK.1).limit(FOUR_HOSTS_LIMIT_SECONDS).finish()
+    };
+    Case::new(name, move |context| Expected::code(0).judge(run(context)))
+}
+
+/// Runs a job while the kernel of the first host has this table of rules.
+fn with_table<R>(context: &Context, table: &str, run: impl FnOnce() -> anyhow::Result<R>) -> anyhow::Result<R> {
+    let hosts = context.hosts()?;
+    let on_first = |command: &[&str]| hosts.do_on(&hosts.names[0], command).map(drop);
+    on_first(&["nft", table])?;
+    let finished = run();
+    on_first(&["nft", "delete", "table", "inet", "weft"])?;
+    finished
+}
+
+fn firewall(context: &Context) -> anyhow::Result<Outcome> {
+    let by = |link: &'static str| {
+        let settings = [("WEFT_LINK", link), ("WEFT_PEER_TIMEOUT", "2")];
+        move || on_hosts(context, "point_to_point", 2, &settings)?.finish()
+    };
+    let by_udp = with_table(context, NO_UDP, by("shared,udp"))?;
+    if let Outcome::Failed(why) = Expected::failure().judge(Ok(by_udp)) {
+        return Ok(Outcome::Failed(format!("the firewall: {why}")));
+    }
+    Ok(Expected::code(0).judge(with_table(context, NO_UDP, by("shared,tcp"))))
+}
+
+/// Breaks connections: the kernel of the first host ends all TCP connections while messages are under way.
+fn breaks(context: &Context) -> anyhow::Result<Outcome> {
+    let settings = [("WEFT_PEER_TIMEOUT", "10")];
+    let running = on_hosts(context, "rails", 2, &settings)?.args(["small", TRAFFIC_SECONDS]).start()?;
+    if !running.says("under way", LIMIT) {
+        return Ok(Outcome::Failed("no messages are under way".into()));
+    }
+    let finished = with_table(context, RESETS, move || running.finish(LIMIT));
+    let expected = Expected::failure().says("of the job, on host").says("its connection broke");
+    Ok(expected.judge(finished))
+}
