@@ -178,9 +178,11 @@ mod tests {
 
     const PACKET_MAX: usize = 100;
 
-    /// Takes `stream` apart as it arrives in pieces of `step` bytes; returns packets, and data with its
-    /// place.
-    fn parse(stream: &[u8], step: usize, token: Option<u64>) -> Result<(Vec<Vec<u8>>, Vec<(u64, u8)>), Wrong> {
+    /// Packets, and data with its place.
+    type Parts = (Vec<Vec<u8>>, Vec<(u64, u8)>);
+
+    /// Takes `stream` apart as it arrives in pieces of `step` bytes.
+    fn parse(stream: &[u8], step: usize, token: Option<u64>) -> Result<Parts, Wrong> {
         let (mut parser, mut kept) = (Parser::new(token, PACKET_MAX), Vec::new());
         let (mut packets, mut data) = (Vec::new(), Vec::new());
         for piece in stream.chunks(step) {
