@@ -30,6 +30,7 @@ pub fn targets() -> &'static [Target] {
         Target { name: "reach", run: network::reach, seeds: network::reach_seeds },
         Target { name: "messages", run: network::messages, seeds: network::messages_seeds },
         Target { name: "one-sided", run: one_sided::batch, seeds: one_sided::batch_seeds },
+        Target { name: "tcp", run: weft_net::tcp::take_foreign_apart, seeds: weft_net::tcp::foreign_seeds },
         Target { name: "cards", run: texts::cards, seeds: texts::card_seeds },
         Target { name: "address-card", run: texts::address_card, seeds: texts::address_card_seeds },
         Target { name: "netd", run: texts::netd, seeds: texts::netd_seeds },

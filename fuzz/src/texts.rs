@@ -2,7 +2,7 @@
 
 use weft_mpi::settings::Settings;
 use weft_net::ethernet::netd;
-use weft_net::{ethernet, udp};
+use weft_net::{ethernet, tcp, udp};
 
 fn owned(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
@@ -13,6 +13,9 @@ pub(crate) fn cards(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Ok(address) = ethernet::EndpointAddress::decode(&text) {
         assert_eq!(ethernet::EndpointAddress::decode(&address.encode()).ok(), Some(address));
+    }
+    if let Ok(address) = tcp::EndpointAddress::decode(&text) {
+        assert_eq!(tcp::EndpointAddress::decode(&address.encode()).ok(), Some(address));
     }
     if let Ok(address) = udp::EndpointAddress::decode(&text) {
         assert!(address.candidates.len() <= udp::CANDIDATES_MAX);
@@ -25,6 +28,7 @@ pub(crate) fn cards(bytes: &[u8]) {
 pub(crate) fn card_seeds() -> Vec<Vec<u8>> {
     let mut seeds = owned(&["0.02fe000102ff.ffee.05d6.800"]);
     let wanted = udp::Settings { interfaces: Some("127.0.0.0/8".into()), packet_size_max: None };
+    seeds.extend(tcp::Tcp::open(&wanted, false).map(|link| link.endpoint_address().encode().into_bytes()));
     seeds.extend(udp::Udp::bind(&wanted).map(|link| link.endpoint_address().encode().into_bytes()));
     seeds
 }

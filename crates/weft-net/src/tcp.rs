@@ -513,6 +513,28 @@ impl RemoteMemoryAccess for Tcp {
     }
 }
 
+/// Takes bytes of unknown origin apart, for `weft-fuzz`. The first byte says how many arrive at a time, and
+/// whether a greeting must come first. They mean the same as if they had arrived at once.
+///
+/// # Panics
+/// When they do not.
+pub fn take_foreign_apart(bytes: &[u8]) {
+    let Some((&first, stream)) = bytes.split_first() else { return };
+    let parser = || Parser::new((first & 1 == 1).then_some(FOREIGN_TOKEN), PACKET_BYTES_MAX);
+    let in_pieces = wire::take_apart(stream, usize::from(first >> 1) + 1, parser());
+    assert_eq!(in_pieces, wire::take_apart(stream, stream.len(), parser()));
+}
+
+/// Valid bytes, for [`take_foreign_apart`] to begin with.
+pub fn foreign_seeds() -> Vec<Vec<u8>> {
+    let packet = [&wire::packet_head(5)[..], b"hello"].concat();
+    let write = [&Write { key: 1, address: 2, bytes: 3 }.head()[..], b"abc"].concat();
+    let frames = [packet, write].concat();
+    vec![[&[1], &wire::greeting(9, FOREIGN_TOKEN)[..], &frames].concat(), [&[6], &frames[..]].concat()]
+}
+
+const FOREIGN_TOKEN: u64 = 7;
+
 impl Drop for Tcp {
     /// Takes in what has arrived, and only then closes. A connection that is closed while bytes wait to be
     /// read is reset, and its peer loses what is still on its way.

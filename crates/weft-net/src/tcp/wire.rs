@@ -172,36 +172,43 @@ fn word(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
 }
 
+/// Packets, and data with its place.
+pub(super) type Parts = (Vec<Vec<u8>>, Vec<(u64, u8)>);
+
+/// Takes `stream` apart as it arrives in pieces of `step` bytes.
+///
+/// # Errors
+/// As for [`Parser::next`].
+pub(super) fn take_apart(stream: &[u8], step: usize, mut parser: Parser) -> Result<Parts, Wrong> {
+    let (mut kept, mut packets, mut data) = (Vec::new(), Vec::new(), Vec::new());
+    for piece in stream.chunks(step.max(1)) {
+        kept.extend_from_slice(piece);
+        let mut at = 0;
+        while let Some(part) = parser.next(&kept, &mut at)? {
+            match part {
+                Part::Greeting(_) => {}
+                Part::Packet(range) => packets.push(kept[range].to_vec()),
+                Part::Data(write, range) => {
+                    assert_eq!(range.len() as u64, write.bytes, "a part has as many bytes as it says");
+                    data.extend((0..).map(|byte| write.address.wrapping_add(byte)).zip(kept[range].iter().copied()));
+                }
+            }
+        }
+        kept.drain(..at);
+        let most = (HEAD_BYTES + parser.packet_max).max(GREETING_BYTES).max(WRITE_HEAD_BYTES);
+        assert!(kept.len() < most, "only a frame that is not complete is kept");
+    }
+    Ok((packets, data))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const PACKET_MAX: usize = 100;
 
-    /// Packets, and data with its place.
-    type Parts = (Vec<Vec<u8>>, Vec<(u64, u8)>);
-
-    /// Takes `stream` apart as it arrives in pieces of `step` bytes.
     fn parse(stream: &[u8], step: usize, token: Option<u64>) -> Result<Parts, Wrong> {
-        let (mut parser, mut kept) = (Parser::new(token, PACKET_MAX), Vec::new());
-        let (mut packets, mut data) = (Vec::new(), Vec::new());
-        for piece in stream.chunks(step) {
-            kept.extend_from_slice(piece);
-            let mut at = 0;
-            while let Some(part) = parser.next(&kept, &mut at)? {
-                match part {
-                    Part::Greeting(own) => assert_eq!(own, 9),
-                    Part::Packet(range) => packets.push(kept[range].to_vec()),
-                    Part::Data(write, range) => {
-                        assert_eq!(range.len() as u64, write.bytes);
-                        data.extend((write.address..).zip(kept[range].iter().copied()));
-                    }
-                }
-            }
-            kept.drain(..at);
-            assert!(kept.len() < HEAD_BYTES + PACKET_MAX, "only a frame that is not complete is kept");
-        }
-        Ok((packets, data))
+        take_apart(stream, step, Parser::new(token, PACKET_MAX))
     }
 
     /// A greeting, packets and writes, in pieces of each length.   Expect: the same parts.
