@@ -15,10 +15,11 @@ use core::ops::{Index, IndexMut};
 
 /// Paths that have room in every flow.
 const INLINE: usize = 2;
-/// Packets whose departure a choice of path anticipates: a train.
+/// Packets whose departure a choice of path anticipates, at most: a train.
 const AHEAD: u32 = 44;
-/// The time without packets after which a path may be as good as any other: a rate that was once found low
-/// does not stand for ever.
+/// The time for which a rate is believed once traffic has told it. After that the path may be as good as any
+/// other. Otherwise a path that was found slow in a bad moment would get too few packets to be found quick
+/// again.
 const RATE_VALID: Duration = Duration::from_secs(1);
 /// Fewest packets in a round trip that tell a rate.
 const TELLING: u32 = 8;
@@ -115,6 +116,8 @@ impl Path {
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
     packets: u32,
+    /// The last time that a round trip had enough packets to tell the rate.
+    told: Instant,
     /// Packets acknowledged since `since`.
     acknowledged: u32,
     since: Instant,
@@ -130,13 +133,15 @@ impl Rate {
         let shown = u32::try_from((u64::from(self.acknowledged) << 30) / span).unwrap_or(u32::MAX).max(1);
         let had_queue = self.busy && span > shortest.0 + shortest.0 / 4;
         let more = known.saturating_add(known / GROWTH);
+        let (is_telling, told) = (self.acknowledged >= TELLING, self.told);
         let packets = match known {
-            _ if self.acknowledged < TELLING => known,
+            _ if !is_telling => known,
             0 => shown,
             _ if had_queue => known / 2 + shown / 2,
             _ => known.max(more.min(shown.saturating_mul(2))),
         };
-        *self = Self { packets, acknowledged: 0, since: now, busy: in_flight > 0 };
+        let told = if is_telling { now } else { told };
+        *self = Self { packets, told, acknowledged: 0, since: now, busy: in_flight > 0 };
     }
 
     /// Begins anew when the first packet for some time leaves.
@@ -280,10 +285,10 @@ impl Paths {
         let Some(stripes) = &self.stripes else { return self.bulk(settings).next().unwrap_or(0) };
         let best = stripes.rates.iter().map(|rate| rate.packets).max().unwrap_or(0).max(1);
         let cost = |path: &usize| {
-            let Rate { packets, since, .. } = stripes.rates[*path];
-            let is_old = self[*path].in_flight == 0 && now.since(since) > RATE_VALID;
-            let rate = if packets == 0 || is_old { best } else { packets };
-            let queue = (u64::from(self[*path].in_flight + AHEAD) << 30) / u64::from(rate);
+            let Rate { packets, told, .. } = stripes.rates[*path];
+            let rate = if packets == 0 || now.since(told) > RATE_VALID { best } else { packets };
+            let ahead = AHEAD.min(self[*path].congestion.window());
+            let queue = (u64::from(self[*path].in_flight + ahead) << 30) / u64::from(rate);
             queue + self[*path].round_trip.minimum().map_or(0, |shortest| shortest.0)
         };
         let other = self.bulk(settings).filter(|path| Some(*path) != but).min_by_key(cost);

@@ -143,3 +143,34 @@ fn the_faster_way_gets_more() {
     assert!(pair.now.0 / 1_000 < best * 11 / 10, "{} us, at best {best}", pair.now.0 / 1_000);
     assert_eq!(pair.a.flow.counters().resent(), 0);
 }
+
+/// Two paths of the same speed and with small windows. For half a second the second path hardly moves.
+/// Expect: two seconds later both paths carry the same.
+#[test]
+fn a_path_that_was_slow_in_a_bad_moment_is_found_quick_again() {
+    let mut pair = Pair::new(&Settings { window_packets: 16, ..striped() });
+    pair.a.flow.use_paths(0b110);
+    let mut wires = [const { VecDeque::<Vec<u8>>::new() }; PATHS];
+    let (mut carried, mut submitted) = ([0, 0, 0], 0);
+    for millisecond in 0..3_500 {
+        let now = pair.later(us(1_000));
+        if submitted < placed(&pair) + 1_000_000 {
+            submitted += 1_000_000;
+            pair.a.flow.submit_data(1, 1, 0..1_000_000);
+        }
+        for (wire, packets) in wires.iter_mut().zip(by_path(&mut pair.a, now)) {
+            wire.extend(packets);
+        }
+        let slow = if millisecond < 500 { usize::from(millisecond % 10 == 0) } else { 4 };
+        let mut arrive = Vec::new();
+        for (path, count) in [(0, 64), (1, 4), (2, slow)] {
+            let packets = wires[path].len().min(count);
+            carried[path] += if millisecond < 2_500 { 0 } else { packets };
+            arrive.extend(wires[path].drain(..packets));
+        }
+        pair.b.receive(now, &arrive);
+        let answers = by_path(&mut pair.b, now).concat();
+        pair.a.receive(now, &answers);
+    }
+    assert!(carried[2] * 2 > carried[1], "the first and the second path carry {carried:?}");
+}
