@@ -15,6 +15,7 @@
  *   size=N       bytes of the largest packet, and of the largest write or read
  *   queue=N      operations under way
  *   fail=N       each send after N fails
+ *   taken=N      the ports of the first N endpoints belong to other programs
  *   reliable     messages arrive once and in order (FI_EP_RDM), over sockets in STRICT_DIRECTORY
  *   placing      as reliable; memory of peers is written and read (FI_RMA), before messages that were sent
  *                later arrive
@@ -501,9 +502,12 @@ static int ep_bind(struct fid *fid, struct fid *other, uint64_t flags)
 
 static int ep_control(struct fid *fid, int command, void *argument)
 {
+    static long taken;
     (void)fid, (void)argument;
     if (command != FI_ENABLE)
         return -FI_ENOSYS;
+    if (taken++ < property("taken", 0))
+        return -FI_EADDRINUSE;
     state.enabled = 1;
     return 0;
 }

@@ -247,6 +247,13 @@ fn strict_providers() -> Vec<Case> {
             strict_behind(context, "sizes", &["sh", "-c", LOCKS_LITTLE, "sh"], "register,regions=1", &[], &expected)
         },
     ));
+    cases.push(Case::new("a strict provider whose ports mostly belong to others, sizes, 2 ranks", |context| {
+        strict(context, "reliable,size=20000,taken=50", &[], &Expected::code(0))
+    }));
+    cases.push(Case::new("a provider whose ports all belong to others is named", |context| {
+        let expected = Expected::failure().says("provider strict fails in fi_enable: Address already in use");
+        strict(context, "reliable,taken=100000", &[], &expected)
+    }));
     cases.push(Case::new("a strict provider without descriptors to wait on says so, sizes, 2 ranks", |context| {
         strict(context, "nowait", &[], &Expected::code(0).says("provider strict has nothing to sleep on"))
     }));

@@ -45,6 +45,17 @@ pub(super) const ADDRESS_BYTES_MAX: usize = 64;
 /// its descriptor ends at once.
 const ALWAYS_READABLE: &[&str] = &["net"];
 
+/// Most endpoints that are tried until one has a port that no other program has. Providers over RDMA CM
+/// choose a port without asking whether TCP uses it.
+const PORTS_TRIED_MAX: u32 = 64;
+
+/// The failure of a call that makes an endpoint.
+struct Refused {
+    /// The library's number for the reason: a negative errno.
+    code: i64,
+    sentence: String,
+}
+
 /// An object of the library, closed when it is dropped.
 struct Object<T>(*mut T);
 
@@ -139,13 +150,30 @@ impl Drop for Endpoint {
 }
 
 impl Endpoint {
-    /// Opens an endpoint for packets of at most `packet_size_max` bytes.
+    /// Opens an endpoint for packets of at most `packet_size_max` bytes. Where the port that was chosen for
+    /// it belongs to another program, another endpoint is tried. No peer has been told of the port before.
     pub(super) fn open(
         library: &'static Library,
         (offer, info): (Offer, *mut Info),
         packet_size_max: usize,
         has_remote_memory: bool,
     ) -> Result<Self, String> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match Self::try_open(library, (offer.clone(), info), packet_size_max, has_remote_memory) {
+                Err(Refused { code, .. }) if code == -i64::from(libc::EADDRINUSE) && tries < PORTS_TRIED_MAX => {}
+                outcome => return outcome.map_err(|refused| refused.sentence),
+            }
+        }
+    }
+
+    fn try_open(
+        library: &'static Library,
+        (offer, info): (Offer, *mut Info),
+        packet_size_max: usize,
+        has_remote_memory: bool,
+    ) -> Result<Self, Refused> {
         // SAFETY: the caller has `info` of a list that lives while this runs, and the library has filled in
         // all parts.
         let (prefixes, address_format, registration, key_bytes, tx, rx, endpoint) = unsafe {
@@ -198,14 +226,15 @@ impl Endpoint {
         Ok(this)
     }
 
-    fn make(&mut self, info: *mut Info, registration: c_int, completions: usize) -> Result<(), String> {
+    fn make(&mut self, info: *mut Info, registration: c_int, completions: usize) -> Result<(), Refused> {
         let library = self.library;
         let provider = self.offer.provider.clone();
         let check = |call: &str, code: i64| match code {
             0 => Ok(()),
             code => {
                 let hint = if code == -i64::from(libc::ENOMEM) { locked_memory() } else { String::new() };
-                Err(format!("libfabric's provider {provider} fails in {call}: {}{hint}", library.describe(code)))
+                let why = library.describe(code);
+                Err(Refused { code, sentence: format!("libfabric's provider {provider} fails in {call}: {why}{hint}") })
             }
         };
         let none = ptr::null_mut();
