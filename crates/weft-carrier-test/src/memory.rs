@@ -1,21 +1,32 @@
 //! Tests of the promises about remote memory access: writes to the memory of peers, and reads from it.
 
+use std::time::Duration;
+
 use weft_engine::memory::UserData;
 use weft_engine::transport::{Address, Begun, RemoteMemory};
 
-use super::{Kit, Pair, name};
+use super::{Kit, LOOK, Pair, name};
 
 /// Bytes that are registered; as many behind them are not.
 const BYTES: usize = 8_192;
 /// Looks after which a forbidden access counts as having done nothing.
 const LOOKS: usize = 5_000;
 
+/// Begins an access by the near end as soon as there is room, and looks once more.
+fn begin(kit: &mut Kit<'_>, pair: &mut Pair, access: impl FnMut(&mut Pair, &Address) -> Begun) -> bool {
+    let begun = begin_only(kit, pair, access);
+    kit.look(pair, &mut |_| {});
+    begun
+}
+
 /// Begins an access by the near end as soon as there is room.
-fn begin(kit: &mut Kit<'_>, pair: &mut Pair, mut access: impl FnMut(&mut Pair, &Address) -> Begun) -> bool {
+fn begin_only(kit: &mut Kit<'_>, pair: &mut Pair, mut access: impl FnMut(&mut Pair, &Address) -> Begun) -> bool {
     let (mut begun, to) = (Begun::NotNow, pair.near.peer);
     kit.until(pair, "it should have room for an access", |kit, pair| {
         begun = access(pair, &to);
-        kit.look(pair, &mut |_| {});
+        if begun == Begun::NotNow {
+            kit.look(pair, &mut |_| {});
+        }
         begun != Begun::NotNow
     });
     begun == Begun::Yes
@@ -28,6 +39,26 @@ fn complete(kit: &mut Kit<'_>, pair: &mut Pair, number: u64) {
         let done = pair.near.carrier.rma().and_then(|rma| rma.poll_completion());
         assert!(done.is_none_or(|done| done == number), "access {done:?} was not begun");
         done.is_some()
+    });
+}
+
+/// Writes once more, and sleeps whenever the near end allows it: its descriptor must tell when the access is
+/// complete.
+fn wakes(kit: &mut Kit<'_>, pair: &mut Pair, own: &UserData, there: RemoteMemory) {
+    let Some(descriptor) = pair.near.carrier.attributes().descriptor else { return };
+    let (number, bytes) = (20, own.len());
+    let begun = begin_only(kit, pair, |pair, to| {
+        pair.near.carrier.rma().map_or(Begun::Never, |rma| rma.write(to, own, 0..bytes, there, number))
+    });
+    assert!(begun, "{}: it writes again", name(pair));
+    kit.until(pair, "an end that sleeps should be told of a completed access", |kit, pair| {
+        (kit.pass)();
+        pair.far.carrier.receive(&mut |_| {}, LOOK);
+        if pair.near.carrier.prepare_sleep() && !(kit.is_readable)(descriptor, Duration::from_millis(1)) {
+            return false;
+        }
+        pair.near.carrier.receive(&mut |_| {}, LOOK);
+        pair.near.carrier.rma().and_then(|rma| rma.poll_completion()) == Some(number)
     });
 }
 
@@ -92,6 +123,7 @@ pub(crate) fn access(kit: &mut Kit<'_>) -> bool {
             name(&pair)
         );
     }
+    wakes(kit, &mut pair, &own, memory);
     // Each of these has another connection, because the connection may break by it.
     own.write(0, &[7; BYTES]);
     theirs.write(0, &vec![0; 2 * BYTES]);

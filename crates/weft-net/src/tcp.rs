@@ -444,6 +444,9 @@ impl Carrier for Tcp {
 
     fn prepare_sleep(&mut self) -> bool {
         self.asks_from = Instant(0);
+        if !self.done.is_empty() || !self.broken.is_empty() {
+            return false;
+        }
         for (number, line) in self.lines.iter_mut().enumerate() {
             let Some(line) = line else { continue };
             if line.has_kept() {
