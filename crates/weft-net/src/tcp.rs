@@ -1,10 +1,10 @@
 //! Packets to other nodes over kernel TCP, and writes to memory of peers: the carrier for networks that let
 //! nothing else pass.
 //!
-//! A process listens on one port. A pair of processes has one connection, which is made for the first packet.
-//! Where both ends begin at the same time there are two, and each end sends on its own. The process that
-//! connects shows the token on the card of the other: only processes that have read the card know it. A
-//! connection without it is closed.
+//! A process listens on one port. A pair of processes has one connection, which is made for the first packet:
+//! acknowledgements travel with answers. The process that connects shows the token on the card of the other,
+//! which only processes that have read the card know, and waits until the other accepts. Where both ends
+//! connect at the same time, the connection of the process with the smaller token is accepted.
 //!
 //! TCP keeps each byte and its order, so a packet arrives once and in order, or the connection breaks, and
 //! the carrier tells of it. A write is a frame with data on the same connection. The sender's kernel reads
@@ -14,6 +14,7 @@
 mod endpoint_address;
 mod line;
 mod memory;
+mod outgoing;
 mod socket;
 mod wire;
 
@@ -34,10 +35,11 @@ use crate::carrier::{
 use crate::udp::{self, Candidate};
 use crate::{Error, clock, sys};
 pub use endpoint_address::EndpointAddress;
-use line::{Line, Looked};
+use line::{Handshake, Line, Looked, State};
 use memory::Memory;
+use outgoing::{Outgoing, try_send};
 use socket::Sockets;
-use wire::{HEAD_BYTES, Parser, Write};
+use wire::{Beginning, HEAD_BYTES, Parser, Write};
 
 /// Bytes of the largest packet.
 const PACKET_BYTES_MAX: usize = flow::PACKET_SIZE_MAX;
@@ -49,6 +51,9 @@ const TRAIN_PACKETS_MAX: usize = 32;
 const ASKED_SINGLY_MAX: usize = 4;
 /// Time between two questions for new connections, while no more than those are there.
 const QUESTION_PERIOD: Duration = Duration::from_millis(1);
+/// The time after which a process connects again whose connection was closed before it was accepted: the
+/// peer's own connection should be there by then.
+const AGAIN_AFTER: Duration = Duration::from_millis(5);
 /// Most connections whose other end has not greeted; the oldest is closed for a new one.
 const STRANGERS_MAX: usize = 32;
 /// Most connections that are accepted in a look.
@@ -74,8 +79,12 @@ const PLACEMENT: Placement = Placement {
 struct Peer {
     listens: SocketAddr,
     token: u64,
-    /// The connection by which packets leave.
+    /// The connection.
     line: Option<usize>,
+    /// The frames that wait to leave.
+    outgoing: Outgoing,
+    /// The time before which this process does not connect.
+    connects_from: Instant,
 }
 
 /// The carrier over one listening socket.
@@ -94,6 +103,8 @@ pub struct Tcp {
     strangers: VecDeque<usize>,
     /// The number of connections that are being made.
     connecting: usize,
+    /// Set where frames may wait for peers without a connection.
+    connects_again: bool,
     /// The connection at which a look begins.
     turn: usize,
     /// The time from which on the next look asks for new connections: a thread may have slept, or it is due.
@@ -146,6 +157,7 @@ impl Tcp {
             free: Vec::new(),
             strangers: VecDeque::new(),
             connecting: 0,
+            connects_again: false,
             turn: 0,
             asks_from: Instant(0),
             memory: Memory::default(),
@@ -177,7 +189,14 @@ impl Tcp {
         let index = self.peers.len();
         let known = *self.by_token.entry(token).or_insert(index);
         if known == index {
-            self.peers.push(Peer { listens, token, line: None });
+            // The peer may have connected before.
+            let has_greeted = |line: &Option<Line>| line.as_ref().is_some_and(|line| line.token == Some(token));
+            let line = self.lines.iter().position(has_greeted);
+            if let Some(line) = line.and_then(|number| self.lines[number].as_mut()) {
+                line.peer = Some(index);
+            }
+            let (outgoing, connects_from) = (Outgoing::default(), Instant(0));
+            self.peers.push(Peer { listens, token, line, outgoing, connects_from });
         }
         Address::Tcp(TcpAddress { peer: known as u32, listens })
     }
@@ -190,30 +209,23 @@ impl Tcp {
         }
     }
 
-    /// The connection by which packets to a peer leave; it is made if there is none. `None`: that fails.
-    fn line_to(&mut self, peer: usize) -> Option<usize> {
-        if let Some(line) = self.peers[peer].line {
-            return Some(line);
+    /// Begins to connect to a peer, if there is no connection. A failure is noted.
+    fn ensure_line(&mut self, peer: usize) {
+        if self.peers[peer].line.is_some() || clock::now() < self.peers[peer].connects_from {
+            return;
         }
-        match self.connect(peer) {
-            Ok(line) => Some(line),
-            Err(cause) => {
-                self.note_broken(peer, &format!("connect to {}: {}", self.peers[peer].listens, crate::reason(&cause)));
-                None
-            }
+        if let Err(cause) = self.connect(peer) {
+            self.break_off(peer, &format!("connect to {}: {}", self.peers[peer].listens, crate::reason(&cause)));
         }
     }
 
-    fn connect(&mut self, peer: usize) -> io::Result<usize> {
-        let Peer { listens, token, .. } = self.peers[peer];
-        let stream = socket::connect(&listens)?;
-        let mut line = Line::new(stream, Some(peer), true, Parser::new(None, PACKET_BYTES_MAX));
-        let greeting = wire::greeting(self.token, token);
-        line.send(&[IoSlice::new(&greeting)], &mut self.done)?;
-        let number = self.insert(line)?;
+    fn connect(&mut self, peer: usize) -> io::Result<()> {
+        let stream = socket::connect(&self.peers[peer].listens)?;
+        let parser = Parser::new(Beginning::Accepted, PACKET_BYTES_MAX);
+        let number = self.insert(Line::new(stream, State::Connects, Some(peer), parser))?;
         self.connecting += 1;
         self.peers[peer].line = Some(number);
-        Ok(number)
+        Ok(())
     }
 
     fn insert(&mut self, line: Line) -> io::Result<usize> {
@@ -226,38 +238,72 @@ impl Tcp {
         Ok(number)
     }
 
-    /// Closes a connection. `why` says what broke it; `None`: the peer sends no more, and has got everything
-    /// unless something waits to leave.
-    fn close(&mut self, number: usize, why: Option<&str>) {
-        let Some(line) = self.lines[number].take() else { return };
+    /// Drops a connection, and what it knows of its peer.
+    fn remove(&mut self, number: usize) -> Option<Line> {
+        let line = self.lines[number].take()?;
         self.free.push(number);
         self.strangers.retain(|stranger| *stranger != number);
-        self.connecting -= usize::from(line.connects);
-        let Some(peer) = line.peer.filter(|peer| self.peers[*peer].line == Some(number)) else { return };
-        self.peers[peer].line = None;
+        self.connecting -= usize::from(line.state == State::Connects);
+        if let Some(peer) = line.peer.filter(|peer| self.peers[*peer].line == Some(number)) {
+            self.peers[peer].line = None;
+        }
+        Some(line)
+    }
+
+    /// Ends a connection. `why` says what broke it; `None`: the peer sends no more.
+    fn close(&mut self, number: usize, why: Option<&str>) {
+        let uses = |peer: &Peer| peer.line == Some(number);
+        let Some(peer) = self.peers.iter().position(uses) else {
+            self.remove(number);
+            return;
+        };
+        let Some(line) = self.remove(number) else { return };
         let listens = self.peers[peer].listens;
         match why {
-            Some(why) => self.note_broken(peer, &format!("the connection to {listens}: {why}")),
-            None if line.waiting() > 0 => {
-                self.note_broken(peer, &format!("{listens} has closed the connection before it had got everything"));
+            Some(why) => self.break_off(peer, &format!("the connection to {listens}: {why}")),
+            // The peer prefers a connection of its own, which is on its way.
+            None if line.state == State::Greets => {
+                self.peers[peer].connects_from = clock::now() + AGAIN_AFTER;
+                self.connects_again = true;
+            }
+            None if self.peers[peer].outgoing.waiting() > 0 => {
+                self.break_off(peer, &format!("{listens} has closed the connection before it had got everything"));
             }
             None => {}
         }
     }
 
-    fn note_broken(&mut self, peer: usize, why: &str) {
+    /// Gives up what waits to leave for a peer: some of it will not arrive.
+    fn break_off(&mut self, peer: usize, why: &str) {
         self.last_refusal = Some(why.to_owned());
+        self.peers[peer].outgoing.clear();
         let address = Address::Tcp(TcpAddress { peer: peer as u32, listens: self.peers[peer].listens });
         if !self.broken.contains(&address) {
             self.broken.push_back(address);
         }
     }
 
+    /// Connects again to peers for which frames wait.
+    fn connect_again(&mut self) {
+        let waits = |peer: &Peer| peer.line.is_none() && peer.outgoing.waiting() > 0;
+        (0..self.peers.len()).for_each(|peer| {
+            if waits(&self.peers[peer]) {
+                self.ensure_line(peer);
+            }
+        });
+        self.connects_again = self.peers.iter().any(waits);
+    }
+
     /// Sends frames to a peer; `false`: there is no room, and nothing was taken.
     fn send_frames(&mut self, peer: usize, parts: &[IoSlice<'_>]) -> bool {
-        let Some(number) = self.line_to(peer) else { return false };
-        let Some(line) = &mut self.lines[number] else { return false };
-        match line.send(parts, &mut self.done) {
+        self.ensure_line(peer);
+        let Self { peers, lines, done, .. } = self;
+        let Peer { line: Some(number), outgoing, .. } = &mut peers[peer] else { return false };
+        let (number, stream) = match &lines[*number] {
+            Some(line) => (*number, (line.state == State::Open).then_some(&line.stream)),
+            None => return false,
+        };
+        match outgoing.send(stream, parts, done) {
             Ok(taken) => taken,
             Err(cause) => {
                 self.close(number, Some(&cause.to_string()));
@@ -281,13 +327,14 @@ impl Tcp {
             if stream.set_nonblocking(true).is_err() || socket::prepare(&stream).is_err() {
                 continue;
             }
-            let line = Line::new(stream, None, false, Parser::new(Some(self.token), PACKET_BYTES_MAX));
+            let parser = Parser::new(Beginning::Greeting(self.token), PACKET_BYTES_MAX);
+            let line = Line::new(stream, State::Stranger, None, parser);
             let Ok(number) = self.insert(line) else { continue };
             if self.strangers.len() == STRANGERS_MAX
                 && let Some(oldest) = self.strangers.pop_front()
             {
                 self.rejected += 1;
-                self.close(oldest, None);
+                self.remove(oldest);
             }
             self.strangers.push_back(number);
         }
@@ -312,7 +359,7 @@ impl Tcp {
     }
 
     fn finish_connecting(&mut self, number: usize) {
-        let Some(line) = self.lines[number].as_mut().filter(|line| line.connects) else { return };
+        let Some(line) = self.lines[number].as_mut().filter(|line| line.state == State::Connects) else { return };
         let error = sys::option(line.stream.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR).unwrap_or(libc::EIO);
         if error != 0 {
             return self.close(number, Some(&io::Error::from_raw_os_error(error).to_string()));
@@ -321,43 +368,76 @@ impl Tcp {
         if line.stream.peer_addr().is_err() {
             return;
         }
-        line.connects = false;
+        line.state = State::Greets;
         self.connecting -= 1;
+        let Some(peer) = line.peer else { return };
+        self.say(number, &wire::greeting(self.token, self.peers[peer].token));
+    }
+
+    /// Sends the first bytes on a new connection, which has room for them.
+    fn say(&mut self, number: usize, bytes: &[u8]) {
+        let Some(line) = &mut self.lines[number] else { return };
+        match try_send(&line.stream, &[IoSlice::new(bytes)]) {
+            Ok(sent) if sent == bytes.len() => {
+                line.watches_room = self.sockets.change(&line.stream, number as u64, false).is_err();
+            }
+            Ok(_) => self.close(number, Some("a new connection has no room")),
+            Err(cause) => self.close(number, Some(&cause.to_string())),
+        }
+    }
+
+    /// Answers the greeting of the process with this token.
+    fn answer(&mut self, number: usize, token: u64) {
+        self.strangers.retain(|stranger| *stranger != number);
+        let peer = self.by_token.get(&token).copied();
+        if let Some(own) = peer.and_then(|peer| self.peers[peer].line) {
+            let is_pending = matches!(&self.lines[own], Some(Line { state: State::Connects | State::Greets, .. }));
+            // The peer decides alike about the connection of this process.
+            if !is_pending || self.token < token {
+                self.remove(number);
+                return;
+            }
+            self.remove(own);
+        }
+        let Some(line) = &mut self.lines[number] else { return };
+        (line.state, line.peer, line.token) = (State::Open, peer, Some(token));
+        if let Some(peer) = peer {
+            self.peers[peer].line = Some(number);
+        }
+        self.say(number, &wire::accepted());
         self.flush(number);
     }
 
-    /// Sends what waits at a connection.
+    /// Sends what waits for the peer of a connection.
     fn flush(&mut self, number: usize) {
-        let Some(line) = &mut self.lines[number] else { return };
-        if line.waiting() == 0 && !line.watches_room {
+        let Self { peers, lines, done, sockets, .. } = self;
+        let Some(line) = lines[number].as_mut().filter(|line| line.state == State::Open) else { return };
+        let Some(outgoing) = line.peer.map(|peer| &mut peers[peer].outgoing) else { return };
+        if outgoing.waiting() == 0 && !line.watches_room {
             return;
         }
-        if let Err(cause) = line.flush(&mut self.done) {
+        if let Err(cause) = outgoing.flush(&line.stream, done) {
             return self.close(number, Some(&cause.to_string()));
         }
-        if line.watches_room && line.waiting() == 0 && !line.connects {
-            line.watches_room = self.sockets.change(&line.stream, number as u64, false).is_err();
+        if line.watches_room && outgoing.waiting() == 0 {
+            line.watches_room = sockets.change(&line.stream, number as u64, false).is_err();
         }
     }
 
     /// Looks at a connection; returns the number of packets that were handed over.
     fn look(&mut self, number: usize, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         self.flush(number);
-        let Some(line) = self.lines[number].as_mut().filter(|line| !line.connects) else { return 0 };
-        let mut greeted = None;
+        let Some(line) = self.lines[number].as_mut().filter(|line| line.state != State::Connects) else { return 0 };
+        let mut begun = None;
         let mut hand_over = |packet: &[u8]| on_arrival(Arrival::packet(packet));
-        let (packets, looked) = line.look(limit, &self.memory, &mut self.buffer, &mut greeted, &mut hand_over);
-        if let Some(token) = greeted {
-            self.strangers.retain(|stranger| *stranger != number);
-            if let Some(peer) = self.by_token.get(&token) {
-                line.peer = Some(*peer);
-                let sends = *self.peers[*peer].line.get_or_insert(number);
-                if sends != number
-                    && let Some(line) = &mut self.lines[sends]
-                {
-                    line.only_sends = true;
-                }
+        let (packets, looked) = line.look(limit, &self.memory, &mut self.buffer, &mut begun, &mut hand_over);
+        match begun {
+            Some(Handshake::Greeted(token)) => self.answer(number, token),
+            Some(Handshake::Accepted) => {
+                line.state = State::Open;
+                self.flush(number);
             }
+            None => {}
         }
         match looked {
             Looked::Done => {}
@@ -369,6 +449,11 @@ impl Tcp {
             Looked::Broken(error) => self.close(number, Some(&io::Error::from_raw_os_error(error).to_string())),
         }
         packets
+    }
+
+    /// Returns whether frames wait to leave by a connection.
+    fn waits(&self, line: &Line) -> bool {
+        line.peer.is_some_and(|peer| self.peers[peer].outgoing.waiting() > 0)
     }
 
     /// The number of connections.
@@ -418,6 +503,9 @@ impl Carrier for Tcp {
             return 0;
         }
         let now = clock::now();
+        if self.connects_again {
+            self.connect_again();
+        }
         let is_settled = self.strangers.is_empty() && self.connecting == 0;
         let all_singly = self.connections() <= ASKED_SINGLY_MAX;
         let mut ready = Vec::new();
@@ -434,8 +522,7 @@ impl Carrier for Tcp {
             }
             let number = self.turn.wrapping_add(turn) % count;
             let Some(line) = &self.lines[number] else { continue };
-            let is_usual = all_singly && !line.only_sends;
-            if is_usual || line.has_kept() || line.waiting() > 0 || ready.contains(&number) {
+            if all_singly || line.has_kept() || self.waits(line) || ready.contains(&number) {
                 packets += self.look(number, on_arrival, limit - packets);
             }
         }
@@ -447,19 +534,22 @@ impl Carrier for Tcp {
         if !self.done.is_empty() || !self.broken.is_empty() {
             return false;
         }
-        for (number, line) in self.lines.iter_mut().enumerate() {
+        let Self { peers, lines, sockets, .. } = &mut *self;
+        for (number, line) in lines.iter_mut().enumerate() {
             let Some(line) = line else { continue };
             if line.has_kept() {
                 return false;
             }
-            if line.waiting() > 0 && !line.watches_room {
-                match self.sockets.change(&line.stream, number as u64, true) {
+            let waits = line.peer.is_some_and(|peer| peers[peer].outgoing.waiting() > 0);
+            if waits && line.state == State::Open && !line.watches_room {
+                match sockets.change(&line.stream, number as u64, true) {
                     Ok(()) => line.watches_room = true,
                     Err(_) => return false,
                 }
             }
         }
-        true
+        // Nothing tells when to connect again.
+        !self.connects_again
     }
 
     fn diagnostics(&self) -> Diagnostics {
@@ -467,8 +557,7 @@ impl Carrier for Tcp {
     }
 
     fn under_way(&self, to: &Address) -> usize {
-        let line = self.peer(to).ok().and_then(|peer| self.peers[peer].line);
-        line.and_then(|number| self.lines[number].as_ref()).map_or(0, Line::waiting)
+        self.peer(to).map_or(0, |peer| self.peers[peer].outgoing.waiting())
     }
 
     fn take_broken(&mut self) -> Option<Address> {
@@ -494,17 +583,14 @@ impl RemoteMemoryAccess for Tcp {
         if range.is_empty() || data.program_run(&range).is_none() {
             return Begun::Never;
         }
-        let Some(line_number) = self.line_to(peer) else { return Begun::NotNow };
-        let Some(line) = &mut self.lines[line_number] else { return Begun::NotNow };
+        self.ensure_line(peer);
         let write = Write { key: target.key, address: target.address, bytes: range.end - range.start };
-        match line.write(write, data, range, number, &mut self.done) {
-            Ok(true) => Begun::Yes,
-            Ok(false) => Begun::NotNow,
-            Err(cause) => {
-                self.close(line_number, Some(&cause.to_string()));
-                Begun::NotNow
-            }
+        let Some(number_of_line) = self.peers[peer].line else { return Begun::NotNow };
+        if !self.peers[peer].outgoing.write(write, data, range, number) {
+            return Begun::NotNow;
         }
+        self.flush(number_of_line);
+        Begun::Yes
     }
 
     fn read(&mut self, _: &Address, _: &UserData, _: Range<u64>, _: RemoteMemory, _: u64) -> Begun {
@@ -523,8 +609,9 @@ impl RemoteMemoryAccess for Tcp {
 /// When they do not.
 pub fn take_foreign_apart(bytes: &[u8]) {
     let Some((&first, stream)) = bytes.split_first() else { return };
-    let parser = || Parser::new((first & 1 == 1).then_some(FOREIGN_TOKEN), PACKET_BYTES_MAX);
-    let in_pieces = wire::take_apart(stream, usize::from(first >> 1) + 1, parser());
+    let beginning = [Beginning::Frames, Beginning::Greeting(FOREIGN_TOKEN), Beginning::Accepted];
+    let parser = || Parser::new(beginning[usize::from(first) % 3], PACKET_BYTES_MAX);
+    let in_pieces = wire::take_apart(stream, usize::from(first) / 3 + 1, parser());
     assert_eq!(in_pieces, wire::take_apart(stream, stream.len(), parser()));
 }
 
@@ -533,7 +620,8 @@ pub fn foreign_seeds() -> Vec<Vec<u8>> {
     let packet = [&wire::packet_head(5)[..], b"hello"].concat();
     let write = [&Write { key: 1, address: 2, bytes: 3 }.head()[..], b"abc"].concat();
     let frames = [packet, write].concat();
-    vec![[&[1], &wire::greeting(9, FOREIGN_TOKEN)[..], &frames].concat(), [&[6], &frames[..]].concat()]
+    let begins = |first: u8, beginning: &[u8]| [&[first], beginning, &frames].concat();
+    vec![begins(1, &wire::greeting(9, FOREIGN_TOKEN)), begins(5, &wire::accepted()), begins(9, &[])]
 }
 
 const FOREIGN_TOKEN: u64 = 7;
@@ -542,10 +630,75 @@ impl Drop for Tcp {
     /// Takes in what has arrived, and only then closes. A connection that is closed while bytes wait to be
     /// read is reset, and its peer loses what is still on its way.
     fn drop(&mut self) {
-        for line in self.lines.iter_mut().flatten() {
-            let _ = line.flush(&mut self.done);
+        let Self { peers, lines, done, buffer, .. } = self;
+        for line in lines.iter_mut().flatten() {
+            if let Some(peer) = line.peer.filter(|_| line.state == State::Open) {
+                let _ = peers[peer].outgoing.flush(&line.stream, done);
+            }
             let _ = line.stream.shutdown(std::net::Shutdown::Write);
-            line.drain(&mut self.buffer);
+            line.drain(buffer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::carrier::receive_packets;
+
+    const LIMIT: Duration = Duration::from_secs(20);
+    const PACKETS: u8 = 100;
+
+    fn pair() -> [(Tcp, Address); 2] {
+        let settings = udp::Settings { interfaces: Some("lo".into()), ..udp::Settings::default() };
+        let [mut near, mut far] = [(); 2].map(|()| Tcp::open(&settings, false).expect("a listening socket"));
+        let at = |tcp: &Tcp| SocketAddr::from((tcp.candidates[0].ip, tcp.candidates[0].port));
+        let (there, back) = (near.address_of(at(&far), far.token), far.address_of(at(&near), near.token));
+        [(near, there), (far, back)]
+    }
+
+    /// Both ends have packets for each other before either has looked.   Expect: one connection, and every
+    /// packet once and in order.
+    #[test]
+    fn two_ends_that_begin_at_once_have_one_connection() {
+        for round in 0..50 {
+            let mut ends = pair();
+            let mut arrived = [Vec::new(), Vec::new()];
+            let mut sent = [0, 0];
+            let began = clock::now();
+            while arrived.iter().any(|arrived| arrived.len() < usize::from(PACKETS)) {
+                for (end, (tcp, to)) in ends.iter_mut().enumerate() {
+                    // The second end is late by more, from round to round.
+                    if end == 0 || clock::now().since(began) >= Duration::from_micros(5 * round) {
+                        while sent[end] < PACKETS && tcp.send(to, &[sent[end]]).expect("its address") == Outcome::Sent {
+                            sent[end] += 1;
+                        }
+                    }
+                    receive_packets(tcp, &mut |packet| arrived[end].extend_from_slice(packet), 64);
+                    assert_eq!(tcp.take_broken(), None, "{:?}", tcp.last_refusal);
+                }
+                assert!(clock::now().since(began) < LIMIT, "{:?} arrive", arrived.each_ref().map(Vec::len));
+            }
+            assert!(arrived.iter().all(|arrived| arrived.iter().copied().eq(0..PACKETS)), "{arrived:?}");
+            assert!(ends.iter().all(|(tcp, _)| tcp.connections() == 1), "round {round}");
+        }
+    }
+
+    /// A peer that listens no more.   Expect: it is told as broken, once.
+    #[test]
+    fn a_peer_that_is_gone_is_broken() {
+        let [(mut near, there), (far, _)] = pair();
+        drop(far);
+        let began = clock::now();
+        let broken = loop {
+            let _ = near.send(&there, &[1]).expect("its address");
+            receive_packets(&mut near, &mut |_| {}, 64);
+            if let Some(broken) = near.take_broken() {
+                break broken;
+            }
+            assert!(clock::now().since(began) < LIMIT, "it is never told");
+        };
+        assert_eq!((broken, near.take_broken(), near.under_way(&there)), (there, None, 0));
+        assert!(near.diagnostics().last_refusal.is_some_and(|why| why.contains("refused")));
     }
 }

@@ -1,9 +1,11 @@
-//! The bytes of a connection: a greeting by the process that connects, and then frames in both directions.
+//! The bytes of a connection: a greeting by the process that connects, the word by which the other process
+//! accepts it, and then frames in both directions.
 //!
 //! All numbers are little-endian.
 //!
 //! ```text
 //! greeting:  "weftTCP1" 8, token of the process that listens 8, token of the process that connects 8
+//! accepted:  length 3 = 0, kind 1 = 0x41
 //! packet:    length 3, kind 1 = 0x50; then the packet
 //! write:     length 3 = 24, kind 1 = 0x57; key 8, address 8, bytes 8; then the bytes
 //! ```
@@ -23,6 +25,7 @@ const WRITE_BYTES: usize = 24;
 /// Bytes in front of the data of a write.
 pub(super) const WRITE_HEAD_BYTES: usize = HEAD_BYTES + WRITE_BYTES;
 
+const ACCEPTED: u8 = 0x41;
 const PACKET: u8 = 0x50;
 const WRITE: u8 = 0x57;
 
@@ -37,6 +40,11 @@ pub(super) fn greeting(own: u64, peer: u64) -> [u8; GREETING_BYTES] {
 
 fn head(kind: u8, length: usize) -> [u8; HEAD_BYTES] {
     (u32::from(kind) << 24 | length as u32).to_le_bytes()
+}
+
+/// Makes the word by which a greeting is accepted.
+pub(super) fn accepted() -> [u8; HEAD_BYTES] {
+    head(ACCEPTED, 0)
 }
 
 /// Makes the bytes in front of a packet, which is shorter than 2^24 bytes.
@@ -73,17 +81,30 @@ impl Write {
 pub(super) enum Part {
     /// A greeting, by the process with this token.
     Greeting(u64),
+    /// The greeting of this end has been accepted.
+    Accepted,
     /// A packet: its place in the bytes.
     Packet(Range<usize>),
     /// The beginning of a write, or a further part of the same write: the place of the data in the bytes.
     Data(Write, Range<usize>),
 }
 
+/// The bytes with which a direction of a connection begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// A greeting that shows this token.
+    Greeting(u64),
+    /// The word by which a greeting is accepted.
+    Accepted,
+    /// Frames.
+    Frames,
+}
+
 /// The state of one direction of a connection.
 #[derive(Debug)]
 pub(super) struct Parser {
-    /// The token that a greeting must show; `None`: no greeting is expected.
-    greeting: Option<u64>,
+    /// The bytes that come next.
+    beginning: Beginning,
     /// The most bytes of a packet.
     packet_max: usize,
     /// The rest of the write whose data is arriving.
@@ -95,9 +116,8 @@ pub(super) struct Parser {
 pub(super) struct Wrong;
 
 impl Parser {
-    /// Begins where a greeting with `token` must come first, or where none comes.
-    pub(super) fn new(token: Option<u64>, packet_max: usize) -> Self {
-        Self { greeting: token, packet_max, write: None }
+    pub(super) fn new(beginning: Beginning, packet_max: usize) -> Self {
+        Self { beginning, packet_max, write: None }
     }
 
     /// The write whose data comes next.
@@ -123,12 +143,12 @@ impl Parser {
     /// The bytes are none of this protocol.
     pub(super) fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Option<Part>, Wrong> {
         let rest = &bytes[*at..];
-        if let Some(token) = self.greeting {
+        if let Beginning::Greeting(token) = self.beginning {
             let Some(greeting) = rest.first_chunk::<GREETING_BYTES>() else { return Ok(None) };
             if greeting[..8] != MAGIC || word(&greeting[8..]) != token {
                 return Err(Wrong);
             }
-            self.greeting = None;
+            self.beginning = Beginning::Frames;
             *at += GREETING_BYTES;
             return Ok(Some(Part::Greeting(word(&greeting[16..]))));
         }
@@ -145,6 +165,14 @@ impl Parser {
         let Some(head) = rest.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
         let head = u32::from_le_bytes(*head);
         let (kind, length) = ((head >> 24) as u8, (head & 0x00ff_ffff) as usize);
+        if self.beginning == Beginning::Accepted {
+            if (kind, length) != (ACCEPTED, 0) {
+                return Err(Wrong);
+            }
+            self.beginning = Beginning::Frames;
+            *at += HEAD_BYTES;
+            return Ok(Some(Part::Accepted));
+        }
         match kind {
             PACKET if length <= self.packet_max => {}
             WRITE if length == WRITE_BYTES => {}
@@ -186,7 +214,7 @@ pub(super) fn take_apart(stream: &[u8], step: usize, mut parser: Parser) -> Resu
         let mut at = 0;
         while let Some(part) = parser.next(&kept, &mut at)? {
             match part {
-                Part::Greeting(_) => {}
+                Part::Greeting(_) | Part::Accepted => {}
                 Part::Packet(range) => packets.push(kept[range].to_vec()),
                 Part::Data(write, range) => {
                     assert_eq!(range.len() as u64, write.bytes, "a part has as many bytes as it says");
@@ -207,14 +235,14 @@ mod tests {
 
     const PACKET_MAX: usize = 100;
 
-    fn parse(stream: &[u8], step: usize, token: Option<u64>) -> Result<Parts, Wrong> {
-        take_apart(stream, step, Parser::new(token, PACKET_MAX))
+    fn parse(stream: &[u8], step: usize, beginning: Beginning) -> Result<Parts, Wrong> {
+        take_apart(stream, step, Parser::new(beginning, PACKET_MAX))
     }
 
-    /// A greeting, packets and writes, in pieces of each length.   Expect: the same parts.
+    /// Each beginning, packets and writes, in pieces of each length.   Expect: the same parts.
     #[test]
     fn what_arrives_in_any_pieces_is_taken_apart_alike() {
-        let mut stream = greeting(9, 7).to_vec();
+        let mut stream = Vec::new();
         let packets: Vec<Vec<u8>> = [0, 1, 50, PACKET_MAX].map(|length| vec![length as u8; length]).into();
         let write = Write { key: 5, address: 1000, bytes: 300 };
         for packet in &packets {
@@ -224,23 +252,33 @@ mod tests {
             stream.extend((0..300).map(|at| at as u8));
         }
         let data: Vec<(u64, u8)> = (0..4).flat_map(|_| (0..300).map(|at| (1000 + at, at as u8))).collect();
-        for step in (1..200).chain([stream.len()]) {
-            assert_eq!(parse(&stream, step, Some(7)), Ok((packets.clone(), data.clone())), "{step}");
+        for (first, beginning) in [
+            (&greeting(9, 7)[..], Beginning::Greeting(7)),
+            (&accepted()[..], Beginning::Accepted),
+            (&[], Beginning::Frames),
+        ] {
+            let stream = [first, &stream].concat();
+            for step in (1..200).chain([stream.len()]) {
+                assert_eq!(parse(&stream, step, beginning), Ok((packets.clone(), data.clone())), "{step}");
+            }
         }
     }
 
     #[test]
     fn what_is_none_of_the_protocol_is_refused() {
         let nothing = Write { key: 1, address: 2, bytes: 0 };
-        for (stream, token) in [
-            (greeting(9, 6).to_vec(), Some(7)),
-            (b"GET / HTTP/1.1\r\nHost: somewhere\r\n".to_vec(), Some(7)),
-            (b"GET / HTTP/1.1\r\n".to_vec(), None),
-            (packet_head(PACKET_MAX + 1).to_vec(), None),
-            (nothing.head().to_vec(), None),
-            (head(WRITE, WRITE_BYTES + 1).to_vec(), None),
+        for (stream, beginning) in [
+            (greeting(9, 6).to_vec(), Beginning::Greeting(7)),
+            (b"GET / HTTP/1.1\r\nHost: somewhere\r\n".to_vec(), Beginning::Greeting(7)),
+            (packet_head(5).to_vec(), Beginning::Accepted),
+            (b"GET / HTTP/1.1\r\n".to_vec(), Beginning::Accepted),
+            (b"GET / HTTP/1.1\r\n".to_vec(), Beginning::Frames),
+            (accepted().to_vec(), Beginning::Frames),
+            (packet_head(PACKET_MAX + 1).to_vec(), Beginning::Frames),
+            (nothing.head().to_vec(), Beginning::Frames),
+            (head(WRITE, WRITE_BYTES + 1).to_vec(), Beginning::Frames),
         ] {
-            assert_eq!(parse(&stream, stream.len(), token), Err(Wrong), "{stream:?}");
+            assert_eq!(parse(&stream, stream.len(), beginning), Err(Wrong), "{stream:?}");
         }
     }
 }
