@@ -250,7 +250,8 @@ impl Tcp {
         Some(line)
     }
 
-    /// Ends a connection. `why` says what broke it; `None`: the peer sends no more.
+    /// Ends a connection. `why` says what broke it; `None`: the peer sends no more. A connection that was not
+    /// accepted has lost nothing, however it ends.
     fn close(&mut self, number: usize, why: Option<&str>) {
         let uses = |peer: &Peer| peer.line == Some(number);
         let Some(peer) = self.peers.iter().position(uses) else {
@@ -260,12 +261,12 @@ impl Tcp {
         let Some(line) = self.remove(number) else { return };
         let listens = self.peers[peer].listens;
         match why {
-            Some(why) => self.break_off(peer, &format!("the connection to {listens}: {why}")),
-            // The peer prefers a connection of its own, which is on its way.
-            None if line.state == State::Greets => {
+            // The peer prefers a connection of its own, which is on its way, or has too many strangers.
+            _ if line.state == State::Greets => {
                 self.peers[peer].connects_from = clock::now() + AGAIN_AFTER;
                 self.connects_again = true;
             }
+            Some(why) => self.break_off(peer, &format!("the connection to {listens}: {why}")),
             None if self.peers[peer].outgoing.waiting() > 0 => {
                 self.break_off(peer, &format!("{listens} has closed the connection before it had got everything"));
             }
@@ -681,6 +682,51 @@ mod tests {
             }
             assert!(arrived.iter().all(|arrived| arrived.iter().copied().eq(0..PACKETS)), "{arrived:?}");
             assert!(ends.iter().all(|(tcp, _)| tcp.connections() == 1), "round {round}");
+        }
+    }
+
+    /// A peer that resets a connection before it has read the greeting.   Expect: this end connects again, and
+    /// has lost nothing.
+    #[test]
+    fn a_connection_that_was_not_accepted_is_made_again() {
+        use std::io::{Read, Write};
+        let settings = udp::Settings { interfaces: Some("lo".into()), ..udp::Settings::default() };
+        let mut near = Tcp::open(&settings, false).expect("a listening socket");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listening socket");
+        let there = near.address_of(listener.local_addr().expect("its address"), 7);
+        assert_eq!(near.send(&there, b"packet").expect("its address"), Outcome::Sent);
+        for accepts in [false, false, true] {
+            listener.set_nonblocking(true).expect("it is open");
+            let began = clock::now();
+            let mut stream = loop {
+                receive_packets(&mut near, &mut |_| {}, 64);
+                assert_eq!(near.take_broken(), None);
+                match listener.accept() {
+                    Ok((stream, _)) => break stream,
+                    Err(_) => assert!(clock::now().since(began) < LIMIT, "it does not connect again"),
+                }
+            };
+            // The greeting arrives; a socket that is closed with unread bytes is reset.
+            stream.set_nonblocking(true).expect("it is open");
+            while stream.peek(&mut [0; 64]).unwrap_or(0) < wire::GREETING_BYTES {
+                receive_packets(&mut near, &mut |_| {}, 64);
+                assert!(clock::now().since(began) < LIMIT, "no greeting arrives");
+            }
+            stream.set_nonblocking(false).expect("it is open");
+            if !accepts {
+                continue;
+            }
+            let mut greeting = [0; wire::GREETING_BYTES];
+            stream.read_exact(&mut greeting).expect("a greeting");
+            assert_eq!(greeting, wire::greeting(near.token, 7));
+            stream.write_all(&wire::accepted()).expect("it is open");
+            while near.under_way(&there) > 0 {
+                receive_packets(&mut near, &mut |_| {}, 64);
+                assert!(clock::now().since(began) < LIMIT, "the packet does not leave");
+            }
+            let mut frame = [0; HEAD_BYTES + 6];
+            stream.read_exact(&mut frame).expect("the packet");
+            assert_eq!(&frame[HEAD_BYTES..], b"packet");
         }
     }
 
