@@ -685,8 +685,8 @@ mod tests {
         }
     }
 
-    /// A peer that resets a connection before it has read the greeting.   Expect: this end connects again, and
-    /// has lost nothing.
+    /// A peer that resets a connection before it has read the greeting.   Expect: this end connects again,
+    /// and has lost nothing.
     #[test]
     fn a_connection_that_was_not_accepted_is_made_again() {
         use std::io::{Read, Write};
