@@ -19,8 +19,8 @@ const DOWN: Duration = Duration::from_millis(800);
 const LIMIT_SECONDS: u64 = 60;
 /// The seconds after which a silent peer counts as failed in these cases.
 const PEER_TIMEOUT: &str = "2";
-const RAW: &str = "ether type 0x88b5";
-const UDP: &str = "ip protocol udp";
+const RAW: &str = "ether type 0x88b5 drop";
+const UDP: &str = "ip protocol udp drop";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = vec![
@@ -28,18 +28,18 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             Ok((Expected::code(0).says("ethernet+udp"), sizes(context)?.finish()))
         }),
         case("raw frames do not arrive: UDP carries everything", |context| {
-            let _filter = Filter::new(context, RAW)?;
+            let _filter = Filter::of_frames(context, RAW)?;
             Ok((Expected::code(0).says(" udp "), sizes(context)?.finish()))
         }),
         case("UDP does not arrive: raw frames carry everything", |context| {
-            let _filter = Filter::new(context, UDP)?;
+            let _filter = Filter::of_frames(context, UDP)?;
             Ok((Expected::code(0).says(" ethernet "), sizes(context)?.finish()))
         }),
         case("raw frames stop arriving in the middle: UDP takes over", |context| {
-            Ok((Expected::code(0).says(" udp "), broken(context, || Filter::new(context, RAW))))
+            Ok((Expected::code(0).says(" udp "), broken(context, || Filter::of_frames(context, RAW))))
         }),
         case("UDP stops arriving in the middle: raw frames take over", |context| {
-            Ok((Expected::code(0).says(" ethernet "), broken(context, || Filter::new(context, UDP))))
+            Ok((Expected::code(0).says(" ethernet "), broken(context, || Filter::of_frames(context, UDP))))
         }),
         case("an interface goes down and comes back", |context| {
             let flap = || {
@@ -98,20 +98,36 @@ fn on_host(context: &Context, command: &[&str]) -> anyhow::Result<()> {
     hosts.do_on(&hosts.names[0], command).map(drop)
 }
 
-/// A filter that keeps frames of one kind from the first host, until dropped.
-struct Filter<'a>(&'a Context);
+/// The rule by which a kernel ends all TCP connections.
+pub(super) const RESETS_TCP: &str = "meta l4proto tcp reject with tcp reset";
+
+/// A rule of the first host's kernel for what arrives, until dropped.
+pub(super) struct Filter<'a> {
+    context: &'a Context,
+    family: &'static str,
+}
 
 impl<'a> Filter<'a> {
-    fn new(context: &'a Context, kind: &str) -> anyhow::Result<Self> {
-        let chain = "type filter hook ingress device e0 priority 0;";
-        on_host(context, &["nft", &format!("table netdev carriers {{ chain arriving {{ {chain} {kind} drop; }}; }}")])?;
-        Ok(Self(context))
+    /// A rule for frames, such as `ip protocol udp drop`.
+    fn of_frames(context: &'a Context, rule: &str) -> anyhow::Result<Self> {
+        Self::new(context, "netdev", "ingress device e0", rule)
+    }
+
+    /// A rule for packets, such as `meta l4proto udp drop`.
+    pub(super) fn of_packets(context: &'a Context, rule: &str) -> anyhow::Result<Self> {
+        Self::new(context, "inet", "input", rule)
+    }
+
+    fn new(context: &'a Context, family: &'static str, hook: &str, rule: &str) -> anyhow::Result<Self> {
+        let chain = format!("type filter hook {hook} priority 0;");
+        on_host(context, &["nft", &format!("table {family} suite {{ chain arriving {{ {chain} {rule}; }}; }}")])?;
+        Ok(Self { context, family })
     }
 }
 
 impl Drop for Filter<'_> {
     fn drop(&mut self) {
-        if let Err(error) = on_host(self.0, &["nft", "delete", "table", "netdev", "carriers"]) {
+        if let Err(error) = on_host(self.context, &["nft", "delete", "table", self.family, "suite"]) {
             eprintln!("suite: the filter stays: {error}");
         }
     }

@@ -3,16 +3,16 @@
 
 use std::time::Duration;
 
+use super::carriers::{Filter, RESETS_TCP};
 use super::context::{Context, Expected};
 use super::libfabric::{self, LINK};
 use super::needs::Need;
 use super::process::{Finished, Run};
-use super::programs::{BAD_DAY, DAMAGE, PROGRAMS};
+use super::programs::{self, BAD_DAY, DAMAGE, PROGRAMS};
 use super::{Case, Outcome, gone, rails};
 
 const LIMIT_SECONDS: u64 = 60;
 const LIMIT: Duration = Duration::from_secs(LIMIT_SECONDS);
-const FOUR_HOSTS_LIMIT_SECONDS: u64 = 300;
 /// Exchanges of the program under damage.
 const DAMAGE_ROUNDS: &str = "12";
 /// The ranks of the programs of the suite `hosts`: two on each of two hosts, one on each of four.
@@ -365,16 +365,7 @@ fn doctor_on(context: &Context, provider: &str, options: &[&str]) -> anyhow::Res
 }
 
 fn four_hosts(name: String, provider: &'static str, programs: &'static [&str]) -> Case {
-    let script = "weft=$0; for program; do \"$weft\" -n 4 --hosts \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\" \"$program\" || \
-                  { echo \"$program failed\"; exit 1; }; done";
-    let run = move |context: &Context| {
-        let mut run = Run::new(context.bin("weft")).args(["hosts", "run", "--count", "4", "--", "sh", "-c", script]);
-        run = run.arg(context.bin("mpiexec"));
-        for program in programs {
-            run = run.arg(context.compile(&format!("tests/c/{program}.c"))?);
-        }
-        libfabric::by(provider, run).limit(FOUR_HOSTS_LIMIT_SECONDS).finish()
-    };
+    let run = move |context: &Context| libfabric::by(provider, programs::on_four_hosts(context, programs)?).finish();
     Case::new(name, move |context| Expected::code(0).judge(run(context))).needs(&[Need::Libfabric])
 }
 
@@ -419,23 +410,14 @@ fn blocked(context: &Context) -> anyhow::Result<()> {
 
 /// Breaks connections: the kernel of the first host ends all TCP connections while messages are under way.
 fn breaks(context: &Context) -> Outcome {
-    let table = "table inet fabric { chain arriving { type filter hook input priority 0; meta l4proto tcp reject with tcp reset; }; }";
     let run = || {
-        let hosts = context.hosts()?;
-        let on_first = |command: &[&str]| hosts.do_on(&hosts.names[0], command).map(drop);
         let run = context.mpiexec_on_hosts(2)?.arg(context.compile("tests/c/rails.c")?);
         // The provider must find the break, and not the limit for peers, also where it has much else to do.
         let run = libfabric::by("tcp", run).args(["small", TRAFFIC_SECONDS]).env("WEFT_PEER_TIMEOUT", "10");
         let running = run.start()?;
-        let is_under_way = running.says("under way", LIMIT);
-        if is_under_way {
-            on_first(&["nft", table])?;
-        }
-        let finished = running.finish(LIMIT);
-        if is_under_way {
-            on_first(&["nft", "delete", "table", "inet", "fabric"])?;
-        }
-        finished
+        let resets = || Filter::of_packets(context, RESETS_TCP);
+        let _resets = running.says("under way", LIMIT).then(resets).transpose()?;
+        running.finish(LIMIT)
     };
     let expected = Expected::failure().says("of the job, on host").says("libfabric's provider tcp").says(", fi_send: ");
     expected.judge(run())

@@ -58,6 +58,8 @@ const RANKS_TWO_HOSTS: &[u32] = &[2, 3, 4, 8];
 /// The time limit: a run takes about a second where each rank has a processor, and longer with 8 ranks on 2
 /// processors.
 const LIMIT_SECONDS: u64 = 60;
+/// The time limit of many programs in a row on four hosts, seconds.
+const FOUR_HOSTS_LIMIT_SECONDS: u64 = 300;
 
 /// The faults of a network on a bad day, and on a terrible one.
 pub(super) const BAD_DAY: &str = "drop=5%,duplicate=1%,reorder=1%,seed=7";
@@ -257,6 +259,18 @@ fn program(name: &'static str, ranks: u32, place: Where, fault: Option<(&'static
 /// Makes the run and expects it to succeed.
 pub(super) fn attempt(make: impl FnOnce() -> anyhow::Result<Run>) -> Outcome {
     Expected::code(0).judge(make().and_then(|run| run.limit(LIMIT_SECONDS).finish()))
+}
+
+/// The run of these programs, one after the other, on four hosts.
+pub(super) fn on_four_hosts(context: &Context, programs: &[&str]) -> anyhow::Result<Run> {
+    let script = "weft=$0; for program; do \"$weft\" -n 4 --hosts \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\" \"$program\" || \
+                  { echo \"$program failed\"; exit 1; }; done";
+    let mut run = Run::new(context.bin("weft")).args(["hosts", "run", "--count", "4", "--", "sh", "-c", script]);
+    run = run.arg(context.bin("mpiexec"));
+    for program in programs {
+        run = run.arg(context.compile(&source(program))?);
+    }
+    Ok(run.limit(FOUR_HOSTS_LIMIT_SECONDS))
 }
 
 pub(crate) fn examples(_: &Context) -> Vec<Case> {

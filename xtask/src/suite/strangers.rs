@@ -328,11 +328,8 @@ impl Sockets {
         for table in ["tcp", "tcp6"] {
             let listens = |line: &[String]| line.get(3).is_some_and(|state| state == LISTEN);
             let has_listener = lines(table).iter().any(|line: &Vec<String>| listens(line));
-            note(table, 9, &|line| match () {
-                () if listens(line) => (Some(LISTENS), target("tcp", line).into_iter().collect()),
-                () if has_listener => (Some(LISTENS), Vec::new()),
-                () => (Some(TCP), Vec::new()),
-            });
+            let kind = if has_listener { LISTENS } else { TCP };
+            note(table, 9, &|line| (Some(kind), target("tcp", line).filter(|_| listens(line)).into_iter().collect()));
         }
         note("packet", 8, &|_| (Some(PACKETS), Vec::new()));
         Self(all)

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use super::Case;
 use super::Outcome;
+use super::carriers::{Filter, RESETS_TCP};
 use super::context::{Context, Expected};
 use super::fabric::BY_MESSAGES;
 use super::gone;
 use super::needs::Need;
 use super::process::Run;
-use super::programs::{BAD_DAY, PROGRAMS};
+use super::programs::{BAD_DAY, PROGRAMS, on_four_hosts};
 
 const LIMIT_SECONDS: u64 = 60;
 const LIMIT: Duration = Duration::from_secs(LIMIT_SECONDS);
-const FOUR_HOSTS_LIMIT_SECONDS: u64 = 300;
 const LINK: (&str, &str) = ("WEFT_LINK", "shared,tcp");
 /// The ranks of the programs: two on each of two hosts.
 const RANKS: u32 = 4;
@@ -24,10 +24,8 @@ const WITH_TWO: &[&str] = &["misuse", "flood"];
 const ON_FOUR_HOSTS: &[&str] = &["point_to_point", "collectives", "sizes"];
 /// The seconds for which traffic goes on; its connection is broken meanwhile.
 const TRAFFIC_SECONDS: &str = "20";
-/// A firewall that lets no UDP pass, and one whose kernel ends all TCP connections.
-const NO_UDP: &str =
-    "table inet weft { chain arriving { type filter hook input priority 0; meta l4proto udp drop; }; }";
-const RESETS: &str = "table inet weft { chain arriving { type filter hook input priority 0; meta l4proto tcp reject with tcp reset; }; }";
+/// The rule of a firewall that lets no UDP pass.
+const NO_UDP: &str = "meta l4proto udp drop";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let programs = BY_MESSAGES.iter().map(|program| (*program, RANKS));
@@ -92,39 +90,20 @@ fn over(name: String, program: &'static str, ranks: u32, settings: &[(&'static s
 }
 
 fn four_hosts(name: String, programs: &'static [&str]) -> Case {
-    let script = "weft=$0; for program; do \"$weft\" -n 4 --hosts \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\" \"$program\" || \
-                  { echo \"$program failed\"; exit 1; }; done";
-    let run = move |context: &Context| {
-        let mut run = Run::new(context.bin("weft")).args(["hosts", "run", "--count", "4", "--", "sh", "-c", script]);
-        run = run.arg(context.bin("mpiexec"));
-        for program in programs {
-            run = run.arg(context.compile(&format!("tests/c/{program}.c"))?);
-        }
-        run.env(LINK.0, LINK.1).limit(FOUR_HOSTS_LIMIT_SECONDS).finish()
-    };
+    let run = move |context: &Context| on_four_hosts(context, programs)?.env(LINK.0, LINK.1).finish();
     Case::new(name, move |context| Expected::code(0).judge(run(context)))
 }
 
-/// Runs a job while the kernel of the first host has this table of rules.
-fn with_table<R>(context: &Context, table: &str, run: impl FnOnce() -> anyhow::Result<R>) -> anyhow::Result<R> {
-    let hosts = context.hosts()?;
-    let on_first = |command: &[&str]| hosts.do_on(&hosts.names[0], command).map(drop);
-    on_first(&["nft", table])?;
-    let finished = run();
-    on_first(&["nft", "delete", "table", "inet", "weft"])?;
-    finished
-}
-
 fn firewall(context: &Context) -> anyhow::Result<Outcome> {
+    let _firewall = Filter::of_packets(context, NO_UDP)?;
     let by = |link: &'static str| {
         let settings = [("WEFT_LINK", link), ("WEFT_PEER_TIMEOUT", "2")];
-        move || on_hosts(context, "point_to_point", 2, &settings)?.finish()
+        on_hosts(context, "point_to_point", 2, &settings)?.finish()
     };
-    let by_udp = with_table(context, NO_UDP, by("shared,udp"))?;
-    if let Outcome::Failed(why) = Expected::failure().judge(Ok(by_udp)) {
+    if let Outcome::Failed(why) = Expected::failure().judge(by("shared,udp")) {
         return Ok(Outcome::Failed(format!("the firewall: {why}")));
     }
-    Ok(Expected::code(0).judge(with_table(context, NO_UDP, by("shared,tcp"))))
+    Ok(Expected::code(0).judge(by("shared,tcp")))
 }
 
 /// Breaks connections: the kernel of the first host ends all TCP connections while messages are under way.
@@ -134,7 +113,8 @@ fn breaks(context: &Context) -> anyhow::Result<Outcome> {
     if !running.says("under way", LIMIT) {
         return Ok(Outcome::Failed("no messages are under way".into()));
     }
-    let finished = with_table(context, RESETS, move || running.finish(LIMIT));
+    let _resets = Filter::of_packets(context, RESETS_TCP)?;
+    let finished = running.finish(LIMIT);
     let expected = Expected::failure().says("of the job, on host").says("its connection broke");
     Ok(expected.judge(finished))
 }
