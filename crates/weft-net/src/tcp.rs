@@ -11,8 +11,8 @@
 //! the data where it lies in the program's memory, and the receiver's kernel puts it in its place: there is
 //! no further copy.
 
+mod connection;
 mod endpoint_address;
-mod line;
 mod memory;
 mod outgoing;
 mod socket;
@@ -34,8 +34,8 @@ use crate::carrier::{
 };
 use crate::udp::{self, Candidate};
 use crate::{Error, clock, sys};
+use connection::{Connection, Handshake, Looked, State};
 pub use endpoint_address::EndpointAddress;
-use line::{Handshake, Line, Looked, State};
 use memory::Memory;
 use outgoing::{Outgoing, try_send};
 use socket::Sockets;
@@ -80,7 +80,7 @@ struct Peer {
     listens: SocketAddr,
     token: u64,
     /// The connection.
-    line: Option<usize>,
+    connection: Option<usize>,
     /// The frames that wait to leave.
     outgoing: Outgoing,
     /// The time before which this process does not connect.
@@ -97,7 +97,7 @@ pub struct Tcp {
     peers: Vec<Peer>,
     by_token: HashMap<u64, usize>,
     /// The connections, by their numbers.
-    lines: Vec<Option<Line>>,
+    connections: Vec<Option<Connection>>,
     free: Vec<usize>,
     /// The numbers of connections whose other end has not greeted, oldest first.
     strangers: VecDeque<usize>,
@@ -153,7 +153,7 @@ impl Tcp {
             attributes,
             peers: Vec::new(),
             by_token: HashMap::new(),
-            lines: Vec::new(),
+            connections: Vec::new(),
             free: Vec::new(),
             strangers: VecDeque::new(),
             connecting: 0,
@@ -190,13 +190,15 @@ impl Tcp {
         let known = *self.by_token.entry(token).or_insert(index);
         if known == index {
             // The peer may have connected before.
-            let has_greeted = |line: &Option<Line>| line.as_ref().is_some_and(|line| line.token == Some(token));
-            let line = self.lines.iter().position(has_greeted);
-            if let Some(line) = line.and_then(|number| self.lines[number].as_mut()) {
-                line.peer = Some(index);
+            let has_greeted = |connection: &Option<Connection>| {
+                connection.as_ref().is_some_and(|connection| connection.token == Some(token))
+            };
+            let connection = self.connections.iter().position(has_greeted);
+            if let Some(connection) = connection.and_then(|number| self.connections[number].as_mut()) {
+                connection.peer = Some(index);
             }
             let (outgoing, connects_from) = (Outgoing::default(), Instant(0));
-            self.peers.push(Peer { listens, token, line, outgoing, connects_from });
+            self.peers.push(Peer { listens, token, connection, outgoing, connects_from });
         }
         Address::Tcp(TcpAddress { peer: known as u32, listens })
     }
@@ -210,8 +212,8 @@ impl Tcp {
     }
 
     /// Begins to connect to a peer, if there is no connection. A failure is noted.
-    fn ensure_line(&mut self, peer: usize) {
-        if self.peers[peer].line.is_some() || clock::now() < self.peers[peer].connects_from {
+    fn ensure_connection(&mut self, peer: usize) {
+        if self.peers[peer].connection.is_some() || clock::now() < self.peers[peer].connects_from {
             return;
         }
         if let Err(cause) = self.connect(peer) {
@@ -222,47 +224,41 @@ impl Tcp {
     fn connect(&mut self, peer: usize) -> io::Result<()> {
         let stream = socket::connect(&self.peers[peer].listens)?;
         let parser = Parser::new(Beginning::Accepted, PACKET_BYTES_MAX);
-        let number = self.insert(Line::new(stream, State::Connects, Some(peer), parser))?;
+        let number = self.insert(Connection::new(stream, State::Connects, Some(peer), parser))?;
         self.connecting += 1;
-        self.peers[peer].line = Some(number);
+        self.peers[peer].connection = Some(number);
         Ok(())
     }
 
-    fn insert(&mut self, line: Line) -> io::Result<usize> {
-        let number = self.free.last().copied().unwrap_or(self.lines.len());
-        self.sockets.add(&line.stream, number as u64, line.watches_room)?;
+    fn insert(&mut self, connection: Connection) -> io::Result<usize> {
+        let number = self.free.last().copied().unwrap_or(self.connections.len());
+        self.sockets.add(&connection.stream, number as u64, connection.watches_room)?;
         match self.free.pop() {
-            Some(number) => self.lines[number] = Some(line),
-            None => self.lines.push(Some(line)),
+            Some(number) => self.connections[number] = Some(connection),
+            None => self.connections.push(Some(connection)),
         }
         Ok(number)
     }
 
-    /// Drops a connection, and what it knows of its peer.
-    fn remove(&mut self, number: usize) -> Option<Line> {
-        let line = self.lines[number].take()?;
+    /// Drops a connection. Returns the peer that has none now, and the state in which the connection was.
+    fn remove(&mut self, number: usize) -> Option<(usize, State)> {
+        let connection = self.connections[number].take()?;
         self.free.push(number);
         self.strangers.retain(|stranger| *stranger != number);
-        self.connecting -= usize::from(line.state == State::Connects);
-        if let Some(peer) = line.peer.filter(|peer| self.peers[*peer].line == Some(number)) {
-            self.peers[peer].line = None;
-        }
-        Some(line)
+        self.connecting -= usize::from(connection.state == State::Connects);
+        let peer = connection.peer.filter(|peer| self.peers[*peer].connection == Some(number))?;
+        self.peers[peer].connection = None;
+        Some((peer, connection.state))
     }
 
     /// Ends a connection. `why` says what broke it; `None`: the peer sends no more. A connection that was not
     /// accepted has lost nothing, however it ends.
     fn close(&mut self, number: usize, why: Option<&str>) {
-        let uses = |peer: &Peer| peer.line == Some(number);
-        let Some(peer) = self.peers.iter().position(uses) else {
-            self.remove(number);
-            return;
-        };
-        let Some(line) = self.remove(number) else { return };
+        let Some((peer, state)) = self.remove(number) else { return };
         let listens = self.peers[peer].listens;
         match why {
             // The peer prefers a connection of its own, which is on its way, or has too many strangers.
-            _ if line.state == State::Greets => {
+            _ if state == State::Greets => {
                 self.peers[peer].connects_from = clock::now() + AGAIN_AFTER;
                 self.connects_again = true;
             }
@@ -286,10 +282,10 @@ impl Tcp {
 
     /// Connects again to peers for which frames wait.
     fn connect_again(&mut self) {
-        let waits = |peer: &Peer| peer.line.is_none() && peer.outgoing.waiting() > 0;
+        let waits = |peer: &Peer| peer.connection.is_none() && peer.outgoing.waiting() > 0;
         (0..self.peers.len()).for_each(|peer| {
             if waits(&self.peers[peer]) {
-                self.ensure_line(peer);
+                self.ensure_connection(peer);
             }
         });
         self.connects_again = self.peers.iter().any(waits);
@@ -297,11 +293,11 @@ impl Tcp {
 
     /// Sends frames to a peer; `false`: there is no room, and nothing was taken.
     fn send_frames(&mut self, peer: usize, parts: &[IoSlice<'_>]) -> bool {
-        self.ensure_line(peer);
-        let Self { peers, lines, done, .. } = self;
-        let Peer { line: Some(number), outgoing, .. } = &mut peers[peer] else { return false };
-        let (number, stream) = match &lines[*number] {
-            Some(line) => (*number, (line.state == State::Open).then_some(&line.stream)),
+        self.ensure_connection(peer);
+        let Self { peers, connections, done, .. } = self;
+        let Peer { connection: Some(number), outgoing, .. } = &mut peers[peer] else { return false };
+        let (number, stream) = match &connections[*number] {
+            Some(connection) => (*number, (connection.state == State::Open).then_some(&connection.stream)),
             None => return false,
         };
         match outgoing.send(stream, parts, done) {
@@ -329,8 +325,8 @@ impl Tcp {
                 continue;
             }
             let parser = Parser::new(Beginning::Greeting(self.token), PACKET_BYTES_MAX);
-            let line = Line::new(stream, State::Stranger, None, parser);
-            let Ok(number) = self.insert(line) else { continue };
+            let connection = Connection::new(stream, State::Stranger, None, parser);
+            let Ok(number) = self.insert(connection) else { continue };
             if self.strangers.len() == STRANGERS_MAX
                 && let Some(oldest) = self.strangers.pop_front()
             {
@@ -351,7 +347,7 @@ impl Tcp {
                 continue;
             }
             let number = number as usize;
-            if self.lines.get(number).is_some_and(Option::is_some) {
+            if self.connections.get(number).is_some_and(Option::is_some) {
                 self.finish_connecting(number);
                 ready.push(number);
             }
@@ -360,27 +356,31 @@ impl Tcp {
     }
 
     fn finish_connecting(&mut self, number: usize) {
-        let Some(line) = self.lines[number].as_mut().filter(|line| line.state == State::Connects) else { return };
-        let error = sys::option(line.stream.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR).unwrap_or(libc::EIO);
+        let Some(connection) =
+            self.connections[number].as_mut().filter(|connection| connection.state == State::Connects)
+        else {
+            return;
+        };
+        let error = sys::option(connection.stream.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR).unwrap_or(libc::EIO);
         if error != 0 {
             return self.close(number, Some(&io::Error::from_raw_os_error(error).to_string()));
         }
         // A socket that tells of nothing yet is still being connected.
-        if line.stream.peer_addr().is_err() {
+        if connection.stream.peer_addr().is_err() {
             return;
         }
-        line.state = State::Greets;
+        connection.state = State::Greets;
         self.connecting -= 1;
-        let Some(peer) = line.peer else { return };
+        let Some(peer) = connection.peer else { return };
         self.say(number, &wire::greeting(self.token, self.peers[peer].token));
     }
 
     /// Sends the first bytes on a new connection, which has room for them.
     fn say(&mut self, number: usize, bytes: &[u8]) {
-        let Some(line) = &mut self.lines[number] else { return };
-        match try_send(&line.stream, &[IoSlice::new(bytes)]) {
+        let Some(connection) = &mut self.connections[number] else { return };
+        match try_send(&connection.stream, &[IoSlice::new(bytes)]) {
             Ok(sent) if sent == bytes.len() => {
-                line.watches_room = self.sockets.change(&line.stream, number as u64, false).is_err();
+                connection.watches_room = self.sockets.change(&connection.stream, number as u64, false).is_err();
             }
             Ok(_) => self.close(number, Some("a new connection has no room")),
             Err(cause) => self.close(number, Some(&cause.to_string())),
@@ -391,8 +391,9 @@ impl Tcp {
     fn answer(&mut self, number: usize, token: u64) {
         self.strangers.retain(|stranger| *stranger != number);
         let peer = self.by_token.get(&token).copied();
-        if let Some(own) = peer.and_then(|peer| self.peers[peer].line) {
-            let is_pending = matches!(&self.lines[own], Some(Line { state: State::Connects | State::Greets, .. }));
+        if let Some(own) = peer.and_then(|peer| self.peers[peer].connection) {
+            let is_pending =
+                matches!(&self.connections[own], Some(Connection { state: State::Connects | State::Greets, .. }));
             // The peer decides alike about the connection of this process.
             if !is_pending || self.token < token {
                 self.remove(number);
@@ -400,10 +401,10 @@ impl Tcp {
             }
             self.remove(own);
         }
-        let Some(line) = &mut self.lines[number] else { return };
-        (line.state, line.peer, line.token) = (State::Open, peer, Some(token));
+        let Some(connection) = &mut self.connections[number] else { return };
+        (connection.state, connection.peer, connection.token) = (State::Open, peer, Some(token));
         if let Some(peer) = peer {
-            self.peers[peer].line = Some(number);
+            self.peers[peer].connection = Some(number);
         }
         self.say(number, &wire::accepted());
         self.flush(number);
@@ -411,31 +412,37 @@ impl Tcp {
 
     /// Sends what waits for the peer of a connection.
     fn flush(&mut self, number: usize) {
-        let Self { peers, lines, done, sockets, .. } = self;
-        let Some(line) = lines[number].as_mut().filter(|line| line.state == State::Open) else { return };
-        let Some(outgoing) = line.peer.map(|peer| &mut peers[peer].outgoing) else { return };
-        if outgoing.waiting() == 0 && !line.watches_room {
+        let Self { peers, connections, done, sockets, .. } = self;
+        let Some(connection) = connections[number].as_mut().filter(|connection| connection.state == State::Open) else {
+            return;
+        };
+        let Some(outgoing) = connection.peer.map(|peer| &mut peers[peer].outgoing) else { return };
+        if outgoing.waiting() == 0 && !connection.watches_room {
             return;
         }
-        if let Err(cause) = outgoing.flush(&line.stream, done) {
+        if let Err(cause) = outgoing.flush(&connection.stream, done) {
             return self.close(number, Some(&cause.to_string()));
         }
-        if line.watches_room && outgoing.waiting() == 0 {
-            line.watches_room = sockets.change(&line.stream, number as u64, false).is_err();
+        if connection.watches_room && outgoing.waiting() == 0 {
+            connection.watches_room = sockets.change(&connection.stream, number as u64, false).is_err();
         }
     }
 
     /// Looks at a connection; returns the number of packets that were handed over.
     fn look(&mut self, number: usize, on_arrival: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         self.flush(number);
-        let Some(line) = self.lines[number].as_mut().filter(|line| line.state != State::Connects) else { return 0 };
+        let Some(connection) =
+            self.connections[number].as_mut().filter(|connection| connection.state != State::Connects)
+        else {
+            return 0;
+        };
         let mut begun = None;
         let mut hand_over = |packet: &[u8]| on_arrival(Arrival::packet(packet));
-        let (packets, looked) = line.look(limit, &self.memory, &mut self.buffer, &mut begun, &mut hand_over);
+        let (packets, looked) = connection.look(limit, &self.memory, &mut self.buffer, &mut begun, &mut hand_over);
         match begun {
             Some(Handshake::Greeted(token)) => self.answer(number, token),
             Some(Handshake::Accepted) => {
-                line.state = State::Open;
+                connection.state = State::Open;
                 self.flush(number);
             }
             None => {}
@@ -453,13 +460,13 @@ impl Tcp {
     }
 
     /// Returns whether frames wait to leave by a connection.
-    fn waits(&self, line: &Line) -> bool {
-        line.peer.is_some_and(|peer| self.peers[peer].outgoing.waiting() > 0)
+    fn waits(&self, connection: &Connection) -> bool {
+        connection.peer.is_some_and(|peer| self.peers[peer].outgoing.waiting() > 0)
     }
 
     /// The number of connections.
-    fn connections(&self) -> usize {
-        self.lines.len() - self.free.len()
+    fn open_connections(&self) -> usize {
+        self.connections.len() - self.free.len()
     }
 }
 
@@ -508,13 +515,13 @@ impl Carrier for Tcp {
             self.connect_again();
         }
         let is_settled = self.strangers.is_empty() && self.connecting == 0;
-        let all_singly = self.connections() <= ASKED_SINGLY_MAX;
+        let all_singly = self.open_connections() <= ASKED_SINGLY_MAX;
         let mut ready = Vec::new();
         if !is_settled || !all_singly || now >= self.asks_from {
             self.asks_from = now + QUESTION_PERIOD;
             ready = self.ask();
         }
-        let count = self.lines.len();
+        let count = self.connections.len();
         self.turn = self.turn.wrapping_add(1);
         let mut packets = 0;
         for turn in 0..count {
@@ -522,8 +529,8 @@ impl Carrier for Tcp {
                 break;
             }
             let number = self.turn.wrapping_add(turn) % count;
-            let Some(line) = &self.lines[number] else { continue };
-            if all_singly || line.has_kept() || self.waits(line) || ready.contains(&number) {
+            let Some(connection) = &self.connections[number] else { continue };
+            if all_singly || connection.has_kept() || self.waits(connection) || ready.contains(&number) {
                 packets += self.look(number, on_arrival, limit - packets);
             }
         }
@@ -535,16 +542,16 @@ impl Carrier for Tcp {
         if !self.done.is_empty() || !self.broken.is_empty() {
             return false;
         }
-        let Self { peers, lines, sockets, .. } = &mut *self;
-        for (number, line) in lines.iter_mut().enumerate() {
-            let Some(line) = line else { continue };
-            if line.has_kept() {
+        let Self { peers, connections, sockets, .. } = &mut *self;
+        for (number, connection) in connections.iter_mut().enumerate() {
+            let Some(connection) = connection else { continue };
+            if connection.has_kept() {
                 return false;
             }
-            let waits = line.peer.is_some_and(|peer| peers[peer].outgoing.waiting() > 0);
-            if waits && line.state == State::Open && !line.watches_room {
-                match sockets.change(&line.stream, number as u64, true) {
-                    Ok(()) => line.watches_room = true,
+            let waits = connection.peer.is_some_and(|peer| peers[peer].outgoing.waiting() > 0);
+            if waits && connection.state == State::Open && !connection.watches_room {
+                match sockets.change(&connection.stream, number as u64, true) {
+                    Ok(()) => connection.watches_room = true,
                     Err(_) => return false,
                 }
             }
@@ -584,13 +591,13 @@ impl RemoteMemoryAccess for Tcp {
         if range.is_empty() || data.program_run(&range).is_none() {
             return Begun::Never;
         }
-        self.ensure_line(peer);
+        self.ensure_connection(peer);
         let write = Write { key: target.key, address: target.address, bytes: range.end - range.start };
-        let Some(number_of_line) = self.peers[peer].line else { return Begun::NotNow };
+        let Some(number_of_connection) = self.peers[peer].connection else { return Begun::NotNow };
         if !self.peers[peer].outgoing.write(write, data, range, number) {
             return Begun::NotNow;
         }
-        self.flush(number_of_line);
+        self.flush(number_of_connection);
         Begun::Yes
     }
 
@@ -631,13 +638,13 @@ impl Drop for Tcp {
     /// Takes in what has arrived, and only then closes. A connection that is closed while bytes wait to be
     /// read is reset, and its peer loses what is still on its way.
     fn drop(&mut self) {
-        let Self { peers, lines, done, buffer, .. } = self;
-        for line in lines.iter_mut().flatten() {
-            if let Some(peer) = line.peer.filter(|_| line.state == State::Open) {
-                let _ = peers[peer].outgoing.flush(&line.stream, done);
+        let Self { peers, connections, done, buffer, .. } = self;
+        for connection in connections.iter_mut().flatten() {
+            if let Some(peer) = connection.peer.filter(|_| connection.state == State::Open) {
+                let _ = peers[peer].outgoing.flush(&connection.stream, done);
             }
-            let _ = line.stream.shutdown(std::net::Shutdown::Write);
-            line.drain(buffer);
+            let _ = connection.stream.shutdown(std::net::Shutdown::Write);
+            connection.drain(buffer);
         }
     }
 }
@@ -681,7 +688,7 @@ mod tests {
                 assert!(clock::now().since(began) < LIMIT, "{:?} arrive", arrived.each_ref().map(Vec::len));
             }
             assert!(arrived.iter().all(|arrived| arrived.iter().copied().eq(0..PACKETS)), "{arrived:?}");
-            assert!(ends.iter().all(|(tcp, _)| tcp.connections() == 1), "round {round}");
+            assert!(ends.iter().all(|(tcp, _)| tcp.open_connections() == 1), "round {round}");
         }
     }
 

@@ -130,6 +130,8 @@ pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
         {
             Vec::new()
         }
+        // The ports of TCP are on a card of their own.
+        Some(Bulk::Tcp(tcp)) => tcp.candidates().iter().map(|one| udp::Candidate { port: 0, ..*one }).collect(),
         None if raw.is_empty() => Vec::new(),
         _ => all()?,
     };

@@ -46,7 +46,7 @@ pub(super) enum Looked {
 }
 
 /// A connection.
-pub(super) struct Line {
+pub(super) struct Connection {
     pub(super) stream: TcpStream,
     pub(super) state: State,
     /// The process at the other end; `None`: it is not known.
@@ -61,7 +61,7 @@ pub(super) struct Line {
     taken: usize,
 }
 
-impl Line {
+impl Connection {
     pub(super) fn new(stream: TcpStream, state: State, peer: Option<usize>, parser: Parser) -> Self {
         let watches_room = state == State::Connects;
         Self { stream, state, peer, token: None, watches_room, parser, kept: Vec::new(), taken: 0 }

@@ -1,12 +1,12 @@
 //! Memory of this process that peers may write to.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
 use weft_engine::memory::UserData;
 
 use super::wire::Write;
 use crate::carrier::{Registration, RemoteMemory};
-use crate::sys;
 
 /// Most pieces of memory that are registered at a time.
 const REGISTERED_MAX: usize = 1 << 16;
@@ -18,9 +18,13 @@ struct Exposed {
     key: u64,
 }
 
-/// The registered memory. A key is a random number: only a process that was told it can write.
+/// The registered memory. Keys cannot be guessed: only a process that was told a key can write.
 #[derive(Default)]
 pub(super) struct Memory {
+    /// The secret of this process, of which keys are made.
+    secret: RandomState,
+    /// The number of keys that were made.
+    made: u64,
     /// By the numbers of registrations.
     exposed: Vec<Option<Exposed>>,
     free: Vec<u32>,
@@ -35,9 +39,8 @@ impl Memory {
         if self.by_key.len() >= REGISTERED_MAX {
             return None;
         }
-        let mut key = [0; 8];
-        sys::random(&mut key).ok()?;
-        let key = u64::from_ne_bytes(key);
+        self.made += 1;
+        let key = self.secret.hash_one(self.made);
         if self.by_key.contains_key(&key) {
             return None;
         }

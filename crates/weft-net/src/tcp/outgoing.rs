@@ -82,15 +82,15 @@ impl Outgoing {
         if sent == 0 && self.frame_bytes + bytes > WAITING_BYTES_MAX {
             return Ok(false);
         }
-        let mut rest = Vec::with_capacity(bytes - sent);
-        for part in parts {
-            rest.extend_from_slice(part.get(sent..).unwrap_or_default());
-            sent = sent.saturating_sub(part.len());
+        self.frame_bytes += bytes - sent;
+        if !matches!(self.items.back(), Some(Item::Bytes(_))) {
+            self.items.push_back(Item::Bytes(Vec::with_capacity(bytes - sent)));
         }
-        self.frame_bytes += rest.len();
-        match self.items.back_mut() {
-            Some(Item::Bytes(bytes)) => bytes.extend_from_slice(&rest),
-            _ => self.items.push_back(Item::Bytes(rest)),
+        if let Some(Item::Bytes(rest)) = self.items.back_mut() {
+            for part in parts {
+                rest.extend_from_slice(part.get(sent..).unwrap_or_default());
+                sent = sent.saturating_sub(part.len());
+            }
         }
         Ok(true)
     }
