@@ -112,9 +112,7 @@ impl Addresses {
             network: format!("{:08x}", node::network()),
         }
     }
-}
 
-impl Addresses {
     /// The addresses that are offered, for people.
     fn offered(&self) -> Result<String, String> {
         if let Some(fault) = &self.fault {

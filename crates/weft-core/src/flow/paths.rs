@@ -133,14 +133,14 @@ impl Rate {
         let shown = u32::try_from((u64::from(self.acknowledged) << 30) / span).unwrap_or(u32::MAX).max(1);
         let had_queue = self.busy && span > shortest.0 + shortest.0 / 4;
         let more = known.saturating_add(known / GROWTH);
-        let (is_telling, told) = (self.acknowledged >= TELLING, self.told);
+        let is_telling = self.acknowledged >= TELLING;
         let packets = match known {
             _ if !is_telling => known,
             0 => shown,
             _ if had_queue => known / 2 + shown / 2,
             _ => known.max(more.min(shown.saturating_mul(2))),
         };
-        let told = if is_telling { now } else { told };
+        let told = if is_telling { now } else { self.told };
         *self = Self { packets, told, acknowledged: 0, since: now, busy: in_flight > 0 };
     }
 

@@ -75,10 +75,12 @@ impl View {
         static DEFAULT: LazyLock<Choices> = LazyLock::new(|| Choices::new(Vec::new(), Table::default()));
         let layout = self.places.as_ref()?;
         let is_multicast = layout.place().multicast == Multicast::Asked && self.collective.algorithm % 4 != 3;
-        let choices = match () {
-            () if is_multicast => &MULTICAST,
-            () if self.collective.id.is_multiple_of(2) => &DEFAULT,
-            () => return None,
+        let choices = if is_multicast {
+            &MULTICAST
+        } else if self.collective.id.is_multiple_of(2) {
+            &DEFAULT
+        } else {
+            return None;
         };
         Some(Chosen { choices, layout })
     }

@@ -116,12 +116,13 @@ impl Proc {
         let mut engine = carriers.engine(&program.machine, rank, Secret::new(secret));
         engine.attend(program.pace.helps);
         let mut slots = Vec::new();
-        let mut communicators = 0..;
+        let mut communicators = 0;
         for (number, role) in program.roles.iter().enumerate() {
             let join = |(which, comm)| {
                 let context = super::program::context(number, which) + 1;
                 construct::join_group(&mut engine, &program.machine, rank, comm, context);
-                Slot::open(&mut engine, rank, comm, context, communicators.next().unwrap_or(u32::MAX))
+                communicators += 1;
+                Slot::open(&mut engine, rank, comm, context, communicators - 1)
             };
             slots.push(role.comms.iter().enumerate().map(join).collect());
         }
