@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weft_engine::memory::UserData;
-use weft_engine::transport::{Address, Begun, RemoteMemory};
+use weft_engine::transport::{Address, Begun, Registration, RemoteMemory};
 
 use super::{Kit, LOOK, Pair, name};
 
@@ -62,6 +62,31 @@ fn wakes(kit: &mut Kit<'_>, pair: &mut Pair, own: &UserData, there: RemoteMemory
     });
 }
 
+/// Looks until the far end has been told of all bytes of a write from `at` on, and of no others. It sleeps
+/// whenever it may, if it `sleeps`.
+fn is_told(kit: &mut Kit<'_>, pair: &mut Pair, (registration, at, length): (Registration, u64, u64), sleeps: bool) {
+    let mut told = at;
+    let descriptor = pair.far.carrier.attributes().descriptor.filter(|_| sleeps);
+    kit.until(pair, "the process whose memory it is should be told of a write", |kit, pair| {
+        if let Some(descriptor) = descriptor {
+            (kit.pass)();
+            pair.near.carrier.receive(&mut |_| {}, LOOK);
+            if pair.far.carrier.prepare_sleep() && !(kit.is_readable)(descriptor, Duration::from_millis(1)) {
+                return false;
+            }
+            pair.far.carrier.receive(&mut |_| {}, LOOK);
+        } else {
+            kit.look(pair, &mut |_| {});
+        }
+        while let Some(written) = pair.far.carrier.rma().and_then(|rma| rma.poll_written()) {
+            assert_eq!((written.registration, written.offset), (registration, told), "{}: what is told", name(pair));
+            told += written.length;
+        }
+        assert!(told <= at + length, "{}: more is told than was written", name(pair));
+        told == at + length
+    });
+}
+
 /// Begins a write that must have no effect, and looks for long.
 fn write_in_vain(kit: &mut Kit<'_>, pair: &mut Pair, own: &UserData, there: RemoteMemory, number: u64) {
     let bytes = own.len();
@@ -99,12 +124,15 @@ pub(crate) fn access(kit: &mut Kit<'_>) -> bool {
         assert!(begun, "{}: it writes {range:?}", name(&pair));
         complete(kit, &mut pair, number);
         let mut expected = vec![0; 2 * BYTES];
-        expected[at..at + range.len()].copy_from_slice(&content[range]);
+        expected[at..at + range.len()].copy_from_slice(&content[range.clone()]);
         // The carrier may report a write that has only left.
         kit.until(&mut pair, "what is written should be there", |kit, pair| {
             kit.look(pair, &mut |_| {});
             bytes(&theirs) == expected
         });
+        if limits.tells {
+            is_told(kit, &mut pair, (registration, at as u64, range.len() as u64), false);
+        }
     }
     if limits.reads {
         theirs.write(0, &content);
@@ -124,6 +152,16 @@ pub(crate) fn access(kit: &mut Kit<'_>) -> bool {
         );
     }
     wakes(kit, &mut pair, &own, memory);
+    if limits.tells {
+        // The write before, and another.
+        is_told(kit, &mut pair, (registration, 0, BYTES as u64), false);
+        let begun = begin_only(kit, &mut pair, |pair, to| {
+            pair.near.carrier.rma().map_or(Begun::Never, |rma| rma.write(to, &own, 0..BYTES as u64, memory, 21))
+        });
+        assert!(begun, "{}: it writes again", name(&pair));
+        is_told(kit, &mut pair, (registration, 0, BYTES as u64), true);
+        complete(kit, &mut pair, 21);
+    }
     // Each of these has another connection, because the connection may break by it.
     own.write(0, &[7; BYTES]);
     theirs.write(0, &vec![0; 2 * BYTES]);

@@ -51,7 +51,7 @@ const DATA_PREFIX: usize = 12;
 const SENDER_MAX: u32 = 0x00ff_ffff;
 const NUMBER_AT: usize = 12;
 /// The time after which a packet that the carrier did not take is offered again.
-const RETRY: Duration = Duration::from_micros(100);
+pub const RETRY: Duration = Duration::from_micros(100);
 /// Most packets behind a missing one: a carrier that delivers more has lost the missing packet.
 const EARLY_MAX: usize = 1024;
 /// Most bytes of packets behind a missing one that are kept.
@@ -293,8 +293,8 @@ impl Connection {
             .then(|| self.silence.looked.map_or(Instant(0), |looked| looked + keepalive))
     }
 
-    /// The time to offer the carrier something beside packets: now, or a while after it has refused.
-    pub fn now_or_retry(&self) -> Instant {
+    /// The time to offer the carrier a packet: now, or a while after it has refused one.
+    fn now_or_retry(&self) -> Instant {
         self.refused.map_or(Instant(0), |refused| refused + RETRY)
     }
 

@@ -15,6 +15,7 @@
 //! | [`matching`] | which receive takes which message | engine `messages.rs` |
 //! | [`grants`] | which announced message may send how much | engine `messages.rs` |
 //! | [`placement`] | the pieces that a carrier writes into a peer's memory | engine `engine/placement.rs` |
+//! | [`transfers`] | whether packets or such writes bring a message | engine `engine/placement.rs` |
 //! | [`one_sided`] | the records and the lock of windows | engine `engine/windows/` |
 //! | [`multicast`] | reliable streams to a multicast group | engine `engine/multicast/` |
 //! | [`layout`] | datatypes as runs of memory | engine `memory.rs`; `weft-mpi` |
@@ -45,4 +46,5 @@ pub mod rails;
 pub mod reduce;
 pub mod time;
 pub mod topology;
+pub mod transfers;
 pub mod wire;

@@ -109,6 +109,12 @@ impl Placements {
         Some((remote_key, region, range))
     }
 
+    /// Forgets all data: the carrier writes none of it any more.
+    pub fn clear(&mut self) {
+        self.waiting.clear();
+        self.under_way.clear();
+    }
+
     /// Takes out the piece of this number, which the carrier has written. `None`: there is none, or not any
     /// more.
     pub fn ended(&mut self, number: u32) -> Option<Piece> {

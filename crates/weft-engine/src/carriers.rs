@@ -30,14 +30,15 @@ pub(crate) use coalescing::{COALESCE_TIME_MAX, Coalescing};
 /// A carrier of any kind.
 pub type BoxedCarrier = Box<dyn Carrier + std::marker::Send>;
 
-/// The most carriers of a process: one for small messages on each interface, and one for bulk data.
-pub const CARRIERS_MAX: usize = RAILS_MAX + 1;
+/// The most carriers of a process: one for small messages on each interface, one for bulk data, and one that
+/// only writes to memory of peers.
+pub const CARRIERS_MAX: usize = RAILS_MAX + 2;
 
 /// The descriptors of all carriers; `None` where there are fewer carriers.
 pub type Descriptors = [Option<RawFd>; CARRIERS_MAX];
 
 /// The name of one of the [`Carriers`] of this process: its index among them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CarrierId(pub u8);
 
 /// The carriers of this process to other nodes. The attributes of a carrier tell its role.
@@ -47,6 +48,10 @@ pub struct Carriers(Vec<Open>);
 struct Open {
     carrier: BoxedCarrier,
     attributes: CarrierAttributes,
+    /// Set if packets to some peer take the carrier.
+    has_packets: bool,
+    /// The number of registrations of memory.
+    registered: usize,
 }
 
 impl Carriers {
@@ -65,7 +70,12 @@ impl Carriers {
             assert_eq!(carrier.rma().is_some(), remote_memory.is_some(), "{name}: what it says of remote memory");
             assert_eq!(carrier.multicast().is_some(), multicast.is_some(), "{name}: what it says of multicast");
         }
-        let open = |carrier: BoxedCarrier| Open { attributes: *carrier.attributes(), carrier };
+        let open = |carrier: BoxedCarrier| Open {
+            attributes: *carrier.attributes(),
+            carrier,
+            has_packets: false,
+            registered: 0,
+        };
         Self(carriers.into_iter().map(open).collect())
     }
 
@@ -108,9 +118,9 @@ impl Carriers {
         self.find(|attributes| attributes.role() == role)
     }
 
-    /// The best carrier that reaches the memory of peers.
-    pub(crate) fn with_remote_memory(&self) -> Option<CarrierId> {
-        self.find(|attributes| attributes.remote_memory.is_some())
+    /// The best carrier for one-sided operations: it reads the memory of peers, and writes there.
+    pub(crate) fn for_one_sided(&self) -> Option<CarrierId> {
+        self.find(|attributes| attributes.remote_memory.is_some_and(|placement| placement.reads && placement.writes))
     }
 
     /// A carrier's access to the memory of peers.
@@ -132,6 +142,7 @@ impl Carriers {
         bytes: u64,
     ) -> Option<(Registered, RemoteMemory)> {
         let (registration, memory) = self.rma(id)?.register(data, bytes)?;
+        self.0[usize::from(id.0)].registered += 1;
         Some((Registered { carrier: id, registration }, memory))
     }
 
@@ -139,7 +150,24 @@ impl Carriers {
     pub(crate) fn deregister(&mut self, registered: Registered) {
         if let Some(rma) = self.rma(registered.carrier) {
             rma.deregister(registered.registration);
+            self.0[usize::from(registered.carrier.0)].registered -= 1;
         }
+    }
+
+    /// Notes which carriers the packets to a peer take.
+    pub(crate) fn carry_packets(&mut self, remote: &Remote) {
+        for CarrierPath { carrier, .. } in &remote.carrier_paths {
+            if let Some(open) = self.0.get_mut(usize::from(carrier.0)) {
+                open.has_packets = true;
+            }
+        }
+    }
+
+    /// Returns whether something may come by a carrier: packets, or a write to memory that is registered.
+    #[inline]
+    pub(crate) fn is_awaited(&self, id: CarrierId) -> bool {
+        let Open { has_packets, registered, .. } = self.0[usize::from(id.0)];
+        has_packets || registered > 0
     }
 
     /// Prepares the carriers for a sleep; returns whether nothing has arrived of which their descriptors
@@ -160,7 +188,7 @@ impl Carriers {
 }
 
 /// Registered memory, and the carrier by which peers reach it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Registered {
     /// The carrier.
     pub carrier: CarrierId,
@@ -185,6 +213,8 @@ pub struct Remote {
     /// The name of the peer.
     member: Member,
     pub(crate) conversation: Conversation,
+    /// The remote memory access to the peer, as far as both ends have it.
+    pub(crate) access: Option<Box<Access>>,
     /// Packets that the flow had sent again before it was parked.
     resent: u64,
     pub(crate) active: bool,
@@ -207,11 +237,18 @@ pub(crate) enum Conversation {
     Connection {
         /// The connection is made on first contact.
         connection: Option<Box<Connection>>,
-        /// The remote memory access of the carrier, as far as both ends have it.
-        placement: Option<Placement>,
-        /// Remote writes for the carrier, if there have been any.
-        placements: Option<Box<Placements>>,
     },
+}
+
+/// The access of a carrier to the memory of a peer. Packets to the peer take the same carrier, or others.
+pub(crate) struct Access {
+    /// The carrier, and the peer's address.
+    pub(crate) carrier_path: CarrierPath,
+    pub(crate) placement: Placement,
+    /// The writes for the carrier.
+    pub(crate) placements: Placements,
+    /// The time at which the carrier is asked again that had no room for a write.
+    pub(crate) retry: Option<Instant>,
 }
 
 /// The protocol to which messages for a peer are submitted.
@@ -325,6 +362,7 @@ impl Remote {
             settings,
             member: Member::default(),
             conversation: Conversation::Flow { flow: None, parked: None },
+            access: None,
             resent: 0,
             active: false,
             cached: false,
@@ -341,8 +379,19 @@ impl Remote {
         placement: Option<Placement>,
         settings: FlowSettings,
     ) -> Self {
-        let conversation = Conversation::Connection { connection: None, placement, placements: None };
-        Self { conversation, ..Self::new(&[(carrier, carrier_path)], settings) }
+        let conversation = Conversation::Connection { connection: None };
+        let remote = Self { conversation, ..Self::new(&[(carrier, carrier_path)], settings) };
+        match placement {
+            Some(placement) => remote.with_remote_memory(carrier_path, placement),
+            None => remote,
+        }
+    }
+
+    /// Adds the remote memory access of a carrier to the peer. The carrier may be one that takes no packets;
+    /// then it must tell of its writes ([`Placement::tells`]).
+    pub fn with_remote_memory(self, carrier_path: CarrierPath, placement: Placement) -> Self {
+        let placements = Placements::new(placement.bytes_max);
+        Self { access: Some(Box::new(Access { carrier_path, placement, placements, retry: None })), ..self }
     }
 
     /// The flow to the peer, if there is one at present.
@@ -367,7 +416,7 @@ impl Remote {
     #[inline]
     pub fn current_connection(&self) -> Option<&Connection> {
         match &self.conversation {
-            Conversation::Connection { connection, .. } => connection.as_deref(),
+            Conversation::Connection { connection } => connection.as_deref(),
             Conversation::Flow { .. } => None,
         }
     }
@@ -376,55 +425,49 @@ impl Remote {
     #[inline]
     pub(crate) fn current_connection_mut(&mut self) -> Option<&mut Connection> {
         match &mut self.conversation {
-            Conversation::Connection { connection, .. } => connection.as_deref_mut(),
+            Conversation::Connection { connection } => connection.as_deref_mut(),
             Conversation::Flow { .. } => None,
         }
     }
 
-    /// The carrier's remote memory access, if it writes.
-    fn writing(&self) -> Option<Placement> {
-        match self.conversation {
-            Conversation::Connection { placement, .. } => placement.filter(|placement| placement.writes),
-            Conversation::Flow { .. } => None,
-        }
+    /// The remote memory access to the peer, if its carrier writes.
+    fn writing(&self) -> Option<&Access> {
+        self.access.as_deref().filter(|access| access.placement.writes)
     }
 
-    /// The carrier's remote memory access, if it writes to memory of the peer and reads it.
-    pub(crate) fn accessing(&self) -> Option<Placement> {
-        self.writing().filter(|placement| placement.reads)
+    /// The remote memory access to the peer, if its carrier writes and reads.
+    pub(crate) fn accessing(&self) -> Option<&Access> {
+        self.writing().filter(|access| access.placement.reads)
     }
 
     /// The size in bytes from which on announced messages are written by the sender's carrier; the largest
     /// number means never.
     pub(crate) fn placed_min(&self) -> u64 {
-        self.writing().map_or(u64::MAX, |placement| placement.bytes_min)
+        self.writing().map_or(u64::MAX, |access| access.placement.bytes_min)
     }
 
     /// The size in bytes above which a message is better announced, and then written by the sender's carrier,
     /// than sent eagerly; the largest number means never.
     pub(crate) fn placed_above(&self) -> u64 {
-        self.writing().map_or(u64::MAX, |placement| placement.eager_max)
+        self.writing().map_or(u64::MAX, |access| access.placement.eager_max)
     }
 
-    /// The remote writes to the peer; `None` where the carrier does not write.
+    /// The remote writes to the peer; `None` where no carrier writes.
     pub(crate) fn placements(&mut self) -> Option<&mut Placements> {
-        let bytes_max = self.writing()?.bytes_max;
-        let Conversation::Connection { placements, .. } = &mut self.conversation else { return None };
-        Some(placements.get_or_insert_with(|| Box::new(Placements::new(bytes_max))))
-    }
-
-    /// The remote writes to the peer, if there have been any.
-    pub(crate) fn current_placements(&self) -> Option<&Placements> {
-        match &self.conversation {
-            Conversation::Connection { placements, .. } => placements.as_deref(),
-            Conversation::Flow { .. } => None,
-        }
+        let access = self.access.as_deref_mut().filter(|access| access.placement.writes)?;
+        Some(&mut access.placements)
     }
 
     /// Returns whether there is a remote write to give to the carrier.
     #[inline]
     pub(crate) fn has_placements(&self) -> bool {
-        self.current_placements().is_some_and(Placements::is_waiting)
+        self.access.as_ref().is_some_and(|access| access.placements.is_waiting())
+    }
+
+    /// Returns whether remote writes wait for the carrier, or are under way.
+    #[inline]
+    pub(crate) fn is_writing(&self) -> bool {
+        self.access.as_ref().is_some_and(|access| !access.placements.is_idle())
     }
 
     /// Returns whether there is a connection to the peer, and no flow.
@@ -441,7 +484,7 @@ impl Remote {
             Conversation::Flow { flow, parked } => {
                 Submission::Flow(flow.get_or_insert_with(|| make_flow(parked, settings, member, jobs)))
             }
-            Conversation::Connection { connection, .. } => {
+            Conversation::Connection { connection } => {
                 Submission::Connection(connection.get_or_insert_with(|| make_connection(settings, member, jobs)))
             }
         }
@@ -457,7 +500,7 @@ impl Remote {
     /// The connection, made on first contact; `None` where there is a flow.
     #[inline]
     pub(crate) fn connection(&mut self, jobs: &Jobs) -> Option<&mut Connection> {
-        let Conversation::Connection { connection, .. } = &mut self.conversation else { return None };
+        let Conversation::Connection { connection } = &mut self.conversation else { return None };
         Some(connection.get_or_insert_with(|| make_connection(&self.settings, self.member, jobs)))
     }
 
@@ -466,7 +509,7 @@ impl Remote {
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         match &mut self.conversation {
             Conversation::Flow { flow, .. } => flow.as_mut()?.poll_event(),
-            Conversation::Connection { connection, .. } => connection.as_mut()?.poll_event(),
+            Conversation::Connection { connection } => connection.as_mut()?.poll_event(),
         }
     }
 
@@ -474,7 +517,7 @@ impl Remote {
     pub(crate) fn watch(&mut self, watched: bool) {
         match &mut self.conversation {
             Conversation::Flow { flow: Some(flow), .. } => flow.watch(watched),
-            Conversation::Connection { connection: Some(connection), .. } => connection.watch(watched),
+            Conversation::Connection { connection: Some(connection) } => connection.watch(watched),
             _ => {}
         }
     }
@@ -492,7 +535,7 @@ impl Remote {
         };
         self.current_flow().is_none_or(Flow::is_idle)
             && !self.current_connection().is_some_and(held)
-            && self.current_placements().is_none_or(Placements::is_idle)
+            && !self.is_writing()
     }
 
     /// Tells the connection, if there is one, how many of its packets the carrier still holds.
@@ -505,9 +548,14 @@ impl Remote {
         }
     }
 
-    /// Returns whether there is a connection over a carrier that leads to this address.
-    pub(crate) fn is_connected_to(&self, to: &Address) -> bool {
+    /// Returns whether packets to the peer take an ordered carrier that leads to this address.
+    pub(crate) fn sends_packets_to(&self, to: &Address) -> bool {
         self.is_ordered() && self.carrier_paths[0].to == *to
+    }
+
+    /// Returns whether remote writes to the peer take a carrier that leads to this address.
+    pub(crate) fn writes_to(&self, to: &Address) -> bool {
+        self.access.as_ref().is_some_and(|access| access.carrier_path.to == *to)
     }
 
     /// The counters of the flow or connection since it was parked last.
@@ -542,7 +590,7 @@ impl Remote {
     pub(crate) fn shrink(&mut self) {
         match &mut self.conversation {
             Conversation::Flow { flow: Some(flow), .. } => flow.shrink(),
-            Conversation::Connection { connection: Some(connection), .. } => connection.shrink(),
+            Conversation::Connection { connection: Some(connection) } => connection.shrink(),
             _ => {}
         }
     }
@@ -667,12 +715,13 @@ impl Remote {
         let flow = match self.coalescing.ends() {
             None => match self.current_connection() {
                 None => self.current_flow().and_then(Flow::next_timeout),
-                Some(connection) if self.has_placements() => Some(connection.now_or_retry()),
                 Some(connection) => connection.next_timeout(),
             },
             ends => ends,
         };
-        flow.into_iter().chain(self.rails.next_timeout()).min()
+        let writes = self.access.as_ref().filter(|access| access.placements.is_waiting());
+        let writes = writes.map(|access| access.retry.unwrap_or(Instant(0)));
+        flow.into_iter().chain(writes).chain(self.rails.next_timeout()).min()
     }
 
     /// The peer's addresses, and what this machine has said of packets on the way there, for a message to the

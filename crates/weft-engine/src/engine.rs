@@ -47,6 +47,7 @@ use crate::windows::Windows;
 use link::Link;
 use multicast::Heard;
 use network::Network;
+use placement::ProgressOfWrites;
 use single_copy::SingleCopies;
 
 /// The most frames taken from the rings, and datagrams from the network, in one pass.
@@ -119,6 +120,8 @@ pub struct PointToPoint<P: Platform> {
     backlog: Vec<PeerId>,
     scratch: Vec<u8>,
     passes: u32,
+    /// The peers that write to memory of this process beside their flows.
+    progress_of_writes: ProgressOfWrites,
     /// The sending of a message was interrupted to look at what has arrived: more of it could leave.
     turn_over: bool,
     /// Peers that have failed and of which the other parts have not been told yet.
@@ -250,6 +253,8 @@ impl<P: Platform> Engine<P> {
             let now = self.platform.now();
             self.poll_network(now);
             self.one_sided().progress();
+            self.look_after_writes(now);
+            self.end_transfers(now);
             self.messages.look_for_grants(now);
             self.ask_awaited(now);
             self.drain_queues();
@@ -266,9 +271,9 @@ impl<P: Platform> Engine<P> {
     /// Takes in the packets that the carriers have, and notes the remote writes and reads that they have
     /// completed.
     fn poll_network(&mut self, now: Instant) {
-        let all_are_due = self.network.is_every_look_due();
+        let due = self.network.due_looks();
         for id in self.network.carriers.ids() {
-            if all_are_due || self.network.is_look_cheap(id) {
+            if self.network.is_look_due(id, due) {
                 let found = self.receive(id, now);
                 self.network.note_found(id, found);
             }
@@ -308,6 +313,9 @@ impl<P: Platform> Engine<P> {
             } else {
                 self.note_placed(done);
             }
+        }
+        while let Some(written) = self.network.carriers.rma(carrier).and_then(|rma| rma.poll_written()) {
+            self.note_written(carrier, written);
         }
         self.deregister_closed();
     }
@@ -361,11 +369,13 @@ impl<P: Platform> Engine<P> {
         let mut span = full.into_iter().chain(self.windows.due()).min();
         let grants = self.messages.grants.next_timeout();
         let groups = self.groups.next_timeout().filter(|_| self.network.stalled.is_empty());
-        if self.network.active.is_empty() && grants.is_none() && groups.is_none() {
+        let writes = self.progress_of_writes.next;
+        let rarely = grants.into_iter().chain(groups).chain(writes).min();
+        if self.network.active.is_empty() && rarely.is_none() {
             return span;
         }
         let now = self.platform.now();
-        if let Some(due) = grants.into_iter().chain(groups).min().map(|at| at.since(now).as_nanos()) {
+        if let Some(due) = rarely.map(|at| at.since(now).as_nanos()) {
             span = Some(span.map_or(due, |shortest| shortest.min(due)));
         }
         // While the link has no room nothing leaves, even if it is due: a further look would bring nothing.

@@ -169,6 +169,13 @@ pub struct Messages {
     pub regions: Regions,
     /// The grants: how much of each announced message may be sent.
     pub grants: Grants,
+    /// The peers that write to memory of this process, where they could send packets as well.
+    writers: Vec<PeerId>,
+    /// Peers whose carrier did not write everything that it was to write: they ask for it anew.
+    pub broken_writes: Vec<PeerId>,
+    /// Announced messages that have arrived, by peer and bytes, of which the choices of transfers have not
+    /// been told.
+    transferred: Vec<(PeerId, u64)>,
     /// Regions with arrived bytes that the grants have not been told of.
     arrived: Vec<RegionKey>,
     /// Set when something has happened after which there may be something to grant.
@@ -191,6 +198,8 @@ pub struct Messages {
     pub malformed_frames: u64,
     /// The number of writes to peers' memory that carriers have been given.
     pub remote_writes: u64,
+    /// The number of messages that were asked for anew, as packets, since a carrier did not write them.
+    pub asked_anew: u64,
     /// The number of reads of peers' memory that carriers have been given.
     pub remote_reads: u64,
     /// A record of events, while a tool wants to hear of them.
@@ -219,6 +228,9 @@ impl Messages {
             lent_max: 0,
             regions: Regions::default(),
             grants: Grants::new(),
+            writers: Vec::new(),
+            broken_writes: Vec::new(),
+            transferred: Vec::new(),
             arrived: Vec::new(),
             regrant: false,
             probed: false,
@@ -230,6 +242,7 @@ impl Messages {
             remnants: Vec::new(),
             malformed_frames: 0,
             remote_writes: 0,
+            asked_anew: 0,
             remote_reads: 0,
             events: None,
         }

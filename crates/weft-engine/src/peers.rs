@@ -247,6 +247,9 @@ impl<P: Platform> Peers<P> {
         if let Some(remote) = &mut remote {
             matching.paced = !remote.is_ordered();
             matching.placed_min = remote.placed_min();
+            if matching.paced && matching.placed_min < u64::MAX {
+                matching.transfers = Some(Box::default());
+            }
             remote.belongs_to(Member { job, number, own_index });
         }
         if let Route::None(reason) = &route {

@@ -9,7 +9,7 @@
 //! The message layer opens and closes regions (`messages/rendezvous.rs`); `engine/network.rs` reads from
 //! them, and `engine/placement.rs` registers them with a carrier.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use crate::carriers::Registered;
 use crate::group::PeerId;
@@ -138,6 +138,8 @@ pub struct Regions {
     entries: Vec<Entry>,
     /// Free indices, the one that has been free for longest first.
     free: VecDeque<u32>,
+    /// The regions to which carriers write by themselves.
+    by_registration: HashMap<Registered, RegionKey>,
     /// Registrations of closed regions, of which the carrier is still to be told.
     closed: Vec<Registered>,
     refused: [u64; Refusal::ALL.len()],
@@ -164,7 +166,10 @@ impl Regions {
         let Some(entry) = self.entries.get_mut(key.index()) else { return };
         if entry.generation == key.generation() && entry.region.take().is_some() {
             entry.generation = (entry.generation + 1) & GENERATION_MASK;
-            self.closed.extend(entry.registered.take());
+            if let Some(registered) = entry.registered.take() {
+                self.by_registration.remove(&registered);
+                self.closed.push(registered);
+            }
             self.free.push_back(key.index() as u32);
         }
     }
@@ -172,15 +177,33 @@ impl Regions {
     /// Notes that the carrier writes to the region of `key` by itself from now on.
     pub fn note_registered(&mut self, key: RegionKey, registered: Registered) {
         match self.entries.get_mut(key.index()).filter(|entry| entry.generation == key.generation()) {
-            Some(entry) if entry.region.is_some() => entry.registered = Some(registered),
+            Some(entry) if entry.region.is_some() => {
+                entry.registered = Some(registered);
+                self.by_registration.insert(registered, key);
+            }
             _ => self.closed.push(registered),
         }
+    }
+
+    /// The region to which a carrier writes by this registration.
+    pub fn of_registered(&self, registered: Registered) -> Option<RegionKey> {
+        self.by_registration.get(&registered).copied()
     }
 
     /// Returns whether the carrier writes to the region of `key` by itself.
     pub fn is_registered(&self, key: RegionKey) -> bool {
         let entry = self.entries.get(key.index());
         entry.is_some_and(|entry| entry.generation == key.generation() && entry.registered.is_some())
+    }
+
+    /// The regions to which the carrier of a peer writes by itself, each with its owner, in the order in which
+    /// they were opened.
+    pub fn registered_for(&self, peer: PeerId) -> Vec<(RegionKey, usize)> {
+        let of_peer = |(index, entry): (usize, &Entry)| {
+            let region = entry.region.as_ref().filter(|region| entry.registered.is_some() && region.peer == peer)?;
+            Some((RegionKey::new(index, entry.generation), region.owner))
+        };
+        self.entries.iter().enumerate().filter_map(of_peer).collect()
     }
 
     /// Takes a registration that is to be ended: its region has been closed.

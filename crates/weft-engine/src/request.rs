@@ -110,6 +110,9 @@ pub enum State {
         granted: u64,
         /// Bytes of `total` that are not acknowledged yet.
         left: u64,
+        /// Set while a carrier writes the data that does not prove its arrival: the receiver says when it has
+        /// all, or asks for the message anew.
+        awaits_fin: bool,
     },
     /// A synchronous send that has left and waits for the match.
     AwaitingMatch {
@@ -136,6 +139,9 @@ pub enum State {
         region: Option<RegionKey>,
         /// Set if the sender sends the message piece by piece, as it is granted.
         pulled: Option<Pulled>,
+        /// The sender's name for the message, if its carrier writes it, and may fail at that: then it is
+        /// asked for anew.
+        written: Option<u32>,
     },
     /// A send and a receive under one handle (`MPI_Isendrecv`): the requests of both.
     Pair {

@@ -28,7 +28,7 @@ pub use carrier::{
     receive_packets, send_one_by_one, wrong_address,
 };
 pub use node::{Frames, Liveness, Node, NodeProcessors, PeerFault, SleepMode, Sleeping};
-pub use placement::{Begun, Placement, Proof, Registration, RemoteMemory};
+pub use placement::{Begun, Placement, Proof, Registration, RemoteMemory, Written};
 pub use posted::{
     Candidate, Claim, Cooperation, Ending, NUMBER_BITS, Offered, Piece, PostState, PostedReceive, PostedReceives,
     PostedTable, Remainder, Taker, Ticket, number_near,

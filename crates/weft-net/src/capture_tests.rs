@@ -224,6 +224,7 @@ const PLACEMENT: Placement = Placement {
     eager_max: 1 << 15,
     one_sided_min: 1,
     proof: Proof::Completion,
+    tells: false,
 };
 const GROUP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(239, 192, 0, 1)), 7);
 const ABLE: CarrierAttributes = CarrierAttributes {

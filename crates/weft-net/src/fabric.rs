@@ -186,6 +186,7 @@ fn placing(offer: &Offer) -> Placement {
         eager_max: u64::MAX,
         one_sided_min: ONE_SIDED_MIN,
         proof: Proof::Answer,
+        tells: false,
     }
 }
 

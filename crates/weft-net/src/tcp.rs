@@ -30,7 +30,7 @@ use weft_engine::memory::UserData;
 
 use crate::carrier::{
     Address, Arrival, Begun, Carrier, CarrierAttributes, Delivery, Diagnostics, Look, Outcome, Placement, Proof,
-    Registration, RemoteMemory, RemoteMemoryAccess, TcpAddress, wrong_address,
+    Registration, RemoteMemory, RemoteMemoryAccess, TcpAddress, Written, wrong_address,
 };
 use crate::udp::{self, Candidate};
 use crate::{Error, clock, sys};
@@ -54,6 +54,12 @@ const QUESTION_PERIOD: Duration = Duration::from_millis(1);
 /// The time after which a process connects again whose connection was closed before it was accepted: the
 /// peer's own connection should be there by then.
 const AGAIN_AFTER: Duration = Duration::from_millis(5);
+/// The time after which a connection counts as impossible that is still being made, if only writes wait for it.
+const CONNECTS_WITHIN: Duration = Duration::from_secs(1);
+/// The time after which a peer to which no connection could be made is tried again; it doubles each time.
+const UNREACHABLE_FOR: Duration = Duration::from_secs(10);
+/// The number of times that it doubles at most.
+const DOUBLINGS_MAX: u32 = 8;
 /// Most connections whose other end has not greeted; the oldest is closed for a new one.
 const STRANGERS_MAX: usize = 32;
 /// Most connections that are accepted in a look.
@@ -73,6 +79,7 @@ const PLACEMENT: Placement = Placement {
     eager_max: u64::MAX,
     one_sided_min: PLACED_MIN,
     proof: Proof::Answer,
+    tells: true,
 };
 
 /// A process that this one may send to.
@@ -85,6 +92,9 @@ struct Peer {
     outgoing: Outgoing,
     /// The time before which this process does not connect.
     connects_from: Instant,
+    /// The number of times that no connection could be made while only writes waited for it, one after the
+    /// other, and the time until which writes are refused for that.
+    unreachable: (u32, Instant),
 }
 
 /// The carrier over one listening socket.
@@ -197,8 +207,14 @@ impl Tcp {
             if let Some(connection) = connection.and_then(|number| self.connections[number].as_mut()) {
                 connection.peer = Some(index);
             }
-            let (outgoing, connects_from) = (Outgoing::default(), Instant(0));
-            self.peers.push(Peer { listens, token, connection, outgoing, connects_from });
+            self.peers.push(Peer {
+                listens,
+                token,
+                connection,
+                outgoing: Outgoing::default(),
+                connects_from: Instant(0),
+                unreachable: (0, Instant(0)),
+            });
         }
         Address::Tcp(TcpAddress { peer: known as u32, listens })
     }
@@ -217,8 +233,21 @@ impl Tcp {
             return;
         }
         if let Err(cause) = self.connect(peer) {
-            self.break_off(peer, &format!("connect to {}: {}", self.peers[peer].listens, crate::reason(&cause)));
+            self.cannot_connect(peer, &crate::reason(&cause));
         }
+    }
+
+    /// Notes that no connection to a peer could be made. Packets that wait for it are lost; writes are refused
+    /// for a time.
+    fn cannot_connect(&mut self, peer: usize, why: &str) {
+        let why = format!("connect to {}: {why}", self.peers[peer].listens);
+        if self.peers[peer].outgoing.waiting() > 0 {
+            return self.break_off(peer, &why);
+        }
+        let (times, _) = self.peers[peer].unreachable;
+        let length = Duration(UNREACHABLE_FOR.0 << times.min(DOUBLINGS_MAX));
+        self.peers[peer].unreachable = (times + 1, clock::now() + length);
+        self.last_refusal = Some(why);
     }
 
     fn connect(&mut self, peer: usize) -> io::Result<()> {
@@ -262,6 +291,7 @@ impl Tcp {
                 self.peers[peer].connects_from = clock::now() + AGAIN_AFTER;
                 self.connects_again = true;
             }
+            Some(why) if state == State::Connects => self.cannot_connect(peer, why),
             Some(why) => self.break_off(peer, &format!("the connection to {listens}: {why}")),
             None if self.peers[peer].outgoing.waiting() > 0 => {
                 self.break_off(peer, &format!("{listens} has closed the connection before it had got everything"));
@@ -278,6 +308,27 @@ impl Tcp {
         if !self.broken.contains(&address) {
             self.broken.push_back(address);
         }
+    }
+
+    /// The connection to a peer, if frames may leave by it. If there is none it is made, for a time.
+    fn open_connection(&mut self, peer: usize) -> Option<usize> {
+        let now = clock::now();
+        if self.peers[peer].connection.is_none() && now >= self.peers[peer].unreachable.1 {
+            self.ensure_connection(peer);
+        }
+        let number = self.peers[peer].connection?;
+        let Connection { state, began, .. } = self.connections[number].as_ref()?;
+        match state {
+            State::Open => {
+                self.peers[peer].unreachable = (0, Instant(0));
+                return Some(number);
+            }
+            State::Connects if now.since(*began) > CONNECTS_WITHIN && self.peers[peer].outgoing.waiting() == 0 => {
+                self.close(number, Some("no answer comes"));
+            }
+            State::Connects | State::Greets | State::Stranger => {}
+        }
+        None
     }
 
     /// Connects again to peers for which frames wait.
@@ -438,7 +489,7 @@ impl Tcp {
         };
         let mut begun = None;
         let mut hand_over = |packet: &[u8]| on_arrival(Arrival::packet(packet));
-        let (packets, looked) = connection.look(limit, &self.memory, &mut self.buffer, &mut begun, &mut hand_over);
+        let (packets, looked) = connection.look(limit, &mut self.memory, &mut self.buffer, &mut begun, &mut hand_over);
         match begun {
             Some(Handshake::Greeted(token)) => self.answer(number, token),
             Some(Handshake::Accepted) => {
@@ -539,7 +590,7 @@ impl Carrier for Tcp {
 
     fn prepare_sleep(&mut self) -> bool {
         self.asks_from = Instant(0);
-        if !self.done.is_empty() || !self.broken.is_empty() {
+        if !self.done.is_empty() || self.memory.has_written() || !self.broken.is_empty() {
             return false;
         }
         let Self { peers, connections, sockets, .. } = &mut *self;
@@ -591,13 +642,15 @@ impl RemoteMemoryAccess for Tcp {
         if range.is_empty() || data.program_run(&range).is_none() {
             return Begun::Never;
         }
-        self.ensure_connection(peer);
+        let Some(connection) = self.open_connection(peer) else {
+            let is_reachable = clock::now() >= self.peers[peer].unreachable.1;
+            return if is_reachable { Begun::NotNow } else { Begun::Never };
+        };
         let write = Write { key: target.key, address: target.address, bytes: range.end - range.start };
-        let Some(number_of_connection) = self.peers[peer].connection else { return Begun::NotNow };
         if !self.peers[peer].outgoing.write(write, data, range, number) {
             return Begun::NotNow;
         }
-        self.flush(number_of_connection);
+        self.flush(connection);
         Begun::Yes
     }
 
@@ -607,6 +660,18 @@ impl RemoteMemoryAccess for Tcp {
 
     fn poll_completion(&mut self) -> Option<u64> {
         self.done.pop_front()
+    }
+
+    fn disconnect(&mut self, to: &Address) {
+        let Ok(peer) = self.peer(to) else { return };
+        self.peers[peer].outgoing.clear();
+        if let Some(number) = self.peers[peer].connection {
+            self.remove(number);
+        }
+    }
+
+    fn poll_written(&mut self) -> Option<Written> {
+        self.memory.take_written()
     }
 }
 
@@ -735,6 +800,22 @@ mod tests {
             stream.read_exact(&mut frame).expect("the packet");
             assert_eq!(&frame[HEAD_BYTES..], b"packet");
         }
+    }
+
+    /// A peer that listens no more.   Expect: writes are refused, and nothing is broken: without a connection
+    /// nothing has been lost.
+    #[test]
+    fn writes_to_a_peer_that_cannot_be_reached_are_refused() {
+        let [(mut near, there), (far, _)] = pair();
+        drop(far);
+        let (data, target) = (UserData::leaked(100), RemoteMemory { key: 1, address: 0 });
+        let began = clock::now();
+        while near.write(&there, &data, 0..100, target, 1) != Begun::Never {
+            receive_packets(&mut near, &mut |_| {}, 64);
+            assert!(clock::now().since(began) < LIMIT, "it is never given up");
+        }
+        assert_eq!((near.take_broken(), near.under_way(&there), near.poll_completion()), (None, 0, None));
+        assert!(near.diagnostics().last_refusal.is_some_and(|why| why.contains("connect to")));
     }
 
     /// A peer that listens no more.   Expect: it is told as broken, once.

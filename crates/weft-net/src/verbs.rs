@@ -255,6 +255,7 @@ fn attributes(device: &Device, bytes_min: u64) -> CarrierAttributes {
         eager_max: EAGER_MAX.max(bytes_min),
         one_sided_min: ONE_SIDED_MIN,
         proof: if device.is_iwarp { Proof::Read } else { Proof::Completion },
+        tells: false,
     };
     CarrierAttributes {
         delivery: Delivery::Ordered,

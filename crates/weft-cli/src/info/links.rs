@@ -262,8 +262,15 @@ fn judge_udp(settings: &Settings, addresses: &Addresses) -> Result<String, Strin
 }
 
 fn judge_tcp(settings: &Settings, addresses: &Addresses) -> Result<Use, String> {
+    if let Some(name) = settings.links.in_place_of_udp().find(|name| *name != "tcp") {
+        return Err(format!("WEFT_LINK names {name}, which takes its place"));
+    }
     if !settings.links.tcp {
-        return Err("it is used only where WEFT_LINK names it, as in shared,tcp".into());
+        return Err("WEFT_LINK does not name it".into());
+    }
+    let is_beside = settings.links.udp;
+    if is_beside && settings.sealed {
+        return Err("it does not seal what it writes, as WEFT_SEALED demands: UDP takes its place".into());
     }
     // The socket is opened for a moment, as a rank would open it.
     let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
@@ -275,7 +282,10 @@ fn judge_tcp(settings: &Settings, addresses: &Addresses) -> Result<Use, String> 
         }
         None => "large messages are cut into packets, as WEFT_SEALED says".to_owned(),
     };
-    let how = format!("to ranks of other hosts, in the place of UDP, at {}; {large}", addresses.offered()?);
+    let how = match is_beside {
+        true => format!("to ranks of other hosts, at {}; {large} where that is quicker", addresses.offered()?),
+        false => format!("to ranks of other hosts, in the place of UDP, at {}; {large}", addresses.offered()?),
+    };
     Ok(Use { how, written })
 }
 

@@ -43,6 +43,8 @@ struct Network {
     raw: bool,
     /// The other link that leads there.
     bulk: Option<Bulk>,
+    /// The messages that TCP may write to their receivers' memory beside that link.
+    beside: Option<Written>,
 }
 
 /// The link for the traffic that raw frames do not carry.
@@ -65,6 +67,7 @@ impl Here {
         let used = |name: &str| links.iter().find(|link| link.used && link.name == name);
         let uses = |name: &str| used(name).is_some();
         let bulk = |(link, name)| used(link).map(|link| Bulk { name, written: link.written });
+        let beside = used("udp").and(used("tcp")).and_then(|tcp| tcp.written);
         let wanted = shared::Settings { directory: settings.shm_dir.clone(), ..shared::Settings::default() };
         let memory = shared::memory(RANKS, &wanted).filter(|_| uses("shared"));
         Here {
@@ -72,7 +75,7 @@ impl Here {
             costs: settings.costs,
             frame_max: memory.map(|memory| (memory.frame_max - HEAD_MAX) as u64),
             single_copy: settings.single_copy && machine.single_copy.allowed,
-            network: Network { raw: uses("ethernet") || uses("xdp"), bulk: BULK.into_iter().find_map(bulk) },
+            network: Network { raw: uses("ethernet") || uses("xdp"), bulk: BULK.into_iter().find_map(bulk), beside },
             packet_size: addresses.packet_size,
         }
     }
@@ -249,7 +252,7 @@ pub(crate) fn journeys(here: &Here) -> Vec<Journey> {
 /// The ways of messages of each size in one situation.
 fn stretches(here: &Here, situation: &Known) -> Vec<Stretch> {
     let class = class(here, situation);
-    if class.route == RouteClass::Network && here.network == (Network { raw: false, bulk: None }) {
+    if class.route == RouteClass::Network && here.network == (Network { raw: false, bulk: None, beside: None }) {
         let (carrier, reason) = ("none".into(), "no link leads there".into());
         return vec![Stretch { bytes_min: 0, bytes_max: None, protocol: "not at all", row: "none", carrier, reason }];
     }
@@ -331,7 +334,7 @@ fn ranges(here: &Here, known: &Known, class: &PeerClass) -> Vec<Range> {
 
 /// Splits the ranges where a carrier begins to write messages by itself.
 fn split(here: &Here, class: &PeerClass, ranges: Vec<Range>) -> Vec<Range> {
-    let written = here.network.written().filter(|_| class.route == RouteClass::Network);
+    let written = here.network.written().or(here.network.beside).filter(|_| class.route == RouteClass::Network);
     let Some(end) = written.and_then(|written| written.bytes_min.checked_sub(1)) else { return ranges };
     let mut least = 0;
     let mut all = Vec::new();
@@ -372,6 +375,15 @@ fn on_node(protocol: Protocol, known: &Known) -> &'static str {
 }
 
 fn over_network(here: &Here, protocol: Protocol, bytes: u64) -> String {
+    let is_beside = here.network.beside.is_some_and(|written| bytes >= written.bytes_min);
+    if is_beside && protocol == Protocol::ClearToSend {
+        let packets = by_packets(here, protocol, bytes);
+        return format!("{packets}, or written to where it belongs by TCP, whichever has been quicker");
+    }
+    by_packets(here, protocol, bytes)
+}
+
+fn by_packets(here: &Here, protocol: Protocol, bytes: u64) -> String {
     let is_written = here.network.written().is_some_and(|written| bytes >= written.bytes_min);
     match (here.network.raw, here.network.bulk, protocol) {
         (false, None, _) => "none".into(),
@@ -396,7 +408,7 @@ mod tests {
         costs: CostModel::BUILT_IN,
         frame_max: Some(300_000),
         single_copy: true,
-        network: Network { raw: true, bulk: Some(Bulk { name: "UDP", written: None }) },
+        network: Network { raw: true, bulk: Some(Bulk { name: "UDP", written: None }), beside: None },
         packet_size: 1472,
     };
 
@@ -466,7 +478,7 @@ mod tests {
         let of =
             |here: &Here, peer| journeys(here).into_iter().filter(|one| one.peer == peer).map(|one| one.sizes).next();
         assert_eq!(of(&here, NODE), of(&here, HOST));
-        let here = Here { network: Network { raw: false, bulk: None }, ..HERE };
+        let here = Here { network: Network { raw: false, bulk: None, beside: None }, ..HERE };
         assert_eq!(limits(&here, HOST, "MPI_Send"), [(None, "not at all")]);
         assert!(limits(&here, NODE, "computes").len() > 1);
     }
@@ -480,7 +492,7 @@ mod tests {
         };
         let network = |raw, names: &str| {
             let bulk = BULK.into_iter().find(|(link, _)| *link == names);
-            Network { raw, bulk: bulk.map(|(_, name)| Bulk { name, written: None }) }
+            Network { raw, bulk: bulk.map(|(_, name)| Bulk { name, written: None }), beside: None }
         };
         assert!(carriers(network(false, "udp")).iter().all(|carrier| carrier == "UDP"));
         assert!(carriers(network(true, "")).iter().all(|carrier| carrier == "raw frames"));
@@ -495,7 +507,7 @@ mod tests {
     #[test]
     fn what_an_rdma_device_writes_is_said_with_the_size_from_which_on() {
         let written = Some(Written { bytes_min: 16_000, eager_max: 20_000 });
-        let network = Network { raw: false, bulk: Some(Bulk { name: "the RDMA device", written }) };
+        let network = Network { raw: false, bulk: Some(Bulk { name: "the RDMA device", written }), beside: None };
         let device = Here { network, ..HERE };
         let sizes = |here: &Here| {
             let all = journeys(here);

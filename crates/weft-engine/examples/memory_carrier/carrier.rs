@@ -31,6 +31,7 @@ const PLACEMENT: Placement = Placement {
     eager_max: 4 << 10,
     one_sided_min: 1,
     proof: Proof::Completion,
+    tells: false,
 };
 
 /// The state that all ends share.

@@ -238,14 +238,13 @@ impl<P: Platform> Link<'_, P> {
 impl<P: Platform> Link<'_, P> {
     /// The remote memory access of the carrier to `peer`, if that writes and reads.
     pub(super) fn placement(&self, peer: PeerId) -> Option<Placement> {
-        self.0.network.remotes.get(peer).and_then(Remote::accessing)
+        self.0.network.remotes.get(peer).and_then(Remote::accessing).map(|access| access.placement)
     }
 
     /// The interface of that carrier, and the peer's address.
     pub(super) fn remote_memory(&mut self, peer: PeerId) -> Option<(&mut dyn RemoteMemoryAccess, Address)> {
         let network = &mut self.0.network;
-        let (_, carrier_path) =
-            network.remotes.get(peer).filter(|remote| remote.accessing().is_some())?.carrier_path(0);
+        let carrier_path = network.remotes.get(peer)?.accessing()?.carrier_path;
         Some((network.carriers.rma(carrier_path.carrier)?, carrier_path.to))
     }
 
@@ -264,7 +263,7 @@ impl<P: Platform> Link<'_, P> {
     /// one.
     pub(super) fn register(&mut self, data: &UserData, bytes: u64) -> Option<(Registered, RemoteMemory)> {
         let carriers = &mut self.0.network.carriers;
-        let carrier = carriers.with_remote_memory()?;
+        let carrier = carriers.for_one_sided()?;
         carriers.register(carrier, data, bytes)
     }
 

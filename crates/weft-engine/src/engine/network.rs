@@ -37,6 +37,8 @@ const SYSTEM_CALL_EVERY: u32 = 16;
 /// waiter counts passes until it yields its processor, so a pass must stay short.
 const SYSTEM_CALL_EVERY_BUSY: u32 = 4;
 const SYSTEM_CALL_BUSY: u32 = 512;
+/// The number of passes for one look at a carrier by which nothing is expected.
+const UNEXPECTED_EVERY: u32 = 4096;
 /// The number of idle flows that keep their memory.
 const CACHED_FLOWS_MAX: usize = 32;
 /// The most memory of an idle flow that keeps its memory, in bytes.
@@ -54,12 +56,14 @@ pub(super) struct Stalled {
 pub(super) struct Looks {
     passes: u32,
     busy: u32,
+    /// The number of passes since the last look at carriers by which nothing is expected.
+    quiet: u32,
 }
 
 impl Looks {
     /// Makes a schedule with a look in the next pass.
     pub(super) const fn now() -> Self {
-        Self { passes: SYSTEM_CALL_EVERY - 1, busy: 0 }
+        Self { passes: SYSTEM_CALL_EVERY - 1, busy: 0, quiet: UNEXPECTED_EVERY - 1 }
     }
 
     fn is_due(&mut self) -> bool {
@@ -85,6 +89,8 @@ pub(super) struct Network {
     pub(super) stalled: VecDeque<Stalled>,
     train: Vec<u8>,
     pub(super) looks: Looks,
+    /// Set while carriers write to memory of peers.
+    writes: bool,
     /// Set if a carrier is looked at in memory, so that carriers whose look is a system call wait for their
     /// turn.
     looks_in_memory: bool,
@@ -116,6 +122,7 @@ impl Network {
             train: train_room(&carriers),
             carriers,
             looks: Looks::default(),
+            writes: false,
             looks_in_memory,
             cached: VecDeque::new(),
             past: Counters::default(),
@@ -129,13 +136,23 @@ impl Network {
 }
 
 impl Network {
-    /// Returns whether every carrier is looked at in this pass, including those whose look is a system call.
-    pub(super) fn is_every_look_due(&mut self) -> bool {
-        !self.looks_in_memory || self.looks.is_due()
+    /// Begins a pass: returns whether carriers are looked at in it whose look is a system call, and those by
+    /// which nothing is expected.
+    pub(super) fn due_looks(&mut self) -> DueLooks {
+        let Looks { quiet, .. } = &mut self.looks;
+        *quiet = (*quiet + 1) % UNEXPECTED_EVERY;
+        let unexpected = *quiet == 0;
+        DueLooks { system_calls: !self.looks_in_memory || self.looks.is_due(), unexpected }
+    }
+
+    /// Returns whether a carrier is looked at in a pass.
+    #[inline]
+    pub(super) fn is_look_due(&self, id: CarrierId, due: DueLooks) -> bool {
+        (due.system_calls || self.is_look_cheap(id)) && (due.unexpected || self.writes || self.carriers.is_awaited(id))
     }
 
     /// Returns whether this carrier is looked at in memory.
-    pub(super) fn is_look_cheap(&self, id: CarrierId) -> bool {
+    fn is_look_cheap(&self, id: CarrierId) -> bool {
         self.carriers.attributes(id).look != Look::SystemCall
     }
 
@@ -145,6 +162,15 @@ impl Network {
             self.looks.found();
         }
     }
+}
+
+/// The looks of a pass, besides those in memory.
+#[derive(Clone, Copy)]
+pub(super) struct DueLooks {
+    /// Carriers are looked at whose look is a system call.
+    system_calls: bool,
+    /// Carriers are looked at by which nothing is expected: somebody may have sent something all the same.
+    unexpected: bool,
 }
 
 /// A buffer with room for a train.
@@ -200,18 +226,24 @@ impl<P: Platform> PointToPoint<P> {
         remote.submission(&self.network.jobs)
     }
 
-    /// Notes that packets to this address are lost for good, as the carrier has said.
+    /// Notes that packets to this address, or writes, are lost for good, as the carrier has said. Writes
+    /// beside a flow are asked for anew, as packets.
     #[cold]
     pub(super) fn connection_broke(&mut self, to: &Address) {
-        let is_it = |peer| self.network.remotes.get(peer).is_some_and(|remote| remote.is_connected_to(to));
-        let found = self.peers.iter().map(|(id, _)| id).find(|peer| is_it(*peer));
-        if let Some(peer) = found {
-            self.peer_failed(peer, "its connection broke");
+        let remote = |peer| self.network.remotes.get(peer);
+        let leads_there = |remote: &Remote| remote.sends_packets_to(to) || remote.writes_to(to);
+        let found = self.peers.iter().map(|(id, _)| id).find(|peer| remote(*peer).is_some_and(leads_there));
+        let Some(peer) = found else { return };
+        if remote(peer).is_some_and(|remote| remote.sends_packets_to(to)) {
+            return self.peer_failed(peer, "its connection broke");
         }
+        self.drop_writes(peer);
+        self.messages.ask_for_written(peer);
     }
 
     pub(super) fn transmit(&mut self, now: Instant) {
         self.network.coalescing = false;
+        let mut writes = false;
         let mut at = 0;
         while at < self.network.active.len() {
             let peer = self.network.active[at];
@@ -222,7 +254,10 @@ impl<P: Platform> PointToPoint<P> {
             self.transmit_to(peer, now);
             self.collect_events(peer);
             match self.network.remotes.get_mut(peer) {
-                Some(remote) if !remote.is_idle(&self.network.carriers) => at += 1,
+                Some(remote) if !remote.is_idle(&self.network.carriers) => {
+                    writes |= remote.is_writing();
+                    at += 1;
+                }
                 Some(remote) => {
                     remote.active = false;
                     self.network.active.swap_remove(at);
@@ -232,6 +267,7 @@ impl<P: Platform> PointToPoint<P> {
                 None => {}
             }
         }
+        self.network.writes = writes;
     }
 
     /// Keeps the memory of an idle flow or connection until enough others have become idle after it; then it
@@ -306,9 +342,11 @@ impl<P: Platform> PointToPoint<P> {
         let Some(remote) = remotes.get_mut(peer) else { return };
         if remote.is_ordered() {
             transmit_connected(carriers, remote, messages, now, || platform.is_contended());
-            if remote.has_placements() {
-                super::placement::write_pieces(carriers, peer, remote, messages, now);
-            }
+        }
+        if remote.has_placements() {
+            super::placement::write_pieces(carriers, peer, remote, messages, (jobs, now));
+        }
+        if remote.is_ordered() {
             return;
         }
         for carrier in 0..remote.carriers() {

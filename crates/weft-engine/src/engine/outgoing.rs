@@ -168,7 +168,15 @@ impl<P: Platform> PointToPoint<P> {
             state.pending.push_front(Outgoing::Remainder { request: handle, offset: sent });
             if let Some(entry) = self.messages.requests.get_mut(handle) {
                 // All of it may leave: there is no region for which anything could be granted.
-                entry.state = State::Sending { send, remote_key: 0, region: None, total: bytes, granted: bytes, left };
+                entry.state = State::Sending {
+                    send,
+                    remote_key: 0,
+                    region: None,
+                    total: bytes,
+                    granted: bytes,
+                    left,
+                    awaits_fin: false,
+                };
             }
         } else if !is_synchronous {
             self.messages.complete(handle);

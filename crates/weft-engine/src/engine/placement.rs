@@ -4,17 +4,21 @@
 //! `outgoing.rs` calls it for invitations and remote writes, and `network.rs` when a connection may have work
 //! for its carrier.
 
+use weft_core::connection::RETRY;
 use weft_core::message::Head;
-use weft_core::time::Instant;
+use weft_core::time::{Duration, Instant};
+use weft_core::transfers::Transfer;
 
+use super::network::Network;
 use super::{FLOW_QUEUE_BYTES, PointToPoint};
-use crate::carriers::{Carriers, Conversation, Remote};
+use crate::carriers::{Access, CarrierId, Carriers, Registered, Remote, Submission};
 use crate::group::PeerId;
+use crate::jobs::Jobs;
 use crate::memory::UserData;
 use crate::messages::Messages;
 use crate::regions::RegionKey;
 use crate::request::State;
-use crate::transport::{Begun, Platform, RemoteMemory};
+use crate::transport::{Begun, Platform, RemoteMemory, RemoteMemoryAccess, Written};
 
 /// The bit that is set in the names of pieces of one-sided operations; the name ends with that of the
 /// operation.
@@ -29,30 +33,62 @@ fn name(peer: PeerId, number: u32) -> u64 {
 }
 
 impl<P: Platform> PointToPoint<P> {
-    /// Invites the sender of a message to have it written to our memory, or asks for its data where the
-    /// memory cannot be registered; returns `false` when the route is full.
+    /// Invites the sender of a message to have it written to our memory. Asks for its data where the memory
+    /// cannot be registered, or packets are quicker. Returns `false` when the route is full.
     pub(super) fn push_invitation(&mut self, peer: PeerId, handle: usize, asked: u32) -> bool {
-        let Self { messages, network, .. } = self;
-        let Some(remote) = network.remotes.get(peer) else { return true };
+        let Some(remote) = self.network.remotes.get(peer) else { return true };
         if remote.queued_bytes() > FLOW_QUEUE_BYTES {
             return false;
         }
-        let state = messages.requests.get(handle).map(|entry| &entry.state);
-        let head = match state {
-            Some(State::Receiving { data, total, region: Some(key), .. }) => {
-                let (_, carrier_path) = remote.carrier_path(0);
-                match network.carriers.register(carrier_path.carrier, data, *total) {
-                    Some((registered, target)) => {
-                        messages.regions.note_registered(*key, registered);
-                        Head::clear_to_place(asked, key.wire(), *total, target)
-                    }
-                    None => Head::clear_to_send(asked, key.wire(), *total, *total),
-                }
-            }
+        let entry = self.messages.requests.get(handle);
+        let Some(State::Receiving { data, total, region: Some(key), .. }) = entry.map(|entry| &entry.state) else {
             // The receive is gone: the sender's operation is over.
-            _ => Head::fin(asked),
+            return self.carry(peer, &Head::fin(asked), &UserData::empty(), 0, 0);
+        };
+        let (data, total, key) = (data.clone(), *total, *key);
+        let transfer = self.choose_transfer(peer, total);
+        let Self { messages, network, peers, .. } = self;
+        let remote = network.remotes.get(peer).filter(|_| transfer == Transfer::RemoteWrite);
+        let carrier = remote.and_then(|remote| remote.access.as_ref()).map(|access| access.carrier_path.carrier);
+        let registered = carrier.and_then(|carrier| network.carriers.register(carrier, &data, total));
+        let head = match registered {
+            Some((registered, target)) => {
+                messages.regions.note_registered(key, registered);
+                if peers[peer].matching.transfers.is_some() {
+                    messages.note_invited(handle, asked);
+                    self.progress_of_writes.expect(peer, self.platform.now());
+                }
+                Head::clear_to_place(asked, key.wire(), total, target)
+            }
+            None if peers[peer].matching.paced => {
+                messages.ask_in_pieces(handle, asked);
+                return true;
+            }
+            None => Head::clear_to_send(asked, key.wire(), total, total),
         };
         self.carry(peer, &head, &UserData::empty(), 0, 0)
+    }
+
+    /// Chooses what brings an announced message.
+    fn choose_transfer(&mut self, peer: PeerId, bytes: u64) -> Transfer {
+        let Self { messages, peers, platform, .. } = self;
+        if peers[peer].matching.transfers.is_none() {
+            return Transfer::RemoteWrite;
+        }
+        let now = platform.now();
+        let may_write = messages.may_be_written_by(peer, now, peers);
+        let transfers = peers[peer].matching.transfers.as_mut();
+        let transfer = transfers.map_or(Transfer::RemoteWrite, |transfers| transfers.begin(now, bytes, may_write));
+        if transfer == Transfer::RemoteWrite {
+            messages.note_writer(peer);
+        }
+        transfer
+    }
+
+    /// Tells the choices of transfers which announced messages have arrived.
+    pub(super) fn end_transfers(&mut self, now: Instant) {
+        let Self { messages, peers, .. } = self;
+        messages.end_transfers(now, peers);
     }
 
     /// Begins to write the first `total` bytes of the send `handle` to `target`.
@@ -80,17 +116,66 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Tells the receiver of a message that a piece of it has been written.
+    /// Notes that a piece has been written, and tells the receiver of the message, unless its carrier does.
     pub(super) fn note_placed(&mut self, done: u64) {
         let Some(peer) = self.peers.at((done >> 32) as usize) else { return };
         let Some(remote) = self.network.remotes.get_mut(peer) else { return };
-        let Some(piece) = remote.placements().and_then(|placements| placements.ended(done as u32)) else { return };
+        let Some(Access { placements, placement, .. }) = remote.access.as_deref_mut() else { return };
+        let Some(piece) = placements.ended(done as u32) else { return };
         let length = piece.range.end - piece.range.start;
-        #[cfg(not(weft_mutant = "placed_told_early"))]
-        let head = Head::placed(piece.remote_key, piece.range.start, length);
-        #[cfg(not(weft_mutant = "placed_told_early"))]
-        self.submission(peer).submit_message(head.as_bytes(), &[]);
+        if !placement.tells && !cfg!(weft_mutant = "placed_told_early") {
+            let head = Head::placed(piece.remote_key, piece.range.start, length);
+            self.submission(peer).submit_message(head.as_bytes(), &[]);
+        }
         self.messages.handle_acknowledged(RegionKey::from_wire(piece.region), length);
+    }
+
+    /// Notes that a peer's carrier has written to memory of this process, as our carrier tells.
+    pub(super) fn note_written(&mut self, carrier: CarrierId, written: Written) {
+        let Self { messages, peers, platform, progress_of_writes, .. } = self;
+        let Written { registration, offset, length } = written;
+        // A write to memory that is registered no more comes too late.
+        let Some(key) = messages.regions.of_registered(Registered { carrier, registration }) else { return };
+        let Some(peer) = messages.regions.get(key).map(|region| region.peer) else { return };
+        messages.handle_placed(peer, key.wire(), offset, length, peers);
+        if let Some(transfers) = &mut peers[peer].matching.transfers {
+            let now = platform.now();
+            transfers.note_progress(now);
+            progress_of_writes.note(peer, now);
+        }
+    }
+
+    /// Gives up writes that make no progress, and those that other ends have given up.
+    #[inline]
+    pub(super) fn look_after_writes(&mut self, now: Instant) {
+        while let Some(peer) = self.messages.broken_writes.pop() {
+            self.drop_writes(peer);
+        }
+        if self.progress_of_writes.next.is_some_and(|next| next <= now) {
+            self.give_up_stalled_writes(now);
+        }
+    }
+
+    #[cold]
+    fn give_up_stalled_writes(&mut self, now: Instant) {
+        for peer in self.progress_of_writes.take_stalled(now) {
+            if !self.messages.regions.registered_for(peer).is_empty() {
+                self.drop_writes(peer);
+                self.messages.ask_for_written(peer);
+            }
+        }
+    }
+
+    /// Ends the connection by which a peer and this process write to each other's memory. Its receivers ask
+    /// for what they lack.
+    #[cold]
+    pub(super) fn drop_writes(&mut self, peer: PeerId) {
+        let Network { carriers, remotes, .. } = &mut self.network;
+        let Some(access) = remotes.get_mut(peer).and_then(|remote| remote.access.as_deref_mut()) else { return };
+        access.placements.clear();
+        if let Some(rma) = carriers.rma(access.carrier_path.carrier) {
+            rma.disconnect(&access.carrier_path.to);
+        }
     }
 
     /// Deregisters the memory of closed regions: peers reach it no more.
@@ -102,23 +187,72 @@ impl<P: Platform> PointToPoint<P> {
     }
 }
 
+/// The time without progress after which a message is asked for anew, as packets, that a peer's carrier was to
+/// write: a firewall may have forgotten the connection, or an interface is down while others lead there.
+const STALLED_AFTER: Duration = Duration::from_secs(1);
+
+/// The last progress of the peers that write to memory of this process beside their flows.
+#[derive(Default)]
+pub(super) struct ProgressOfWrites {
+    peers: Vec<(PeerId, Instant)>,
+    /// The next time to look whether one has stalled.
+    pub(super) next: Option<Instant>,
+}
+
+impl ProgressOfWrites {
+    /// Expects writes of a peer from now on.
+    fn expect(&mut self, peer: PeerId, now: Instant) {
+        self.note(peer, now);
+        if !self.peers.iter().any(|(known, _)| *known == peer) {
+            self.peers.push((peer, now));
+        }
+        self.next.get_or_insert(now + STALLED_AFTER);
+    }
+
+    /// Notes that data of a peer has arrived.
+    fn note(&mut self, peer: PeerId, now: Instant) {
+        for (_, last) in self.peers.iter_mut().filter(|(known, _)| *known == peer) {
+            *last = now;
+        }
+    }
+
+    /// Takes the peers of which nothing has arrived for long.
+    fn take_stalled(&mut self, now: Instant) -> Vec<PeerId> {
+        let (stalled, others) = self.peers.iter().partition(|(_, last)| now.since(*last) >= STALLED_AFTER);
+        self.peers = others;
+        self.next = self.peers.iter().map(|(_, last)| *last + STALLED_AFTER).min();
+        let stalled: Vec<(PeerId, Instant)> = stalled;
+        stalled.into_iter().map(|(peer, _)| peer).collect()
+    }
+}
+
 /// Gives the carrier of a peer its pieces to write, as far as it has room.
 pub(super) fn write_pieces(
     carriers: &mut Carriers,
     peer: PeerId,
     remote: &mut Remote,
     messages: &mut Messages,
+    (jobs, now): (&Jobs, Instant),
+) {
+    let Some(mut access) = remote.access.take() else { return };
+    if let Some(rma) = carriers.rma(access.carrier_path.carrier) {
+        offer_pieces(rma, peer, &mut access, &mut remote.submission(jobs), messages, now);
+    }
+    remote.access = Some(access);
+}
+
+/// Offers pieces to a carrier. What it never writes is submitted as packets.
+fn offer_pieces(
+    rma: &mut dyn RemoteMemoryAccess,
+    peer: PeerId,
+    access: &mut Access,
+    submission: &mut Submission<'_>,
+    messages: &mut Messages,
     now: Instant,
 ) {
-    let (_, carrier_path) = remote.carrier_path(0);
-    let Some(rma) = carriers.rma(carrier_path.carrier) else { return };
-    loop {
-        let Conversation::Connection { placements: Some(placements), connection: Some(connection), .. } =
-            &mut remote.conversation
-        else {
-            return;
-        };
-        let Some(piece) = placements.poll() else { return };
+    let Access { carrier_path, placements, retry, .. } = access;
+    *retry = None;
+    while let Some(piece) = placements.poll() {
         let begun = match messages.regions.get(RegionKey::from_wire(piece.region)) {
             Some(region) => {
                 let (range, number) = (piece.range.clone(), name(peer, piece.number));
@@ -134,18 +268,21 @@ pub(super) fn write_pieces(
             Begun::Yes => {
                 messages.remote_writes += 1;
                 #[cfg(weft_mutant = "placed_told_early")]
-                let _ = connection.submit_message(
+                submission.submit_message(
                     Head::placed(piece.remote_key, piece.range.start, piece.range.end - piece.range.start).as_bytes(),
                     &[],
                 );
                 placements.begun();
             }
-            Begun::NotNow => return connection.refused(now),
+            Begun::NotNow => {
+                *retry = Some(now + RETRY);
+                return;
+            }
             Begun::Never => {
                 if let Some((remote_key, region, range)) = placements.refused()
                     && !cfg!(weft_mutant = "placement_refused_forgotten")
                 {
-                    connection.submit_data(remote_key, region, range);
+                    submission.submit_data(remote_key, region, range);
                 }
             }
         }

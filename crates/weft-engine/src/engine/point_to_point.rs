@@ -14,6 +14,7 @@ use weft_core::process::{JobId, ProcessName};
 use weft_core::wire::Secret;
 
 use super::network::Network;
+use super::placement::ProgressOfWrites;
 use super::single_copy::SingleCopies;
 use super::{FRAMES_PER_PASS, Parts, PointToPoint};
 use crate::arguments::CollectiveScope;
@@ -52,6 +53,7 @@ impl<P: Platform> PointToPoint<P> {
             backlog: Vec::new(),
             scratch: Vec::new(),
             passes: 0,
+            progress_of_writes: ProgressOfWrites::default(),
             turn_over: false,
             failed: Vec::new(),
         }
@@ -71,6 +73,7 @@ impl<P: Platform> PointToPoint<P> {
         let local_rank = if let Route::Shared(local_rank) = new.route { Some(local_rank) } else { None };
         let (id, remote) = self.peers.add(new, job, index);
         if let Some(remote) = remote {
+            self.network.carriers.carry_packets(&remote);
             self.network.remotes.insert(id, remote);
         }
         if let Some(local_rank) = local_rank {

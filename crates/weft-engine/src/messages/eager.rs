@@ -190,7 +190,8 @@ impl Messages {
     fn receive_pieces(&mut self, handle: usize, peer: PeerId, envelope: Envelope, total: u64) {
         let Some((data, fits)) = self.begin_receive(handle, envelope, total) else { return };
         if let Some(request) = self.requests.get_mut(handle) {
-            request.state = State::Receiving { peer, data, total: fits, received: 0, region: None, pulled: None };
+            request.state =
+                State::Receiving { peer, data, total: fits, received: 0, region: None, pulled: None, written: None };
         }
     }
 

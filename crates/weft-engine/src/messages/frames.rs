@@ -144,8 +144,15 @@ impl Messages {
         match (begun, rest) {
             (Some((data, fits)), Some(Remainder { bytes, request })) if bytes <= fits => {
                 if let Some(entry) = self.requests.get_mut(handle) {
-                    entry.state =
-                        State::Receiving { peer, data, total: bytes, received: 0, region: None, pulled: None };
+                    entry.state = State::Receiving {
+                        peer,
+                        data,
+                        total: bytes,
+                        received: 0,
+                        region: None,
+                        pulled: None,
+                        written: None,
+                    };
                 }
                 self.ask(handle, peer, request, bytes, peers);
             }

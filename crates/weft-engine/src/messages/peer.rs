@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use weft_core::transfers::TransferChoice;
+
 use super::{CREDIT_BYTES, OWN_STREAM, Stream};
-use crate::memory::Writer;
+use crate::memory::{UserData, Writer};
 
 /// The destination of the pieces of a fragmented message that is arriving from a peer.
 #[derive(Clone, Copy)]
@@ -47,6 +49,8 @@ pub struct Peer {
     /// The size in bytes from which on the peer's carrier writes an announced message to our memory by
     /// itself.
     pub placed_min: u64,
+    /// The choice of what brings the peer's announced messages, where both packets and its carrier can.
+    pub transfers: Option<Box<TransferChoice>>,
     /// The reason why the peer is gone, once that is known.
     pub failed: Option<String>,
     /// The name of the peer's host, for messages to people.
@@ -76,12 +80,18 @@ impl Peer {
             single_copy: false,
             paced: false,
             placed_min: u64::MAX,
+            transfers: None,
             failed: None,
             host: None,
             writer: Writer::beyond_caches(ticks),
             asked: 0,
             probed: false,
         }
+    }
+
+    /// Returns whether the peer's carrier can bring an announced message of this size to this memory.
+    pub(super) fn may_place(&self, bytes: u64, data: &UserData) -> bool {
+        bytes >= self.placed_min && data.address().is_some()
     }
 
     /// The message that is arriving in pieces on one of the peer's streams.

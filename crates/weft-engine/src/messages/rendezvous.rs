@@ -21,6 +21,8 @@ use crate::transport::RemoteMemory;
 /// The bytes still to come above which arriving data bypasses a processor's own caches: it would not stay
 /// there until the program reads it. Those caches have 1 or 2 MiB today.
 const BEYOND_CACHES_BYTES: u64 = 2 << 20;
+/// The most peers that write to the memory of this process at a time, where they could send packets as well.
+const WRITERS_MAX: usize = 4;
 
 impl Messages {
     /// Fetches an announced message by single copy, or asks its sender for it.
@@ -49,7 +51,8 @@ impl Messages {
         if fetched != Fetched::Whole
             && let Some(request) = self.requests.get_mut(handle)
         {
-            request.state = State::Receiving { peer, data, total: fits, received: 0, region: None, pulled: None };
+            request.state =
+                State::Receiving { peer, data, total: fits, received: 0, region: None, pulled: None, written: None };
         }
         if source.is_none() && fetched == Fetched::Refused {
             return self.ask(handle, peer, request, fits, peers);
@@ -108,23 +111,82 @@ impl Messages {
             self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
             return self.fail(handle, too_many_regions());
         };
-        let Peer { paced: is_paced, placed_min, .. } = *peers.peer(peer);
-        let is_placed = limit >= placed_min && data.address().is_some();
-        if let Some(State::Receiving { total, region, pulled, .. }) =
+        let state = peers.peer(peer);
+        let (is_paced, is_placed) = (state.paced, state.may_place(limit, data));
+        if let Some(State::Receiving { total, region, .. }) =
             self.requests.get_mut(handle).map(|entry| &mut entry.state)
         {
             (*total, *region) = (limit, Some(key));
-            *pulled = is_paced.then_some(Pulled { request, counted: 0 });
         }
-        if is_paced {
-            self.grants.submit(key.wire(), peer.index() as u32, limit);
-            self.regrant = true;
-        } else {
+        if !is_paced {
             peers.peer_mut(peer).asked += limit;
-            if is_placed {
-                return self.outbox.push((peer, Outgoing::Invite { request: handle, asked: request }));
-            }
+        }
+        if is_placed {
+            self.outbox.push((peer, Outgoing::Invite { request: handle, asked: request }));
+        } else if is_paced {
+            self.ask_in_pieces(handle, request);
+        } else {
             self.outbox.push((peer, Outgoing::Control(Head::clear_to_send(request, key.wire(), limit, limit))));
+        }
+    }
+
+    /// Asks the sender for its `request` piece by piece, as other senders leave room for it.
+    pub fn ask_in_pieces(&mut self, handle: usize, request: u32) {
+        if let Some(State::Receiving { peer, total, region: Some(key), pulled, .. }) =
+            self.requests.get_mut(handle).map(|entry| &mut entry.state)
+        {
+            *pulled = Some(Pulled { request, counted: 0 });
+            self.grants.submit(key.wire(), peer.index() as u32, *total);
+            self.regrant = true;
+        }
+    }
+
+    /// Notes that the sender's carrier writes the message of a receive, and may fail at that.
+    pub fn note_invited(&mut self, handle: usize, request: u32) {
+        if let Some(State::Receiving { written, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state) {
+            *written = Some(request);
+        }
+    }
+
+    /// Asks for all messages anew that a peer's carrier was to write, and has not: now they come in packets.
+    pub fn ask_for_written(&mut self, peer: PeerId) {
+        let open = self.regions.registered_for(peer);
+        for (key, handle) in open {
+            let state = self.requests.get_mut(handle).map(|entry| &mut entry.state);
+            let Some(State::Receiving { received, region, written, .. }) = state else { continue };
+            let Some(request) = written.take() else { continue };
+            let Some(old) = self.regions.get(key).cloned() else { continue };
+            self.regions.close(key);
+            let Some(new) = self.regions.open(old) else { continue };
+            (*received, *region) = (0, Some(new));
+            self.asked_anew += 1;
+            self.ask_in_pieces(handle, request);
+        }
+    }
+
+    /// Returns whether a peer may write another message: only a few peers do so at a time. More would drown
+    /// this process, since nothing paces writes.
+    pub fn may_be_written_by(&mut self, peer: PeerId, now: Instant, peers: &impl PeerAccess) -> bool {
+        let writes =
+            |peer: &PeerId| peers.peer(*peer).transfers.as_ref().is_some_and(|transfers| transfers.is_written_to(now));
+        self.writers.retain(writes);
+        self.writers.contains(&peer) || self.writers.len() < WRITERS_MAX
+    }
+
+    /// Notes that a peer writes a message.
+    pub fn note_writer(&mut self, peer: PeerId) {
+        if !self.writers.contains(&peer) {
+            self.writers.push(peer);
+        }
+    }
+
+    /// Tells the choices of transfers which announced messages have arrived.
+    #[inline]
+    pub fn end_transfers(&mut self, now: Instant, peers: &mut impl PeerAccess) {
+        for (peer, bytes) in self.transferred.drain(..) {
+            if let Some(transfers) = &mut peers.peer_mut(peer).transfers {
+                transfers.end(now, bytes);
+            }
         }
     }
 
@@ -198,8 +260,11 @@ impl Messages {
         let Some(entry) = self.requests.remove(handle) else { return };
         self.incomplete -= usize::from(!entry.is_complete());
         match entry.state {
-            State::Receiving { peer, total, region: Some(key), pulled, .. } => {
+            State::Receiving { peer, total, region: Some(key), pulled, written, .. } => {
                 self.end_access(key, pulled.is_some());
+                if let Some(request) = written.filter(|_| peers.peer(peer).failed.is_none()) {
+                    self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
+                }
                 if let Some(pulled) = pulled.filter(|_| peers.peer(peer).failed.is_none()) {
                     self.outbox
                         .push((peer, Outgoing::Control(Head::clear_to_send(pulled.request, key.wire(), total, total))));
@@ -260,8 +325,29 @@ impl Messages {
                 let opened =
                     Region { peer, purpose: Purpose::Send, data: send.data.clone(), length: total, owner: handle };
                 let Some(key) = self.regions.open(opened) else { return self.fail(handle, too_many_regions()) };
-                entry.state =
-                    State::Sending { send, remote_key, region: Some(key), total, granted: limit, left: total };
+                entry.state = State::Sending {
+                    send,
+                    remote_key,
+                    region: Some(key),
+                    total,
+                    granted: limit,
+                    left: total,
+                    awaits_fin: false,
+                };
+                0
+            }
+            // The message was being written, and has not arrived: the receiver asks for it anew.
+            State::Sending { send, region: Some(old), total: agreed, awaits_fin: true, .. }
+                if send.peer == Some(peer) && *agreed == total && limit > 0 && limit <= total =>
+            {
+                let (send, old) = (send.clone(), *old);
+                // Packets of the first attempt may still be on their way: they must not count for the second.
+                let Some(region) = self.regions.get(old).cloned() else { return };
+                self.regions.close(old);
+                self.broken_writes.push(peer);
+                let region = self.regions.open(region);
+                let (granted, left) = (limit, total);
+                entry.state = State::Sending { send, remote_key, region, total, granted, left, awaits_fin: false };
                 0
             }
             State::Sending { send, remote_key: known, total: agreed, granted, .. }
@@ -314,19 +400,14 @@ impl Messages {
         let send = send.clone();
         let opened = Region { peer, purpose: Purpose::Send, data: send.data.clone(), length: total, owner: handle };
         let Some(key) = self.regions.open(opened) else { return self.fail(handle, too_many_regions()) };
-        entry.state = State::Sending { send, remote_key, region: Some(key), total, granted: total, left: total };
+        let awaits_fin = peers.peer(peer).transfers.is_some();
+        let (region, granted, left) = (Some(key), total, total);
+        entry.state = State::Sending { send, remote_key, region, total, granted, left, awaits_fin };
         self.outbox.push((peer, Outgoing::Place { request: handle, remote_key, total, target }));
     }
 
     /// Notes that the carrier of `peer` has written `length` bytes to the region that the peer calls `key`.
-    pub(super) fn handle_placed(
-        &mut self,
-        peer: PeerId,
-        key: u32,
-        offset: u64,
-        length: u64,
-        peers: &mut impl PeerAccess,
-    ) {
+    pub fn handle_placed(&mut self, peer: PeerId, key: u32, offset: u64, length: u64, peers: &mut impl PeerAccess) {
         let asked = &mut peers.peer_mut(peer).asked;
         *asked = asked.saturating_sub(length);
         let key = RegionKey::from_wire(key);
@@ -335,9 +416,15 @@ impl Messages {
         let handle = region.owner;
         let is_registered = self.regions.is_registered(key);
         match self.requests.get_mut(handle).map(|request| &mut request.state) {
-            Some(State::Receiving { total, received, .. }) if is_registered && length <= *total - *received => {
+            Some(State::Receiving { total, received, written, .. })
+                if is_registered && length <= *total - *received =>
+            {
                 *received += length;
                 if *received == *total {
+                    if let Some(request) = *written {
+                        self.transferred.push((peer, *total));
+                        self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
+                    }
                     self.complete(handle);
                 }
             }
@@ -348,7 +435,8 @@ impl Messages {
     /// Takes in granted data from `peer` for the region that the peer calls `key`: in any order, each byte
     /// once.
     pub fn handle_data(&mut self, peer: PeerId, key: u32, offset: u64, bytes: &[u8], peers: &mut impl PeerAccess) {
-        let Peer { asked, writer, .. } = peers.peer_mut(peer);
+        let Peer { asked, writer, transfers, placed_min, .. } = peers.peer_mut(peer);
+        let chosen_min = if transfers.is_some() { *placed_min } else { u64::MAX };
         let length = bytes.len() as u64;
         let to_come = *asked;
         *asked = to_come.saturating_sub(length);
@@ -356,7 +444,7 @@ impl Messages {
         // A refused access has been counted.
         let Ok(region) = self.regions.access(peer, key, AccessKind::Write, offset, length) else { return };
         let handle = region.owner;
-        let Some(State::Receiving { total, received, pulled, .. }) =
+        let Some(State::Receiving { total, received, pulled, written, .. }) =
             self.requests.get_mut(handle).map(|request| &mut request.state)
         else {
             self.malformed_frames += 1;
@@ -374,6 +462,12 @@ impl Messages {
         let first_news = pulled.is_some_and(|pulled| pulled.counted == *received);
         *received += length;
         if *received == *total {
+            if *total >= chosen_min && region.data.address().is_some() {
+                self.transferred.push((peer, *total));
+            }
+            if let Some(request) = *written {
+                self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
+            }
             self.complete(handle);
         } else if first_news {
             self.arrived.push(key);
@@ -386,6 +480,13 @@ impl Messages {
         let expected = match state {
             Some(State::Announced(send)) => send.peer == Some(peer),
             Some(State::AwaitingMatch { peer: to, .. }) => *to == peer,
+            Some(State::Sending { send, awaits_fin: true, left, .. }) => {
+                // The receive was given up: the carrier must not read the program's memory any more.
+                if *left > 0 {
+                    self.broken_writes.push(peer);
+                }
+                send.peer == Some(peer)
+            }
             _ => false,
         };
         match handle {
@@ -398,11 +499,12 @@ impl Messages {
     /// program's buffer no more.
     pub fn handle_acknowledged(&mut self, key: RegionKey, bytes: u64) {
         let Some(handle) = self.regions.get(key).map(|region| region.owner) else { return };
-        let Some(State::Sending { left, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state) else {
+        let Some(State::Sending { left, awaits_fin, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state)
+        else {
             return;
         };
         *left = left.saturating_sub(bytes);
-        if *left == 0 {
+        if *left == 0 && !*awaits_fin {
             self.complete(handle);
         }
     }

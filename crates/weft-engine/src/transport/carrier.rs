@@ -11,7 +11,7 @@ use std::os::fd::RawFd;
 
 use weft_core::rails::Role;
 
-use super::placement::{Begun, Placement, Registration, RemoteMemory};
+use super::placement::{Begun, Placement, Registration, RemoteMemory, Written};
 use crate::memory::UserData;
 
 /// The address to which a link sends a packet. Each kind of carrier has its own kind of address.
@@ -372,6 +372,18 @@ pub trait RemoteMemoryAccess {
 
     /// The number of an access that is complete, each once.
     fn poll_completion(&mut self) -> Option<u64>;
+
+    /// Ends the connection to a process, if there is one that no packets take: what has not been written will
+    /// not be, and the carrier looks at no memory for it any more.
+    fn disconnect(&mut self, to: &Address) {
+        let _ = to;
+    }
+
+    /// A write of a peer that has ended in memory of this process, each once, if the carrier tells of writes
+    /// ([`Placement::tells`]).
+    fn poll_written(&mut self) -> Option<Written> {
+        None
+    }
 }
 
 /// Packets that reach all members of a group.

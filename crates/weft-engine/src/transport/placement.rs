@@ -6,8 +6,9 @@
 //!
 //! A process *registers* memory with its carrier, and gets the [`RemoteMemory`] that a peer needs to reach
 //! it. A peer's carrier writes there, and tells its own process when it has done so. Until then the source
-//! bytes belong to the carrier. The memory is given back when it is deregistered: no access that begins after
-//! that succeeds.
+//! bytes belong to the carrier. Some carriers also tell the process whose memory it is
+//! ([`Placement::tells`]). The memory is given back when it is deregistered: no access that begins after that
+//! succeeds.
 //!
 //! [`RemoteMemoryAccess`]: super::RemoteMemoryAccess
 
@@ -31,6 +32,20 @@ pub struct Placement {
     pub one_sided_min: u64,
     /// The proof that a write of a one-sided operation is in its place.
     pub proof: Proof,
+    /// Set if the carrier tells the process whose memory it is of each write that has ended there
+    /// ([`super::RemoteMemoryAccess::poll_written`]). Otherwise the writer has to tell it.
+    pub tells: bool,
+}
+
+/// A write of a peer that has ended in memory of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The memory.
+    pub registration: Registration,
+    /// The first byte that was written, counted from the beginning of that memory.
+    pub offset: u64,
+    /// The number of bytes.
+    pub length: u64,
 }
 
 /// The proof that a carrier's write is in the memory of the peer, and not only on its way.
@@ -46,7 +61,7 @@ pub enum Proof {
 }
 
 /// The carrier's name for registered memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Registration(pub u32);
 
 /// The outcome of asking a carrier for an access.

@@ -187,9 +187,9 @@ fn sleep(mut process: Guard) -> Guard {
     drop(process);
     match plan.rest {
         SleepOn::Neighbours(sleeper) => sleeper.sleep(timeout),
-        SleepOn::Descriptors { doorbell, network: [a, b, c, d, e] } => {
+        SleepOn::Descriptors { doorbell, network: [a, b, c, d, e, f] } => {
             // ppoll(2) passes over negative descriptors.
-            let fds = [doorbell, alarm, a, b, c, d, e].map(|fd| (fd.unwrap_or(-1), Interest::Read));
+            let fds = [doorbell, alarm, a, b, c, d, e, f].map(|fd| (fd.unwrap_or(-1), Interest::Read));
             // The next step is always to look around, whatever ends the sleep.
             let _ = wait::wait(&fds, timeout);
         }

@@ -17,7 +17,7 @@ pub struct Links {
     pub fabric: bool,
     /// An RDMA device by rdma-core, in the place of UDP.
     pub verbs: bool,
-    /// Kernel TCP, in the place of UDP.
+    /// Kernel TCP: beside UDP for large messages, or in its place.
     pub tcp: bool,
     /// The user has named the links, so they are not chosen by what is possible.
     pub named: bool,
@@ -34,11 +34,11 @@ impl Links {
         tcp: false,
         named: false,
     };
-    pub(super) const AUTO: Self = Self { shared: true, udp: true, ethernet: true, ..Self::NONE };
+    pub(super) const AUTO: Self = Self { shared: true, udp: true, ethernet: true, tcp: true, ..Self::NONE };
 
     /// The names of the links that are named and carry bulk data in the place of UDP.
     pub fn in_place_of_udp(&self) -> impl Iterator<Item = &'static str> + use<> {
-        let all = [(self.fabric, "fabric"), (self.verbs, "verbs"), (self.tcp, "tcp")];
+        let all = [(self.fabric, "fabric"), (self.verbs, "verbs"), (self.tcp && !self.udp, "tcp")];
         all.into_iter().filter_map(|(is_named, name)| is_named.then_some(name))
     }
 }
@@ -56,11 +56,12 @@ pub const LINKS: [(&str, &str); 7] = [
 
 pub(super) fn links(value: &str) -> Result<Links, String> {
     let mut links = Links { named: true, ..Links::NONE };
+    let mut names_tcp = false;
     for name in value.split(',').map(str::trim) {
         match name {
             "auto" => {
-                let Links { xdp, fabric, verbs, tcp, .. } = links;
-                links = Links { xdp, fabric, verbs, tcp, ..Links::AUTO };
+                let Links { xdp, fabric, verbs, named, .. } = links;
+                links = Links { xdp, fabric, verbs, named, ..Links::AUTO };
             }
             "shared" => links.shared = true,
             "udp" => links.udp = true,
@@ -69,16 +70,20 @@ pub(super) fn links(value: &str) -> Result<Links, String> {
             "xdp" => links = Links { ethernet: true, xdp: true, ..links },
             "fabric" => links.fabric = true,
             "verbs" => links.verbs = true,
-            "tcp" => links.tcp = true,
+            "tcp" => (links.tcp, names_tcp) = (true, true),
             _ => return Err(LINK.says(value, &format!("names the link '{name}', which Weft does not have"))),
         }
     }
-    let instead: Vec<&str> = links.in_place_of_udp().collect();
-    if let [one, other, ..] = instead[..] {
+    let has_udp = links.udp;
+    let others = [(links.fabric, "fabric"), (links.verbs, "verbs"), (names_tcp, "tcp")];
+    let named: Vec<&str> = others.into_iter().filter_map(|(is_named, name)| is_named.then_some(name)).collect();
+    if let [one, other, ..] = named[..] {
         let both = format!("names {one} and {other}, which are both in the place of UDP: one of them");
         return Err(LINK.says(value, &both));
     }
-    links.udp &= instead.is_empty();
+    // TCP is beside UDP, and the others are in the place of both.
+    let has_other = links.fabric || links.verbs;
+    (links.udp, links.tcp) = (has_udp && !has_other, links.tcp && !has_other);
     Ok(links)
 }
 
@@ -90,8 +95,11 @@ mod tests {
     fn one_link_may_take_the_place_of_udp() {
         let links = |value: &str| links(value).unwrap();
         assert_eq!(links("shared,verbs"), Links { shared: true, verbs: true, named: true, ..Links::NONE });
-        assert!(!links("auto,verbs").udp && links("auto,verbs").ethernet);
-        assert!(!links("auto,tcp").udp && links("auto,tcp").ethernet && links("tcp,shared").tcp);
+        let verbs = Links { shared: true, ethernet: true, verbs: true, named: true, ..Links::NONE };
+        assert_eq!((links("auto,verbs"), links("verbs,auto")), (verbs, verbs));
+        assert_eq!(links("tcp,shared").in_place_of_udp().collect::<Vec<_>>(), ["tcp"]);
+        assert_eq!(links("tcp,auto"), Links { named: true, ..Links::AUTO });
+        assert!(links("tcp,udp").udp && links("tcp,udp").in_place_of_udp().next().is_none());
         for two in ["shared,verbs,fabric", "tcp,verbs", "fabric,auto,tcp"] {
             assert!(super::links(two).is_err(), "{two}");
         }

@@ -32,7 +32,7 @@ impl CaptureFile {
             }
         };
         let all = |id: u8| paths.iter().map(|path| ends(path, CarrierId(id), links)).collect();
-        Some(Self { recorder, ends: (0..=links.bulk_id().0).map(all).collect() })
+        Some(Self { recorder, ends: (0..=links.writer_id().0).map(all).collect() })
     }
 
     /// The carriers, in the order of their names, with the capture around each.
@@ -47,7 +47,8 @@ impl CaptureFile {
 fn ends(path: &Route, carrier: CarrierId, links: &Opened) -> Vec<Ends> {
     let Route::Remote(remote) = path else { return Vec::new() };
     let own = |rail: u8| {
-        if carrier != links.bulk_id() {
+        let is_writer = links.writer.is_some() && carrier == links.writer_id();
+        if carrier != links.bulk_id() && !is_writer {
             return Some(Address::from(links.raw.get(usize::from(carrier.0))?.endpoint_address().address));
         }
         if let Some(fabric) = links.fabric().iter().find(|fabric| fabric.rail() == rail) {
@@ -56,7 +57,7 @@ fn ends(path: &Route, carrier: CarrierId, links: &Opened) -> Vec<Ends> {
         if let Some(Bulk::Verbs(devices)) = &links.bulk {
             return Some(devices.own_address());
         }
-        if let Some(Bulk::Tcp(tcp)) = &links.bulk {
+        if let (Some(Bulk::Tcp(tcp)), _) | (_, Some(tcp)) = (&links.bulk, links.writer.as_ref().filter(|_| is_writer)) {
             return Some(tcp.own_address());
         }
         let own = links.candidates.iter().find(|candidate| candidate.rail == rail)?;

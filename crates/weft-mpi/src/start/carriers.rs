@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::settings::Settings;
 
 /// The carriers as the engine uses them on these routes, in the order of their names ([`Opened::frames_on`],
-/// [`Opened::bulk_id`]), with the capture and the faults that the user asks for. The capture is next to the
+/// [`Opened::bulk_id`], [`Opened::writer_id`]), with the capture and the faults that the user asks for. The capture is next to the
 /// carrier, so it does not show packets that a fault drops.
 pub(super) fn carriers(settings: &Settings, host: &raw::Host<'_>, paths: &[Route], links: Opened) -> Result<Carriers> {
     let capture = capture::CaptureFile::new(settings.capture.as_deref(), host.rank, paths, &links);
@@ -33,7 +33,8 @@ pub(super) fn carriers(settings: &Settings, host: &raw::Host<'_>, paths: &[Route
         None => None,
     };
     let frames = raw::carriers(settings, host, links.raw, links.refusal.as_deref());
-    let mut all: Vec<BoxedCarrier> = frames.into_iter().chain(bulk).collect();
+    let writer = links.writer.map(|tcp| tcp as BoxedCarrier);
+    let mut all: Vec<BoxedCarrier> = frames.into_iter().chain(bulk).chain(writer).collect();
     if let Some(capture) = capture {
         all = capture.around(all);
     }

@@ -25,6 +25,8 @@ pub(super) enum Bulk {
 pub(super) struct Opened {
     /// The link that carries bulk data.
     pub(super) bulk: Option<Bulk>,
+    /// TCP beside UDP, which only writes large messages.
+    pub(super) writer: Option<Box<Tcp>>,
     /// The links that carry raw frames, one for each interface, the better ones first.
     pub(super) raw: Vec<Ethernet>,
     /// The reason why there are no raw frames.
@@ -47,6 +49,11 @@ impl Opened {
     /// The name of the carrier for bulk data.
     pub(super) fn bulk_id(&self) -> CarrierId {
         CarrierId(self.raw.len() as u8)
+    }
+
+    /// The name of the carrier that only writes.
+    pub(super) fn writer_id(&self) -> CarrierId {
+        CarrierId(self.bulk_id().0 + u8::from(self.bulk.is_some()))
     }
 
     /// The endpoints of libfabric, if there are any.
@@ -85,7 +92,10 @@ impl Opened {
 
     /// The address for connections by TCP, for peers.
     pub(super) fn tcp_address(&self) -> Option<tcp::EndpointAddress> {
-        if let Some(Bulk::Tcp(tcp)) = &self.bulk { Some(tcp.endpoint_address()) } else { None }
+        match (&self.bulk, &self.writer) {
+            (Some(Bulk::Tcp(tcp)), _) | (_, Some(tcp)) => Some(tcp.endpoint_address()),
+            _ => None,
+        }
     }
 
     /// The addresses at which peers can reach this process, by UDP or not.
@@ -135,7 +145,16 @@ pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
         None if raw.is_empty() => Vec::new(),
         _ => all()?,
     };
-    Ok(Opened { bulk, raw, refusal, candidates })
+    let writer = open_writer(settings, &wanted, bulk.as_ref());
+    Ok(Opened { bulk, writer, raw, refusal, candidates })
+}
+
+/// Opens TCP beside UDP. Packets do without it where it cannot be had, or could not keep what the user asks
+/// for: sealed data, or faults that the user has not asked of TCP.
+fn open_writer(settings: &Settings, wanted: &udp::Settings, bulk: Option<&Bulk>) -> Option<Box<Tcp>> {
+    let is_spared = !settings.faults.is_clean() && !settings.links.named;
+    let is_beside = settings.links.tcp && !settings.sealed && !is_spared && matches!(bulk, Some(Bulk::Udp(_)));
+    is_beside.then(|| Tcp::open(wanted, false).ok()).flatten().map(Box::new)
 }
 
 /// Opens the link for bulk data that the settings name; they name at most one.
@@ -147,7 +166,7 @@ fn open_bulk(settings: &Settings, wanted: &udp::Settings) -> Result<Option<Bulk>
     } else if links.verbs {
         let devices = VerbsRails::open(&settings::verbs(settings)).map_err(|error| other(error.to_string()))?;
         Some(Bulk::Verbs(Box::new(devices)))
-    } else if links.tcp {
+    } else if links.tcp && !links.udp {
         let tcp = Tcp::open(wanted, settings.sealed).map_err(|error| other(error.to_string()))?;
         Some(Bulk::Tcp(Box::new(tcp)))
     } else if links.udp {

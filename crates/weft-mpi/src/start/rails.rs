@@ -99,10 +99,27 @@ pub(super) fn remote(
         ..defaults
     };
     let carriers: Vec<(RailCarrier, CarrierPath)> = found.iter().map(|one| (one.carrier, one.carrier_path)).collect();
-    Route::Remote(Box::new(match &found[..] {
+    let remote = match &found[..] {
         [one] if one.ordered => Remote::connected(one.carrier, one.carrier_path, one.placement, flow),
         _ => Remote::new(&carriers, flow),
+    };
+    Route::Remote(Box::new(match writes((own, peer), links, first) {
+        Some((carrier_path, placement)) => remote.with_remote_memory(carrier_path, placement),
+        None => remote,
     }))
+}
+
+/// The carrier that only writes, and its way to the peer, where both ends have it.
+fn writes(
+    (own, peer): (&BusinessCard, &BusinessCard),
+    links: &mut Opened,
+    first: bool,
+) -> Option<(CarrierPath, Placement)> {
+    let carrier = links.writer_id();
+    let (tcp, there) = (links.writer.as_mut()?, peer.tcp.as_ref().filter(|_| own.tcp.is_some())?);
+    let pairs = udp::pair_rails(tcp.candidates(), &there.candidates, first).ok()?;
+    let to = tcp.address_of(pairs.first()?.to, there.token);
+    Some((CarrierPath { carrier, to }, tcp.attributes().remote_memory?))
 }
 
 /// The carriers on these pairs of interfaces.

@@ -99,6 +99,12 @@ pub static VARIABLES: LazyLock<Vec<Variable>> = LazyLock::new(|| {
             (|engine| engine.messages.remote_writes) as fn(&Engine) -> u64,
         ),
         (
+            "messages_asked_anew",
+            Class::Counter,
+            "Messages that came as packets, since a TCP connection broke or stalled that was to bring them.",
+            |engine| engine.messages.asked_anew,
+        ),
+        (
             "remote_reads",
             Class::Counter,
             "Reads of memory of peers by the carrier itself: one work request each.",

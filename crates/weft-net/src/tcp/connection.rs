@@ -3,9 +3,12 @@
 use std::io;
 use std::net::TcpStream;
 
+use weft_core::time::Instant;
+
 use super::memory::Memory;
 use super::socket;
-use super::wire::{Parser, Part, Wrong};
+use super::wire::{Parser, Part, Write, Wrong};
+use crate::clock;
 
 /// Most system calls that receive in one look at a connection: other connections have their turn.
 const READS_MAX: usize = 8;
@@ -49,6 +52,8 @@ pub(super) enum Looked {
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
     pub(super) state: State,
+    /// The time at which this end began to connect, or accepted.
+    pub(super) began: Instant,
     /// The process at the other end; `None`: it is not known.
     pub(super) peer: Option<usize>,
     /// The token of the process at the other end, once it has greeted.
@@ -64,7 +69,7 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn new(stream: TcpStream, state: State, peer: Option<usize>, parser: Parser) -> Self {
         let watches_room = state == State::Connects;
-        Self { stream, state, peer, token: None, watches_room, parser, kept: Vec::new(), taken: 0 }
+        Self { stream, state, began: clock::now(), peer, token: None, watches_room, parser, kept: Vec::new(), taken: 0 }
     }
 
     /// Returns whether packets that have arrived wait for a look.
@@ -78,7 +83,7 @@ impl Connection {
     pub(super) fn look(
         &mut self,
         limit: usize,
-        memory: &Memory,
+        memory: &mut Memory,
         buffer: &mut [u8],
         begun: &mut Option<Handshake>,
         on_packet: &mut dyn FnMut(&[u8]),
@@ -111,6 +116,9 @@ impl Connection {
                 Err(cause) => return (packets, Looked::Broken(cause.raw_os_error().unwrap_or(0))),
             };
             let placed = received.min(placed_max);
+            if let Some(write) = write.filter(|_| placed > 0) {
+                memory.note_written(&Write { bytes: placed as u64, ..write });
+            }
             self.parser.written(placed as u64);
             let end = begin + received - placed;
             let is_all = received < placed_max + buffer.len() - begin;
@@ -147,7 +155,7 @@ impl Connection {
         bytes: &[u8],
         mut at: usize,
         limit: usize,
-        memory: &Memory,
+        memory: &mut Memory,
         begun: &mut Option<Handshake>,
         on_packet: &mut dyn FnMut(&[u8]),
     ) -> Result<(usize, usize), Wrong> {
@@ -165,6 +173,7 @@ impl Connection {
                 Some(Part::Data(write, range)) => {
                     if let Some(data) = memory.target(&write) {
                         data.write(write.address, &bytes[range]);
+                        memory.note_written(&write);
                     }
                 }
             }

@@ -1,12 +1,12 @@
 //! Memory of this process that peers may write to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
 use weft_engine::memory::UserData;
 
 use super::wire::Write;
-use crate::carrier::{Registration, RemoteMemory};
+use crate::carrier::{Registration, RemoteMemory, Written};
 
 /// Most pieces of memory that are registered at a time.
 const REGISTERED_MAX: usize = 1 << 16;
@@ -29,6 +29,8 @@ pub(super) struct Memory {
     exposed: Vec<Option<Exposed>>,
     free: Vec<u32>,
     by_key: HashMap<u64, u32>,
+    /// Data of writes that has arrived, and of which nobody has been told.
+    written: VecDeque<Written>,
 }
 
 impl Memory {
@@ -57,8 +59,32 @@ impl Memory {
     pub(super) fn deregister(&mut self, Registration(number): Registration) {
         if let Some(exposed) = self.exposed.get_mut(number as usize).and_then(Option::take) {
             self.by_key.remove(&exposed.key);
+            // Other memory may get the number.
+            self.written.retain(|written| written.registration.0 != number);
             self.free.push(number);
         }
+    }
+
+    /// Notes that the data of `write` is in its place.
+    pub(super) fn note_written(&mut self, write: &Write) {
+        let Some(&number) = self.by_key.get(&write.key) else { return };
+        let written = Written { registration: Registration(number), offset: write.address, length: write.bytes };
+        match self.written.back_mut() {
+            Some(last) if last.registration == written.registration && last.offset + last.length == written.offset => {
+                last.length += written.length;
+            }
+            _ => self.written.push_back(written),
+        }
+    }
+
+    /// Takes a part of a write that has arrived.
+    pub(super) fn take_written(&mut self) -> Option<Written> {
+        self.written.pop_front()
+    }
+
+    /// Returns whether there is such a part.
+    pub(super) fn has_written(&self) -> bool {
+        !self.written.is_empty()
     }
 
     /// The memory that `write` is for, if all of it is registered.
@@ -72,6 +98,24 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Parts of writes arrive, and memory is given back.   Expect: parts that follow each other are told as
+    /// one, and none of memory that is registered no more.
+    #[test]
+    fn what_has_arrived_is_told_as_long_as_its_memory_is_registered() {
+        let (mut memory, data) = (Memory::default(), UserData::leaked(100));
+        let [one, other] = [(); 2].map(|()| memory.register(&data, 100).expect("there is room"));
+        for (there, address, bytes) in [(&one, 0, 10), (&one, 10, 5), (&other, 15, 1), (&one, 50, 2), (&one, 52, 3)] {
+            memory.note_written(&Write { key: there.1.key, address, bytes });
+        }
+        memory.note_written(&Write { key: !one.1.key, address: 0, bytes: 1 });
+        let told = |registration, offset, length| Some(Written { registration, offset, length });
+        assert_eq!(memory.take_written(), told(one.0, 0, 15));
+        memory.deregister(other.0);
+        assert!(memory.has_written());
+        assert_eq!(memory.take_written(), told(one.0, 50, 5));
+        assert_eq!((memory.take_written(), memory.has_written()), (None, false));
+    }
 
     #[test]
     fn only_what_is_registered_is_a_target() {

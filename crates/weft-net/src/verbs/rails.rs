@@ -498,6 +498,7 @@ fn weaker(one: Placement, other: Placement) -> Placement {
         // If the two differ, a completion of one rail proves nothing. It does not matter which rail: stripes
         // that such a rail carries beside the rail of packets are proved by reads of their own.
         proof: if one.proof == other.proof { one.proof } else { Proof::Read },
+        tells: one.tells && other.tells,
     }
 }
 

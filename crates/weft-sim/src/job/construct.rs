@@ -2,7 +2,7 @@
 
 use super::machine::{Machine, members};
 use super::moments::{Clock, Moments};
-use super::network::{Network, address};
+use super::network::{Network, Placing, address};
 use super::node::{NodeMemory, SLOTS, SharedMemory, SimNode};
 use super::platform::{Virtual, set_ticks_per_look};
 use super::program::Comm;
@@ -91,6 +91,8 @@ impl Carriers {
                 (carrier, CarrierPath { carrier: CarrierId(index), to: address(peer, medium) })
             })
             .collect();
+        let placement = machine.wires.ordered.and_then(|ordered| ordered.placing).map(Placing::placement);
+        let placement = placement.filter(|_| !machine.sealed);
         let settings = Settings {
             packet_size: machine.wires.packet_size,
             window_packets: machine.window_packets,
@@ -99,10 +101,13 @@ impl Carriers {
             keepalive: Duration(machine.peer_timeout.0 / 8),
             ..Settings::default()
         };
-        Route::Remote(Box::new(match paths[..] {
+        Route::Remote(Box::new(match &paths[..] {
+            [paths @ .., (_, streams)] if machine.wires.ordered.is_some_and(|ordered| ordered.beside) => {
+                let remote = Remote::new(paths, settings);
+                if let Some(placement) = placement { remote.with_remote_memory(*streams, placement) } else { remote }
+            }
             [(carrier, carrier_path)] if machine.wires.ordered.is_some() => {
-                let placing = machine.wires.ordered.and_then(|ordered| ordered.placing).filter(|_| !machine.sealed);
-                Remote::connected(carrier, carrier_path, placing.map(|placing| placing.placement()), settings)
+                Remote::connected(*carrier, *carrier_path, placement, settings)
             }
             _ => Remote::new(&paths, settings),
         }))

@@ -4,7 +4,7 @@ mod machine;
 
 use super::program::{Block, Collective, Comm, Death, How, Kind, Message, Pace, Part, Program, Role, WildReceive};
 use super::shape::{BYTES_MAX, Shape};
-use machine::{believe, connect, machine, multicast, shrink_paths};
+use machine::{add_streams, believe, connect, machine, multicast, shrink_paths};
 use weft_engine::request::Mode;
 use weft_random::{Random, mix};
 
@@ -45,6 +45,8 @@ const PATHS_CHANGE: u32 = 200_000;
 
 /// Programs whose processes believe other costs than the built-in ones.
 const OTHER_COSTS: u32 = 250_000;
+/// Programs over other carriers that have carriers beside them which only write; cases per million.
+const STREAMS: u32 = 300_000;
 /// Programs with windows.
 const WINDOWS: u32 = 300_000;
 
@@ -86,6 +88,11 @@ pub(super) fn program(seed: u64, draw_options: DrawOptions) -> Program {
     let mut costs = Random::new(mix(seed ^ 0x636f_7374_735f_7361));
     if costs.chance(OTHER_COSTS) {
         believe(&mut machine, &mut costs);
+    }
+    // Drawn from a generator of its own.
+    let mut streams = Random::new(mix(seed ^ 0x7374_7265_616d_7321));
+    if streams.chance(STREAMS) && machine.wires.ordered.is_none() && !machine.sealed && !machine.is_alone() {
+        add_streams(&mut machine, &mut streams);
     }
     let ranks = machine.ranks();
     let like_the_library = random.chance(100_000);

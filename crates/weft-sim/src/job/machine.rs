@@ -40,7 +40,8 @@ impl Machine {
     }
 
     pub(super) fn media(&self) -> Vec<Medium> {
-        (0..self.raw).map(Medium::Frames).chain(self.has_udp.then_some(Medium::Udp)).collect()
+        let streams = self.wires.ordered.filter(|ordered| ordered.beside).map(|_| Medium::Streams);
+        (0..self.raw).map(Medium::Frames).chain(self.has_udp.then_some(Medium::Udp)).chain(streams).collect()
     }
 }
 

@@ -17,8 +17,8 @@ use weft_core::time::Instant;
 use weft_engine::memory::UserData;
 use weft_engine::transport::{
     Address, Arrival, Begun, Carrier, CarrierAttributes, Delivery, Diagnostics, EthernetAddress, JOINED_MAX, Look,
-    Multicast as Groups, MulticastAttributes, Outcome, Registration, RemoteMemory, RemoteMemoryAccess, send_one_by_one,
-    wrong_address,
+    Multicast as Groups, MulticastAttributes, Outcome, Registration, RemoteMemory, RemoteMemoryAccess, TcpAddress,
+    Written, send_one_by_one, wrong_address,
 };
 use weft_random::Random;
 
@@ -48,8 +48,24 @@ pub(super) struct Wires {
     /// and each copy has its own outcome; or packets to groups reach no process.
     pub(super) multicast: Option<Multicast>,
     /// The carriers that deliver every packet once and in order, if the network has them: flows are then
-    /// replaced by connections.
+    /// replaced by connections, unless these carriers are beside others and only write.
     pub(super) ordered: Option<Ordered>,
+}
+
+impl Wires {
+    /// The ordered carrier of this medium, if it is one.
+    fn ordered_by(&self, medium: Medium) -> Option<Ordered> {
+        self.ordered.filter(|ordered| match medium {
+            Medium::Streams => ordered.beside,
+            Medium::Udp => !ordered.beside,
+            Medium::Frames(_) => false,
+        })
+    }
+
+    /// The device of a process, among `devices`, at which the lines of ordered carriers end.
+    fn line_device(&self, devices: usize) -> usize {
+        if self.ordered.is_some_and(|ordered| ordered.beside) { devices - 1 } else { 0 }
+    }
 }
 
 /// The treatment of packets to groups.
@@ -167,13 +183,13 @@ impl Network {
 
     /// Returns whether every packet is delivered once and in order.
     pub(super) fn is_ordered(&self) -> bool {
-        self.inner().wires.ordered.is_some()
+        self.inner().wires.ordered_by(Medium::Udp).is_some()
     }
 
     /// Returns whether packets that all must arrive are on their way to a process.
     pub(super) fn is_expected(&self, rank: usize) -> bool {
         let inner = self.inner();
-        inner.wires.ordered.is_some() && inner.inboxes[rank].bytes > 0
+        inner.wires.ordered.is_some() && inner.inboxes[inner.line_inbox(rank)].bytes > 0
     }
 
     /// Ends a process: it sends and receives nothing any more.
@@ -205,7 +221,8 @@ impl Network {
     /// Opens a device of a process.
     pub(super) fn device(&self, rank: usize, carrier_index: usize, medium: Medium) -> Device {
         let inner = self.inner();
-        let Wires { packet_size, train_bytes, ordered, multicast, .. } = inner.wires;
+        let Wires { packet_size, train_bytes, multicast, .. } = inner.wires;
+        let ordered = inner.wires.ordered_by(medium);
         let plain = match medium {
             Medium::Frames(_) => CarrierAttributes::packets("ethernet", packet_size, Look::Memory),
             Medium::Udp => CarrierAttributes {
@@ -213,6 +230,10 @@ impl Network {
                 train_bytes: train_bytes.max(packet_size),
                 multicast: multicast.map(|_| MulticastAttributes { packet_size, receives: None }),
                 ..CarrierAttributes::packets("udp", packet_size, Look::SystemCall)
+            },
+            Medium::Streams => CarrierAttributes {
+                delivery: Delivery::Ordered,
+                ..CarrierAttributes::packets("tcp", packet_size, Look::SystemCall)
             },
         };
         let remote_memory = ordered.and_then(|ordered| ordered.placing).map(|placing| placing.placement());
@@ -228,6 +249,8 @@ pub(super) enum Medium {
     Frames(u8),
     /// UDP, or the ordered carrier in its place.
     Udp,
+    /// The ordered carrier beside others.
+    Streams,
 }
 
 impl Medium {
@@ -235,7 +258,7 @@ impl Medium {
     pub(super) fn role_and_rail(self) -> (Role, u8) {
         match self {
             Self::Frames(rail) => (Role::SmallMessages, rail),
-            Self::Udp => (Role::BulkData, 0),
+            Self::Udp | Self::Streams => (Role::BulkData, 0),
         }
     }
 }
@@ -244,6 +267,9 @@ impl Medium {
 pub(super) fn address(rank: usize, medium: Medium) -> Address {
     match medium {
         Medium::Udp => SocketAddr::from(([10, 0, 0, 1], rank as u16)).into(),
+        Medium::Streams => {
+            Address::Tcp(TcpAddress { peer: rank as u32, listens: SocketAddr::from(([10, 0, 0, 2], rank as u16)) })
+        }
         Medium::Frames(carrier_index) => {
             EthernetAddress { mac: [2, 0, 0, 0, 0, carrier_index], port: rank as u16 }.into()
         }
@@ -251,6 +277,11 @@ pub(super) fn address(rank: usize, medium: Medium) -> Address {
 }
 
 impl Inner {
+    /// The inbox of a process at which the lines of ordered carriers end.
+    fn line_inbox(&self, rank: usize) -> usize {
+        rank * self.devices + self.wires.line_device(self.devices)
+    }
+
     fn send(&mut self, (from, to, carrier_index): (usize, usize, usize), medium: Medium, bytes: &[u8]) -> Outcome {
         let now = self.clock.now();
         let free = self.free[from].max(now);
@@ -260,7 +291,8 @@ impl Inner {
         if self.random.chance(self.wires.refused) {
             return if self.random.chance(500_000) { Outcome::Dropped } else { Outcome::WouldBlock };
         }
-        if self.wires.ordered.is_some_and(|ordered| self.held(from, to) >= ordered.room) {
+        let ordered = self.wires.ordered_by(medium);
+        if ordered.is_some_and(|ordered| self.held(from, to) >= ordered.room) {
             return Outcome::WouldBlock;
         }
         let sent = free + (bytes.len() as u64 + 66) * 8 / self.wires.gigabits;
@@ -269,7 +301,7 @@ impl Inner {
         if self.dead[from] {
             return Outcome::Sent;
         }
-        if let Some(ordered) = self.wires.ordered {
+        if let Some(ordered) = ordered {
             self.hold((from, to), sent, ordered, bytes);
             return Outcome::Sent;
         }
@@ -401,6 +433,7 @@ impl Device {
         match (address, self.medium) {
             (Address::Udp(to), Medium::Udp) => Ok(usize::from(to.port())),
             (Address::Ethernet(to), Medium::Frames(_)) => Ok(usize::from(to.port)),
+            (Address::Tcp(to), Medium::Streams) => Ok(to.peer as usize),
             _ => Err(wrong_address()),
         }
     }
@@ -458,7 +491,9 @@ impl Carrier for Device {
     }
 
     fn under_way(&self, to: &Address) -> usize {
-        self.to(to).map_or(0, |to| self.network.inner().held(self.rank, to))
+        let inner = self.network.inner();
+        let to = self.to(to).ok().filter(|_| inner.wires.ordered_by(self.medium).is_some());
+        to.map_or(0, |to| inner.held(self.rank, to))
     }
 
     fn take_broken(&mut self) -> Option<Address> {
@@ -515,6 +550,16 @@ impl RemoteMemoryAccess for Device {
 
     fn poll_completion(&mut self) -> Option<u64> {
         self.network.inner().exposed[self.rank].poll_done()
+    }
+
+    fn disconnect(&mut self, to: &Address) {
+        if let (Ok(to), Medium::Streams) = (self.to(to), self.medium) {
+            self.network.inner().disconnect(self.rank, to);
+        }
+    }
+
+    fn poll_written(&mut self) -> Option<Written> {
+        self.network.inner().exposed[self.rank].poll_written()
     }
 }
 

@@ -215,7 +215,8 @@ pub(super) struct Program {
 impl Program {
     /// The peer that a process may lose: a process that dies, or the other end of a connection that breaks.
     pub(super) fn loses(&self, rank: usize) -> Option<usize> {
-        let breaks = self.machine.wires.ordered.and_then(|ordered| ordered.breaks);
+        let ordered = self.machine.wires.ordered.filter(|ordered| !ordered.beside);
+        let breaks = ordered.and_then(|ordered| ordered.breaks);
         self.death.map(|death| death.rank).or_else(|| breaks?.other(rank))
     }
 }

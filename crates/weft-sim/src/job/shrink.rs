@@ -101,6 +101,7 @@ fn settings(program: &Program, with: &mut dyn FnMut(Change<'_>)) {
     with(&|other| other.machine.wires.multicast.iter_mut().for_each(|multicast| multicast.scheme = Scheme::WINDOW));
     with(&|other| other.machine.wires.ordered = None);
     with(&|other| other.machine.wires.ordered.iter_mut().for_each(|ordered| ordered.breaks = None));
+    with(&|other| other.machine.wires.ordered.iter_mut().for_each(|ordered| ordered.stalls = None));
     with(&|other| other.machine.wires.ordered.iter_mut().for_each(|ordered| ordered.room = 256));
     with(&|other| other.machine.wires.ordered.iter_mut().for_each(|ordered| ordered.placing = None));
     with(&|other| other.pace.pause = None);

@@ -92,8 +92,8 @@ impl Written {
         if self.under_way.iter().any(|under_way| under_way.stream == stream) {
             return;
         }
-        let (_, carrier_path) = root.carrier_path(0);
-        let Some(rma) = carriers.rma(carrier_path.carrier).filter(|_| root.accessing().is_some()) else {
+        let carrier_path = root.accessing().map(|access| access.carrier_path);
+        let Some((rma, to)) = carrier_path.and_then(|path| Some((carriers.rma(path.carrier)?, path.to))) else {
             return receiver.cannot_write();
         };
         if self.under_way.len() >= WRITES_MAX {
@@ -103,7 +103,7 @@ impl Written {
         let memory = self.words.pop().unwrap_or_else(|| UserData::leaked(SLOT_BYTES as usize));
         memory.write(0, &word.to_ne_bytes());
         let number = self.numbers;
-        match rma.write(&carrier_path.to, &memory, 0..SLOT_BYTES, target, OF_A_STREAM | u64::from(number)) {
+        match rma.write(&to, &memory, 0..SLOT_BYTES, target, OF_A_STREAM | u64::from(number)) {
             Begun::Yes => {
                 self.numbers = number.wrapping_add(1);
                 receiver.begun();
@@ -256,6 +256,7 @@ mod tests {
         eager_max: u64::MAX,
         one_sided_min: 1,
         proof: Proof::Completion,
+        tells: false,
     };
     const ATTRIBUTES: CarrierAttributes = CarrierAttributes {
         remote_memory: Some(PLACEMENT),

@@ -53,6 +53,7 @@ impl Played {
             eager_max: 1 << 15,
             one_sided_min: 1,
             proof,
+            tells: false,
         };
         let attributes = CarrierAttributes {
             delivery: Delivery::Ordered,

@@ -107,11 +107,13 @@ pub(super) fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) 
     (wires.joins, wires.train_bytes) = (false, 0);
     wires.refused = random.pick(&[0, 10_000, 100_000]);
     wires.ordered = Some(Ordered {
+        beside: false,
         room: random.pick(&[1, 4, 32, 256]),
         inject_max: random.pick(&[0, 64, 256, 16 << 10]),
         delay_max: random.pick(&[0, 5_000, 200_000]),
         tells_of_death: random.chance(500_000),
         breaks: (breaks && is_apart).then_some(Break { from, to, at }),
+        stalls: None,
         placing: random.chance(600_000).then(|| Placing {
             bytes_min: random.pick(&[1, 1_000, 32 << 10]),
             eager_max: random.pick(&[100, 5_000, 64 << 10]),
@@ -121,6 +123,40 @@ pub(super) fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) 
             refused: random.pick(&[0, 0, 50_000]),
             overtaken: random.pick(&[0, 500_000]),
             proof: random.pick(&[Proof::Answer, Proof::Completion, Proof::Read]),
+            tells: false,
+        }),
+    });
+}
+
+/// Puts carriers beside those of the nodes that only write to memory of peers. A connection of theirs may
+/// break or stall, and all messages arrive all the same.
+pub(super) fn add_streams(machine: &mut Machine, random: &mut Random) {
+    let ranks = machine.ranks() as u64;
+    let mut fails = |chance: u32| {
+        let [from, to] = [(); 2].map(|()| random.below(ranks) as usize);
+        let at = random.below(2_000_000);
+        let is_apart = machine.nodes[from] != machine.nodes[to];
+        (random.chance(chance) && is_apart).then_some(Break { from, to, at })
+    };
+    let (breaks, stalls) = (fails(300_000), fails(150_000));
+    machine.wires.ordered = Some(Ordered {
+        beside: true,
+        room: random.pick(&[1, 4, 32]),
+        inject_max: 0,
+        delay_max: random.pick(&[0, 5_000, 200_000]),
+        tells_of_death: random.chance(500_000),
+        breaks,
+        stalls,
+        placing: Some(Placing {
+            bytes_min: random.pick(&[1, 1_000, 32 << 10]),
+            eager_max: u64::MAX,
+            bytes_max: random.pick(&[10_000, 1 << 20]),
+            one_sided_min: 0,
+            unexposed: random.pick(&[0, 100_000]),
+            refused: random.pick(&[0, 0, 50_000]),
+            overtaken: 0,
+            proof: Proof::Answer,
+            tells: true,
         }),
     });
 }

@@ -10,11 +10,13 @@ use std::ops::Range;
 use weft_core::rails::Role;
 use weft_core::time::Instant;
 use weft_engine::memory::UserData;
-use weft_engine::transport::{Begun, Placement, Proof, Registration, RemoteMemory};
+use weft_engine::transport::{Begun, Placement, Proof, Registration, RemoteMemory, Written};
 
 /// The properties of a carrier that delivers every packet once and in order.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::job) struct Ordered {
+    /// Says whether the carrier is beside others: it only writes, and they carry the packets.
+    pub(in crate::job) beside: bool,
     /// The most packets for one peer that the carrier holds.
     pub(in crate::job) room: usize,
     /// The longest packet that leaves at once if no packet is before it, bytes.
@@ -25,6 +27,9 @@ pub(in crate::job) struct Ordered {
     pub(in crate::job) tells_of_death: bool,
     /// The connection that breaks, if any.
     pub(in crate::job) breaks: Option<Break>,
+    /// The connection on which nothing leaves any more, if any, until an end gives it up. Carriers beside
+    /// others only.
+    pub(in crate::job) stalls: Option<Break>,
     /// The properties of remote writes, if the carrier writes to memory of peers by itself.
     pub(in crate::job) placing: Option<Placing>,
 }
@@ -41,6 +46,8 @@ pub(in crate::job) struct Placing {
     /// The time when the carrier reports a write: with [`Proof::Completion`] when the bytes are in place,
     /// otherwise when they have left.
     pub(in crate::job) proof: Proof,
+    /// Says whether the carrier tells the process whose memory it is of each write.
+    pub(in crate::job) tells: bool,
     /// The chance that the carrier refuses to expose memory to peers.
     pub(in crate::job) unexposed: u32,
     /// The chance that the carrier begins to refuse all writes for ever.
@@ -60,6 +67,7 @@ impl Placing {
             eager_max: self.eager_max,
             one_sided_min: self.one_sided_min,
             proof: self.proof,
+            tells: self.tells,
         }
     }
 }
@@ -71,6 +79,8 @@ pub(super) struct Exposed {
     memory: BTreeMap<u64, (Registration, UserData, u64)>,
     next: u32,
     done: VecDeque<u64>,
+    /// Writes of peers that have ended here, if the carrier tells of them.
+    written: VecDeque<Written>,
     refuses: bool,
 }
 
@@ -81,6 +91,10 @@ impl Exposed {
 
     pub(super) fn poll_done(&mut self) -> Option<u64> {
         self.done.pop_front()
+    }
+
+    pub(super) fn poll_written(&mut self) -> Option<Written> {
+        self.written.pop_front()
     }
 }
 
@@ -151,12 +165,29 @@ pub(super) struct Line {
     /// The time when the last message that has left arrives.
     arrives: u64,
     health: Health,
+    /// Set once an end has given the connection up: the next one does not stall.
+    is_anew: bool,
 }
 
 impl Inner {
     fn line(&mut self, from: usize, to: usize) -> &mut Line {
         let ranks = self.dead.len();
         &mut self.lines[from * ranks + to]
+    }
+
+    fn line_at(&self, from: usize, to: usize) -> &Line {
+        &self.lines[from * self.dead.len() + to]
+    }
+
+    /// Ends the connection between two processes: what has not left is gone, and both ends can connect again.
+    pub(super) fn disconnect(&mut self, from: usize, to: usize) {
+        let now = self.clock.now();
+        for (from, to, is_told) in [(from, to, false), (to, from, true)] {
+            let line = self.line(from, to);
+            let health = if is_told && !line.held.is_empty() { Health::Broken(now) } else { Health::Whole };
+            *line = Line { arrives: line.arrives, health, is_anew: true, ..Line::default() };
+            self.clock.touch(from);
+        }
     }
 
     /// The lines that begin at a process, with their ends.
@@ -180,8 +211,14 @@ impl Inner {
         if self.dead[to] {
             return self.wires.ordered?.tells_of_death.then_some(*at);
         }
-        // Every process has one device.
-        let waiting = self.inboxes[to].bytes;
+        let stalls = self.wires.ordered.and_then(|ordered| ordered.stalls);
+        let is_this = |one: Break| {
+            !line.is_anew && one.at <= self.clock.now() && std::ptr::eq(line, self.line_at(one.from, one.to))
+        };
+        if stalls.is_some_and(is_this) {
+            return None;
+        }
+        let waiting = self.inboxes[self.line_inbox(to)].bytes;
         (waiting == 0 || waiting + length <= self.wires.receive_bytes).then_some(*at)
     }
 
@@ -228,6 +265,11 @@ impl Inner {
                     if line.health == Health::Whole {
                         line.health = Health::Broken(now + delay);
                     }
+                    // Both ends of a stream hear of its end.
+                    if ordered.beside && !dead {
+                        self.line(to, from).health = Health::Broken(now + delay);
+                        self.clock.touch(to);
+                    }
                     continue;
                 }
                 let arrives = now + self.wires.latency + delay;
@@ -259,7 +301,8 @@ impl Inner {
         line.arrives = arrives;
         let (from, to, carrier, number) = (from as u32, to as u32, Role::BulkData, Some(0));
         let flight = Flight { from, to, bytes, number, marked: false, path: 0, rail: 0, carrier };
-        self.deliver(arrives, 0, flight, (false, Some(placed)));
+        let device = self.wires.line_device(self.devices);
+        self.deliver(arrives, device, flight, (false, Some(placed)));
     }
 
     fn leave(&mut self, from: usize, to: usize, arrives: u64, bytes: Vec<u8>) {
@@ -345,8 +388,13 @@ impl Inner {
             }
         };
         self.placed += 1;
+        let tells = self.wires.ordered.and_then(|ordered| ordered.placing).is_some_and(|placing| placing.tells);
         let found = self.exposed[to].memory.get(&key);
-        let Some((_, data, _)) = found.filter(|(_, _, bytes)| address + length <= *bytes) else {
+        let Some((registration, data, _)) = found.filter(|(_, _, bytes)| address + length <= *bytes) else {
+            // A stream drops a write that comes too late.
+            if self.wires.ordered.is_some_and(|ordered| ordered.beside) {
+                return;
+            }
             self.line(from, to).health = Health::Broken(now);
             return;
         };
@@ -359,6 +407,10 @@ impl Inner {
             }
             Placed::Write(_, number) => {
                 data.write(address, bytes);
+                let registration = *registration;
+                if tells {
+                    self.exposed[to].written.push_back(Written { registration, offset: address, length });
+                }
                 if let Some(number) = number {
                     self.tell((to, from), now + self.wires.latency, Vec::new(), Placed::Written(number));
                 }

@@ -29,9 +29,18 @@ const PLACING: Placing = Placing {
     unexposed: 0,
     refused: 0,
     overtaken: 0,
+    tells: false,
 };
-const ORDERED: Ordered =
-    Ordered { room: 20, inject_max: 100, delay_max: 3_000, tells_of_death: true, breaks: None, placing: Some(PLACING) };
+const ORDERED: Ordered = Ordered {
+    beside: false,
+    room: 20,
+    inject_max: 100,
+    delay_max: 3_000,
+    tells_of_death: true,
+    breaks: None,
+    stalls: None,
+    placing: Some(PLACING),
+};
 
 /// The promises that two processes with these wires between them keep, each with a wrapper around its
 /// carrier.

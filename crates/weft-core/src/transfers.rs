@@ -1,0 +1,312 @@
+//! The choice of what brings the data of announced messages: packets of the flow, or writes of another
+//! carrier to the receiver's memory.
+//!
+//! Which is quicker depends on the machine, the network, and on who else uses them, so the receiver of the
+//! messages measures both. All messages of a peer that are under way at the same time come alike: they are a
+//! *round*. A round that ends tells the time of a byte. The quicker transfer is taken. The slower one is
+//! tried again now and then, the more rarely the slower it was: tries take about one part in a hundred of
+//! the time.
+
+use crate::time::{Duration, Instant};
+
+/// What brings the data of an announced message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// Packets of the flow.
+    Packets,
+    /// Writes of a carrier to the receiver's memory.
+    RemoteWrite,
+}
+
+impl Transfer {
+    const ALL: [Self; 2] = [Self::Packets, Self::RemoteWrite];
+
+    const fn other(self) -> Self {
+        match self {
+            Self::Packets => Self::RemoteWrite,
+            Self::RemoteWrite => Self::Packets,
+        }
+    }
+}
+
+/// Messages are told apart by the power of two that is not larger, from this exponent on.
+const CLASS_FIRST: u32 = 15;
+/// The number of such classes; the last one has all longer messages.
+const CLASSES: usize = 10;
+/// The rounds of each transfer that are measured before the quicker one is taken.
+const MEASURED_MIN: u32 = 3;
+/// The most messages of a round: where messages never pause, one round follows another.
+const ROUND_MESSAGES_MAX: u32 = 64;
+/// The time after which messages that have not arrived are no longer waited for: their receives were given
+/// up.
+const ABANDONED_AFTER: Duration = Duration::from_millis(200);
+/// The fewest rounds between two tries of the slower transfer.
+const TRY_AFTER_MIN: u64 = 32;
+/// The most rounds between two tries of the slower transfer.
+const TRY_AFTER_MAX: u64 = 100_000;
+/// The number of rounds in which the time of one try that takes twice as long goes unnoticed.
+const UNNOTICED_AMONG: u64 = 100;
+/// The number of times that the rounds between two tries double while tries change nothing.
+const DOUBLINGS_MAX: u32 = 4;
+
+/// The time of a byte by one of the transfers, as far as it has been measured.
+#[derive(Clone, Copy, Debug, Default)]
+struct Estimate {
+    /// Picoseconds.
+    per_byte: u64,
+    measured: u32,
+}
+
+impl Estimate {
+    /// Takes in a measurement. What is in the way of messages makes them late, and never early, so the
+    /// estimate follows quick rounds sooner than slow ones.
+    fn measure(&mut self, per_byte: u64) {
+        let known = self.per_byte;
+        self.per_byte = match self.measured {
+            0 => per_byte,
+            _ if self.measured <= MEASURED_MIN => known.min(per_byte),
+            _ if per_byte < known => u64::midpoint(known, per_byte),
+            _ => known + (per_byte.min(known.saturating_mul(2)) - known) / 16,
+        };
+        self.measured = self.measured.saturating_add(1);
+    }
+}
+
+/// What is known of messages of a class.
+#[derive(Clone, Copy, Debug, Default)]
+struct Class {
+    /// In the order of [`Transfer::ALL`].
+    estimates: [Estimate; 2],
+    /// The rounds since the last try of the slower transfer.
+    rounds: u64,
+    /// The number of tries since the quicker transfer was another.
+    tries: u32,
+    /// The transfer that was the quicker one at the last choice.
+    quicker: Option<Transfer>,
+}
+
+impl Class {
+    fn of(&mut self, transfer: Transfer) -> &mut Estimate {
+        &mut self.estimates[transfer as usize]
+    }
+
+    /// Chooses the transfer of the next round.
+    fn choose(&mut self) -> Transfer {
+        // Writes first: what they need is made ready by that.
+        let unknown = |transfer: &&Transfer| self.estimates[**transfer as usize].measured < MEASURED_MIN;
+        if let Some(transfer) = Transfer::ALL.iter().rev().find(unknown) {
+            return *transfer;
+        }
+        let [packets, write] = self.estimates.map(|estimate| estimate.per_byte.max(1));
+        let quicker = if write <= packets { Transfer::RemoteWrite } else { Transfer::Packets };
+        if self.quicker.replace(quicker) != Some(quicker) {
+            (self.rounds, self.tries) = (0, 0);
+        }
+        self.rounds += 1;
+        if self.rounds < try_after(packets.min(write), packets.max(write), self.tries) {
+            return quicker;
+        }
+        (self.rounds, self.tries) = (0, self.tries + 1);
+        quicker.other()
+    }
+}
+
+/// The number of rounds until the slower transfer is tried again, if a byte takes these times.
+fn try_after(quick: u64, slow: u64, tries: u32) -> u64 {
+    let lost = (slow - quick).saturating_mul(UNNOTICED_AMONG) / quick;
+    (lost.clamp(TRY_AFTER_MIN, TRY_AFTER_MAX) << tries.min(DOUBLINGS_MAX)).min(TRY_AFTER_MAX)
+}
+
+/// The messages that are under way at the same time.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    transfer: Transfer,
+    began: Instant,
+    /// The last time that a message began or ended, or data of one arrived.
+    touched: Instant,
+    /// The messages that have begun.
+    begun: u32,
+    /// Bytes of the longest message.
+    longest: u64,
+    /// Bytes of the messages that have ended.
+    bytes: u64,
+}
+
+/// The choice for the messages of one peer.
+#[derive(Clone, Debug, Default)]
+pub struct TransferChoice {
+    classes: [Class; CLASSES],
+    round: Option<Round>,
+    /// The messages that have begun and not ended, also those of earlier rounds.
+    under_way: u32,
+    /// Set once a round of writes has ended: the first one has to make a connection.
+    has_written: bool,
+}
+
+impl TransferChoice {
+    /// Begins a message of `bytes` bytes, and says what brings it. `may_write`: it may be written.
+    pub fn begin(&mut self, now: Instant, bytes: u64, may_write: bool) -> Transfer {
+        let is_over = |round: &Round| now.since(round.touched) >= ABANDONED_AFTER;
+        if self.round.as_ref().is_some_and(is_over) {
+            (self.round, self.under_way) = (None, 0);
+        }
+        if let Some(round) = self.round.filter(|round| round.begun >= ROUND_MESSAGES_MAX) {
+            self.measure(now, &round);
+            self.round = None;
+        }
+        let class = &mut self.classes[class(bytes)];
+        let round = self.round.get_or_insert_with(|| Round {
+            transfer: if may_write { class.choose() } else { Transfer::Packets },
+            began: now,
+            touched: now,
+            begun: 0,
+            longest: 0,
+            bytes: 0,
+        });
+        self.under_way += 1;
+        (round.touched, round.begun, round.longest) = (now, round.begun + 1, round.longest.max(bytes));
+        if may_write { round.transfer } else { Transfer::Packets }
+    }
+
+    /// Notes that data of a message has arrived.
+    pub fn note_progress(&mut self, now: Instant) {
+        if let Some(round) = &mut self.round {
+            round.touched = now;
+        }
+    }
+
+    /// Ends a message of `bytes` bytes: all of its data has arrived.
+    pub fn end(&mut self, now: Instant, bytes: u64) {
+        self.under_way = self.under_way.saturating_sub(1);
+        let Some(round) = &mut self.round else { return };
+        (round.touched, round.bytes) = (now, round.bytes + bytes);
+        if self.under_way == 0 {
+            let round = *round;
+            self.round = None;
+            self.measure(now, &round);
+        }
+    }
+
+    /// Returns whether writes of the peer are under way, as far as is known.
+    pub fn is_written_to(&self, now: Instant) -> bool {
+        let is_written =
+            |round: &Round| round.transfer == Transfer::RemoteWrite && now.since(round.touched) < ABANDONED_AFTER;
+        self.under_way > 0 && self.round.as_ref().is_some_and(is_written)
+    }
+
+    fn measure(&mut self, now: Instant, round: &Round) {
+        let is_write = round.transfer == Transfer::RemoteWrite;
+        if round.bytes == 0 || is_write && !core::mem::replace(&mut self.has_written, true) {
+            return;
+        }
+        let per_byte = now.since(round.began).0.saturating_mul(1000) / round.bytes;
+        self.classes[class(round.longest)].of(round.transfer).measure(per_byte);
+    }
+}
+
+/// The class of a message.
+fn class(bytes: u64) -> usize {
+    (bytes.max(1).ilog2().saturating_sub(CLASS_FIRST) as usize).min(CLASSES - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use weft_random::Random;
+
+    /// The nanoseconds of a message of this many bytes by packets, and by writes.
+    type Times = [fn(u64) -> u64; 2];
+
+    /// Messages one after the other, of these times; others on the machine make one in ten of them much later.
+    /// Returns the time that they took, and the time that the best transfer would have taken, in nanoseconds.
+    fn play(choice: &mut TransferChoice, times: Times, bytes: u64, count: u32, random: &mut Random) -> (u64, u64) {
+        let mut now = Instant(1_000_000_000);
+        let (mut taken, mut best) = (0, 0);
+        for _ in 0..count {
+            let transfer = choice.begin(now, bytes, true);
+            let noise = if random.chance(100_000) { random.below(1_000_000) } else { random.below(2_000) };
+            let time = times[transfer as usize](bytes) + noise;
+            now = now + Duration(time);
+            choice.end(now, bytes);
+            taken += time;
+            best += times.iter().map(|of| of(bytes)).min().unwrap_or(0) + noise;
+        }
+        (taken, best)
+    }
+
+    const QUICK: fn(u64) -> u64 = |bytes| 10_000 + bytes / 4;
+    const SLOW: fn(u64) -> u64 = |bytes| 20_000 + bytes / 2;
+    const STUCK: fn(u64) -> u64 = |_| 200_000_000;
+
+    /// Packets are quicker, or writes are, or one of them is stuck each time.   Expect: within 5 % of the
+    /// better one, once both have been measured.
+    #[test]
+    fn the_quicker_transfer_is_taken_whichever_it_is() {
+        let mut random = Random::new(5);
+        for times in [[QUICK, SLOW], [SLOW, QUICK], [QUICK, QUICK], [STUCK, QUICK], [QUICK, STUCK]] {
+            for bytes in [40_000, 100_000, 1 << 20, 64 << 20] {
+                let mut choice = TransferChoice::default();
+                play(&mut choice, times, bytes, 20, &mut random);
+                let (taken, best) = play(&mut choice, times, bytes, 5_000, &mut random);
+                assert!(taken <= best + best / 20, "{bytes} bytes: {taken} ns and not {best}");
+            }
+        }
+    }
+
+    /// What was quicker becomes slower.   Expect: the other transfer is taken soon, and the first one again
+    /// when it has become quick again.
+    #[test]
+    fn a_network_that_changes_is_noticed() {
+        let mut random = Random::new(6);
+        let mut choice = TransferChoice::default();
+        for times in [[SLOW, QUICK], [QUICK, SLOW], [SLOW, QUICK]] {
+            play(&mut choice, times, 1 << 20, 2_000, &mut random);
+            let (taken, best) = play(&mut choice, times, 1 << 20, 1_000, &mut random);
+            assert!(taken <= best + best / 20, "{taken} ns and not {best}");
+        }
+    }
+
+    /// Messages that begin before others have ended, without a pause.   Expect: they come alike, and the
+    /// choice is made again after some of them.
+    #[test]
+    fn messages_at_the_same_time_come_alike() {
+        let mut choice = TransferChoice::default();
+        let mut now = Instant(0);
+        let mut begun = Vec::new();
+        for _ in 0..1_000 {
+            while begun.len() % 16 != 0 || begun.is_empty() {
+                begun.push(choice.begin(now, 1 << 20, true));
+            }
+            now = now + Duration::from_micros(10);
+            choice.end(now, 1 << 20);
+            begun.push(choice.begin(now, 1 << 20, true));
+        }
+        let changes: Vec<usize> = (1..begun.len()).filter(|at| begun[at - 1] != begun[*at]).collect();
+        assert!(!changes.is_empty() && changes.windows(2).all(|two| two[1] - two[0] >= 64), "{changes:?}");
+    }
+
+    /// Messages that begin and never end.   Expect: later ones are measured all the same.
+    #[test]
+    fn messages_that_are_given_up_are_forgotten() {
+        let mut choice = TransferChoice::default();
+        let mut now = Instant(0);
+        choice.begin(now, 1 << 20, true);
+        for _ in 0..10 {
+            now = now + ABANDONED_AFTER;
+            choice.begin(now, 1 << 20, true);
+            assert!(choice.is_written_to(now) || choice.has_written);
+            now = now + Duration::from_micros(100);
+            choice.end(now, 1 << 20);
+            assert!(!choice.is_written_to(now));
+        }
+        assert!(choice.classes[class(1 << 20)].estimates.iter().all(|estimate| estimate.measured >= MEASURED_MIN));
+    }
+
+    #[test]
+    fn what_must_not_be_written_comes_as_packets() {
+        let mut choice = TransferChoice::default();
+        assert_eq!(choice.begin(Instant(0), 100_000, false), Transfer::Packets);
+        assert_eq!(choice.begin(Instant(0), 100_000, true), Transfer::Packets, "as the others of its round");
+    }
+}
