@@ -81,6 +81,18 @@ pub struct Receive {
     pub blocking: bool,
 }
 
+/// The receiver's word that it has the data of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fin {
+    /// Acknowledgements and completions say as much.
+    NotNeeded,
+    /// A carrier writes the data, and does not prove that it has arrived. The receiver says so, or asks for the
+    /// message anew.
+    Awaited,
+    /// The receiver has said so. The carrier may not have told yet that it has taken all data.
+    Arrived,
+}
+
 /// A receive whose message is granted in pieces.
 #[derive(Clone, Copy, Debug)]
 pub struct Pulled {
@@ -110,9 +122,8 @@ pub enum State {
         granted: u64,
         /// Bytes of `total` that are not acknowledged yet.
         left: u64,
-        /// Set while a carrier writes the data that does not prove its arrival: the receiver says when it has
-        /// all, or asks for the message anew.
-        awaits_fin: bool,
+        /// The receiver's word that it has the data.
+        fin: Fin,
     },
     /// A synchronous send that has left and waits for the match.
     AwaitingMatch {

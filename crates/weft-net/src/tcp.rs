@@ -55,7 +55,7 @@ const QUESTION_PERIOD: Duration = Duration::from_millis(1);
 /// peer's own connection should be there by then.
 const AGAIN_AFTER: Duration = Duration::from_millis(5);
 /// The time after which a connection counts as impossible that is still being made, if only writes wait for it.
-const CONNECTS_WITHIN: Duration = Duration::from_secs(1);
+const CONNECTS_WITHIN: Duration = Duration::from_millis(500);
 /// The time after which a peer to which no connection could be made is tried again; it doubles each time.
 const UNREACHABLE_FOR: Duration = Duration::from_secs(10);
 /// The number of times that it doubles at most.
@@ -665,8 +665,9 @@ impl RemoteMemoryAccess for Tcp {
     fn disconnect(&mut self, to: &Address) {
         let Ok(peer) = self.peer(to) else { return };
         self.peers[peer].outgoing.clear();
-        if let Some(number) = self.peers[peer].connection {
-            self.remove(number);
+        let removed = self.peers[peer].connection.and_then(|number| self.remove(number));
+        if let Some((peer, State::Connects)) = removed {
+            self.cannot_connect(peer, "no answer comes");
         }
     }
 

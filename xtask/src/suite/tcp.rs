@@ -1,5 +1,5 @@
-//! Tests of kernel TCP in the place of UDP: the programs of `tests/c` between virtual hosts, connections that
-//! break, and networks that let no UDP pass.
+//! Tests of kernel TCP, in the place of UDP and beside it: the programs of `tests/c` between virtual hosts,
+//! connections that break or stall, and networks that let no UDP pass, or no TCP.
 
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ const ON_FOUR_HOSTS: &[&str] = &["point_to_point", "collectives", "sizes"];
 const TRAFFIC_SECONDS: &str = "20";
 /// The rule of a firewall that lets no UDP pass.
 const NO_UDP: &str = "meta l4proto udp drop";
+/// The rule of a firewall that lets no TCP pass.
+const NO_TCP: &str = "meta l4proto tcp drop";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let programs = BY_MESSAGES.iter().map(|program| (*program, RANKS));
@@ -61,6 +63,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     );
     cases
         .push(Case::new("a connection that breaks is named with the peer", breaks).needs(&[Need::Networks, Need::Nft]));
+    cases.extend(beside_udp());
     cases.push(Case::new("who names tcp at one end only is told so", |context| {
         let script = "if [ \"$PMI_RANK\" = 0 ]; then export WEFT_LINK=shared,tcp; else export WEFT_LINK=shared,udp; fi; \
                       exec \"$@\"";
@@ -69,6 +72,59 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         anyhow::Ok(Expected::failure().says("WEFT_LINK").judge(finished))
     }));
     cases
+}
+
+/// Cases of TCP beside UDP, which brings large messages only.
+fn beside_udp() -> Vec<Case> {
+    let case = |name, attempt: fn(&Context) -> anyhow::Result<Outcome>| {
+        Case::new(name, attempt).needs(&[Need::Networks, Need::Nft])
+    };
+    let settings: [(&str, &str, &[(&str, &str)]); 4] = [
+        ("auto: TCP brings large messages", "written", &[]),
+        ("auto, without raw frames: TCP brings large messages", "written", &[("WEFT_LINK", "shared,udp,tcp")]),
+        ("shared,udp: packets bring large messages", "packets", &[("WEFT_LINK", "shared,udp")]),
+        ("auto, sealed: packets bring large messages", "packets", &[("WEFT_SEALED", "1")]),
+    ];
+    let mut cases: Vec<Case> = settings
+        .into_iter()
+        .map(|(name, how, settings)| {
+            Case::new(name, move |context| {
+                let run = transfers(context, how)?;
+                let run = settings.iter().fold(run, |run, (name, value)| run.env(name, value));
+                anyhow::Ok(Expected::code(0).judge(run.finish()))
+            })
+        })
+        .collect();
+    cases.extend([
+        case("auto: TCP does not pass, and packets bring large messages", |context| {
+            let _filter = Filter::of_packets(context, NO_TCP)?;
+            Ok(Expected::code(0).judge(transfers(context, "packets")?.finish()))
+        }),
+        case("auto: TCP is reset, and packets bring large messages", |context| {
+            let _filter = Filter::of_packets(context, RESETS_TCP)?;
+            Ok(Expected::code(0).judge(transfers(context, "packets")?.finish()))
+        }),
+        case("auto: TCP is reset in the middle, and packets bring what it did not", |context| {
+            anew(context, RESETS_TCP)
+        }),
+        case("auto: TCP stops in the middle, and packets bring what it did not", |context| anew(context, NO_TCP)),
+    ]);
+    cases
+}
+
+fn transfers(context: &Context, how: &str) -> anyhow::Result<Run> {
+    let run = context.mpiexec_on_hosts(2)?.arg(context.compile("tests/c/transfers.c")?);
+    Ok(run.arg(how).limit(LIMIT_SECONDS))
+}
+
+/// Messages are under way by TCP when a rule comes into force.
+fn anew(context: &Context, rule: &str) -> anyhow::Result<Outcome> {
+    let running = transfers(context, "anew")?.start()?;
+    if !running.says("under way", LIMIT) {
+        return Ok(Outcome::Failed("no messages are under way".into()));
+    }
+    let _filter = Filter::of_packets(context, rule)?;
+    Ok(Expected::code(0).judge(running.finish(LIMIT)))
 }
 
 /// The cases that take too long for every change.

@@ -17,7 +17,7 @@ use crate::peers::Route;
 use crate::protocols::{
     self, BUSY_BYTES, Facts, PeerClass, Protocol, RING_PIECE_BYTES, Receiver, RouteClass, Situation,
 };
-use crate::request::{Mode, Send, State};
+use crate::request::{Fin, Mode, Send, State};
 use crate::transport::{Frames, Platform};
 
 /// The room in a packet above which the first piece of a message fills the packet up, in bytes.
@@ -175,7 +175,7 @@ impl<P: Platform> PointToPoint<P> {
                     total: bytes,
                     granted: bytes,
                     left,
-                    awaits_fin: false,
+                    fin: Fin::NotNeeded,
                 };
             }
         } else if !is_synchronous {

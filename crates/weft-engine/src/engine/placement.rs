@@ -176,6 +176,7 @@ impl<P: Platform> PointToPoint<P> {
         if let Some(rma) = carriers.rma(access.carrier_path.carrier) {
             rma.disconnect(&access.carrier_path.to);
         }
+        self.messages.end_writes(peer);
     }
 
     /// Deregisters the memory of closed regions: peers reach it no more.

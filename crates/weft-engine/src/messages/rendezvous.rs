@@ -15,7 +15,7 @@ use super::{
 use crate::group::PeerId;
 use crate::memory::{self, SharedBuffer, UserData};
 use crate::regions::{AccessKind, Purpose, Region, RegionKey};
-use crate::request::{Cancellation, Hold, Pulled, Request, State};
+use crate::request::{Cancellation, Fin, Hold, Pulled, Request, State};
 use crate::transport::RemoteMemory;
 
 /// The bytes still to come above which arriving data bypasses a processor's own caches: it would not stay
@@ -139,6 +139,15 @@ impl Messages {
             self.grants.submit(key.wire(), peer.index() as u32, *total);
             self.regrant = true;
         }
+    }
+
+    /// Notes that a carrier writes nothing to a peer any more: sends whose data the peer has are complete.
+    pub fn end_writes(&mut self, peer: PeerId) {
+        let is_over =
+            |state: &State| matches!(state, State::Sending { send, fin: Fin::Arrived, .. } if send.peer == Some(peer));
+        let over = self.requests.iter().filter(|(_, request)| is_over(&request.state)).map(|(handle, _)| handle);
+        let over: Vec<usize> = over.collect();
+        over.into_iter().for_each(|handle| self.complete(handle));
     }
 
     /// Notes that the sender's carrier writes the message of a receive, and may fail at that.
@@ -332,12 +341,12 @@ impl Messages {
                     total,
                     granted: limit,
                     left: total,
-                    awaits_fin: false,
+                    fin: Fin::NotNeeded,
                 };
                 0
             }
             // The message was being written, and has not arrived: the receiver asks for it anew.
-            State::Sending { send, region: Some(old), total: agreed, awaits_fin: true, .. }
+            State::Sending { send, region: Some(old), total: agreed, fin: Fin::Awaited, .. }
                 if send.peer == Some(peer) && *agreed == total && limit > 0 && limit <= total =>
             {
                 let (send, old) = (send.clone(), *old);
@@ -347,7 +356,7 @@ impl Messages {
                 self.broken_writes.push(peer);
                 let region = self.regions.open(region);
                 let (granted, left) = (limit, total);
-                entry.state = State::Sending { send, remote_key, region, total, granted, left, awaits_fin: false };
+                entry.state = State::Sending { send, remote_key, region, total, granted, left, fin: Fin::NotNeeded };
                 0
             }
             State::Sending { send, remote_key: known, total: agreed, granted, .. }
@@ -400,9 +409,9 @@ impl Messages {
         let send = send.clone();
         let opened = Region { peer, purpose: Purpose::Send, data: send.data.clone(), length: total, owner: handle };
         let Some(key) = self.regions.open(opened) else { return self.fail(handle, too_many_regions()) };
-        let awaits_fin = peers.peer(peer).transfers.is_some();
+        let fin = if peers.peer(peer).transfers.is_some() { Fin::Awaited } else { Fin::NotNeeded };
         let (region, granted, left) = (Some(key), total, total);
-        entry.state = State::Sending { send, remote_key, region, total, granted, left, awaits_fin };
+        entry.state = State::Sending { send, remote_key, region, total, granted, left, fin };
         self.outbox.push((peer, Outgoing::Place { request: handle, remote_key, total, target }));
     }
 
@@ -476,16 +485,16 @@ impl Messages {
 
     pub(super) fn handle_fin(&mut self, peer: PeerId, request: u32) {
         let handle = self.requests.from_wire(request);
-        let state = handle.and_then(|handle| self.requests.get(handle)).map(|entry| &entry.state);
+        let state = handle.and_then(|handle| self.requests.get_mut(handle)).map(|entry| &mut entry.state);
         let expected = match state {
             Some(State::Announced(send)) => send.peer == Some(peer),
             Some(State::AwaitingMatch { peer: to, .. }) => *to == peer,
-            Some(State::Sending { send, awaits_fin: true, left, .. }) => {
-                // The receive was given up: the carrier must not read the program's memory any more.
+            Some(State::Sending { send, fin: fin @ Fin::Awaited, left, .. }) if send.peer == Some(peer) => {
+                *fin = Fin::Arrived;
                 if *left > 0 {
-                    self.broken_writes.push(peer);
+                    return;
                 }
-                send.peer == Some(peer)
+                true
             }
             _ => false,
         };
@@ -499,12 +508,11 @@ impl Messages {
     /// program's buffer no more.
     pub fn handle_acknowledged(&mut self, key: RegionKey, bytes: u64) {
         let Some(handle) = self.regions.get(key).map(|region| region.owner) else { return };
-        let Some(State::Sending { left, awaits_fin, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state)
-        else {
+        let Some(State::Sending { left, fin, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state) else {
             return;
         };
         *left = left.saturating_sub(bytes);
-        if *left == 0 && !*awaits_fin {
+        if *left == 0 && *fin != Fin::Awaited {
             self.complete(handle);
         }
     }

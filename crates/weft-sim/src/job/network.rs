@@ -173,7 +173,7 @@ impl Network {
         let inner = self.inner();
         let inboxes = &inner.inboxes[rank * inner.devices..(rank + 1) * inner.devices];
         let arrival = inboxes.iter().filter_map(|inbox| Some(inbox.packets.peek()?.0.at)).min();
-        arrival.into_iter().chain(inner.next_departure(rank)).min()
+        arrival.into_iter().chain(inner.next_departure(rank)).chain(inner.exposed[rank].next_done()).min()
     }
 
     /// The number of packets that the devices of a process still hold and that must arrive.
@@ -549,7 +549,9 @@ impl RemoteMemoryAccess for Device {
     }
 
     fn poll_completion(&mut self) -> Option<u64> {
-        self.network.inner().exposed[self.rank].poll_done()
+        let mut inner = self.network.inner();
+        let now = inner.clock.now();
+        inner.exposed[self.rank].poll_done(now)
     }
 
     fn disconnect(&mut self, to: &Address) {

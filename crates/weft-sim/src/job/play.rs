@@ -31,6 +31,8 @@ pub struct Played {
     pub grouped: u64,
     /// Pieces of messages that carriers have written to memory of peers.
     pub placed: u64,
+    /// Messages that were asked for anew, since a carrier beside others did not write them.
+    pub anew: u64,
     /// Frames between processes of a node.
     pub frames: u64,
     /// Receives that their senders wrote to.
@@ -51,6 +53,7 @@ impl Played {
         self.connected += other.connected;
         self.grouped += other.grouped;
         self.placed += other.placed;
+        self.anew += other.anew;
         self.frames += other.frames;
         self.written += other.written;
         self.shared += other.shared;
@@ -60,11 +63,23 @@ impl Played {
 
 impl fmt::Display for Played {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { nanoseconds, turns, calls, packets, connected, grouped, placed, frames, written, shared, copies } =
-            self;
+        let Self {
+            nanoseconds,
+            turns,
+            calls,
+            packets,
+            connected,
+            grouped,
+            placed,
+            anew,
+            frames,
+            written,
+            shared,
+            copies,
+        } = self;
         write!(
             f,
-            "{calls} calls and {turns} turns in {} us; {packets} packets, {connected} of them over connections, {grouped} to groups, {placed} pieces written by carriers, {frames} frames, {copies} single copies, {written} \
+            "{calls} calls and {turns} turns in {} us; {packets} packets, {connected} of them over connections, {grouped} to groups, {placed} pieces written by carriers, {anew} messages asked for anew, {frames} frames, {copies} single copies, {written} \
              receives written to, {shared} pieces copied from the other side",
             nanoseconds / 1000
         )
@@ -146,7 +161,7 @@ impl Job {
                 continue;
             }
             if self.is_over(carriers)? {
-                return self.conclude(carriers);
+                return self.conclude(program, carriers);
             }
             let next = next.into_iter().chain(death.map(|death| death.at)).min();
             match next {
@@ -204,18 +219,18 @@ impl Job {
         format!("{why}:\n    {}", stand.join("\n    "))
     }
 
-    fn conclude(&self, carriers: &Carriers) -> Result<Played, String> {
+    fn conclude(&self, program: &Program, carriers: &Carriers) -> Result<Played, String> {
         let mut played = Played {
             nanoseconds: carriers.clock.now(),
             turns: self.turns,
             packets: carriers.network.packets(),
             grouped: carriers.network.grouped(),
+            placed: carriers.network.placed(),
             copies: carriers.memory.copies(),
             ..Played::default()
         };
         if carriers.network.is_ordered() {
             played.connected = played.packets;
-            played.placed = carriers.network.placed();
         }
         for node in &carriers.nodes {
             let node = node.borrow();
@@ -226,12 +241,16 @@ impl Job {
         for proc in &self.procs {
             let proc = &mut *proc.borrow_mut();
             played.calls += proc.calls;
+            played.anew += proc.engine.messages.asked_anew;
             if !proc.dead {
                 let rank = proc.rank;
                 proc.check_end().map_err(|what| format!("process {rank}: {what}"))?;
             }
         }
         self.check_credit()?;
+        if played.anew > 0 && !program.may_ask_anew() {
+            return Err(format!("{} messages were asked for anew, although nothing broke or stalled", played.anew));
+        }
         Ok(played)
     }
 

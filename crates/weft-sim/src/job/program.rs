@@ -20,6 +20,7 @@
 //! messages that its receives do not take, and cancels the receives that are left over.
 
 use super::machine::Machine;
+use super::network::Ordered;
 use super::shape::Shape;
 use super::windows::{WindowBlock, WindowCall, WindowStep};
 use weft_engine::request::Mode;
@@ -213,6 +214,15 @@ pub(super) struct Program {
 }
 
 impl Program {
+    /// Returns whether something may keep a carrier for long from writing what it was asked to write: its own
+    /// network fails, or the question comes late.
+    pub(super) fn may_ask_anew(&self) -> bool {
+        let wires = &self.machine.wires;
+        let fails = |ordered: Ordered| ordered.breaks.or(ordered.stalls).is_some();
+        let is_late = !wires.nuisances.is_empty() || self.pace.pause.is_some();
+        wires.ordered.is_some_and(fails) || is_late || self.death.is_some()
+    }
+
     /// The peer that a process may lose: a process that dies, or the other end of a connection that breaks.
     pub(super) fn loses(&self, rank: usize) -> Option<usize> {
         let ordered = self.machine.wires.ordered.filter(|ordered| !ordered.beside);

@@ -138,7 +138,7 @@ pub(super) fn add_streams(machine: &mut Machine, random: &mut Random) {
         let is_apart = machine.nodes[from] != machine.nodes[to];
         (random.chance(chance) && is_apart).then_some(Break { from, to, at })
     };
-    let (breaks, stalls) = (fails(300_000), fails(150_000));
+    let (breaks, stalls) = (fails(600_000), fails(300_000));
     machine.wires.ordered = Some(Ordered {
         beside: true,
         room: random.pick(&[1, 4, 32]),

@@ -78,7 +78,8 @@ pub(super) struct Exposed {
     /// The exposed memory, by its key.
     memory: BTreeMap<u64, (Registration, UserData, u64)>,
     next: u32,
-    done: VecDeque<u64>,
+    /// Writes and reads that are over, each with the time from which on the carrier tells of it.
+    done: VecDeque<(u64, u64)>,
     /// Writes of peers that have ended here, if the carrier tells of them.
     written: VecDeque<Written>,
     refuses: bool,
@@ -89,8 +90,13 @@ impl Exposed {
         self.memory.retain(|_, (known, ..)| *known != registration);
     }
 
-    pub(super) fn poll_done(&mut self) -> Option<u64> {
-        self.done.pop_front()
+    pub(super) fn poll_done(&mut self, now: u64) -> Option<u64> {
+        self.done.pop_front_if(|(at, _)| *at <= now).map(|(_, number)| number)
+    }
+
+    /// The time from which on the carrier tells of the next access that is over.
+    pub(super) fn next_done(&self) -> Option<u64> {
+        self.done.front().map(|(at, _)| *at)
     }
 
     pub(super) fn poll_written(&mut self) -> Option<Written> {
@@ -281,7 +287,10 @@ impl Inner {
                         let proof = ordered.placing.map(|placing| placing.proof);
                         let number = (proof == Some(Proof::Completion)).then_some(number).ok_or(number);
                         if let Err(number) = number {
-                            self.exposed[from].done.push_back(number);
+                            // A look at another carrier may find the receiver's answer first.
+                            let late = if ordered.beside { 2 * (self.wires.latency + ordered.delay_max) } else { 0 };
+                            let at = now + self.random.below(late + 1);
+                            self.exposed[from].done.push_back((at, number));
                         }
                         self.tell((from, to), arrives, bytes, Placed::Write(there, number.ok()));
                     }
@@ -379,11 +388,11 @@ impl Inner {
         let now = self.clock.now();
         let (RemoteMemory { key, address }, length) = match &placed {
             Placed::Write(there, _) => (*there, bytes.len() as u64),
-            Placed::Written(number) => return self.exposed[to].done.push_back(*number),
+            Placed::Written(number) => return self.exposed[to].done.push_back((now, *number)),
             Placed::Read(there, Reading { range, .. }) => (*there, range.end - range.start),
             Placed::Answer(Reading { data, range, number }) => {
                 data.write(range.start, bytes);
-                self.exposed[to].done.push_back(*number);
+                self.exposed[to].done.push_back((now, *number));
                 return;
             }
         };

@@ -1,0 +1,95 @@
+/*
+ * Large messages between two ranks of two hosts, in both directions at the same time, until a condition
+ * holds: `transfers written|packets|anew`. `written`: TCP has written messages. `packets`: messages have
+ * arrived, and TCP has written none. `anew`: messages that TCP did not bring have come as packets; another
+ * program breaks its connections meanwhile. Prints "under way" when it has begun, and checks the data that
+ * arrives.
+ */
+#include "check.h"
+
+enum { BYTES_MIN = 80000, BYTES_MAX = 5000000, ROUNDS_MIN = 40, WARM = 5, STEP = 509, AT_A_TIME = 3, LONGEST_SECONDS = 40 };
+
+static unsigned char content(int i, int round, int message, int from)
+{
+    return (unsigned char)(i / STEP * 7 + round * 3 + message * 5 + from);
+}
+
+static MPI_T_pvar_session session;
+
+static MPI_T_pvar_handle counter(const char *name)
+{
+    MPI_T_pvar_handle handle;
+    int index, count;
+    CHECK_EQUAL(MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index), MPI_SUCCESS);
+    CHECK_EQUAL(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count), MPI_SUCCESS);
+    CHECK_EQUAL(MPI_T_pvar_start(session, handle), MPI_SUCCESS);
+    return handle;
+}
+
+static unsigned long long value(MPI_T_pvar_handle handle)
+{
+    unsigned long long value = 0;
+    CHECK_EQUAL(MPI_T_pvar_read(session, handle, &value), MPI_SUCCESS);
+    return value;
+}
+
+/* Each rank sends some messages of this size to the other. */
+static void exchange(unsigned char *out, unsigned char *in, int bytes, int round)
+{
+    MPI_Request requests[2 * AT_A_TIME];
+    int other = 1 - rank;
+    for (int message = 0; message < AT_A_TIME; message++) {
+        unsigned char *part = out + (size_t)message * BYTES_MAX;
+        for (int i = 0; i < bytes; i += STEP)
+            part[i] = content(i, round, message, rank);
+        MPI_Irecv(in + (size_t)message * BYTES_MAX, bytes, MPI_BYTE, other, message, MPI_COMM_WORLD, &requests[message]);
+    }
+    for (int message = 0; message < AT_A_TIME; message++)
+        MPI_Isend(out + (size_t)message * BYTES_MAX, bytes, MPI_BYTE, other, message, MPI_COMM_WORLD, &requests[AT_A_TIME + message]);
+    MPI_Waitall(2 * AT_A_TIME, requests, MPI_STATUSES_IGNORE);
+    for (int message = 0; message < AT_A_TIME; message++) {
+        const unsigned char *part = in + (size_t)message * BYTES_MAX;
+        for (int i = 0; i < bytes; i += STEP)
+            CHECK(part[i] == content(i, round, message, other), "byte %d of message %d of round %d is %d", i, message, round, part[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *awaited = argc > 1 ? argv[1] : "written";
+    int provided;
+    begin(&argc, &argv);
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    MPI_T_pvar_session_create(&session);
+    MPI_T_pvar_handle writes = counter("network_remote_writes"), anew = counter("network_messages_asked_anew");
+    unsigned char *out = malloc((size_t)AT_A_TIME * BYTES_MAX), *in = malloc((size_t)AT_A_TIME * BYTES_MAX);
+    STORY("large messages in both directions");
+    double began = MPI_Wtime();
+    for (int round = 0, bytes = BYTES_MIN, ends = 0; !ends; round++, bytes = bytes * 2 > BYTES_MAX ? BYTES_MIN : bytes * 2) {
+        exchange(out, in, bytes, round);
+        if (round == WARM && rank == 0) {
+            printf("under way\n");
+            fflush(stdout);
+        }
+        int holds = round >= ROUNDS_MIN;
+        if (strcmp(awaited, "anew") == 0)
+            holds = value(anew) > 0;
+        int late = MPI_Wtime() - began > LONGEST_SECONDS;
+        holds |= late;
+        MPI_Allreduce(&holds, &ends, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    }
+    unsigned long long found[2] = {value(writes), value(anew)}, all[2];
+    MPI_Allreduce(found, all, 2, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+    if (strcmp(awaited, "written") == 0)
+        CHECK(all[0] > 0, "%llu pieces were written", all[0]);
+    if (strcmp(awaited, "packets") == 0)
+        CHECK(all[0] == 0, "%llu pieces were written", all[0]);
+    if (strcmp(awaited, "anew") == 0)
+        CHECK(all[1] > 0, "%llu messages were asked for anew", all[1]);
+    free(out);
+    free(in);
+    int code = end();
+    MPI_T_pvar_session_free(&session);
+    MPI_T_finalize();
+    return code;
+}
