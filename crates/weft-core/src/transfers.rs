@@ -218,8 +218,9 @@ mod tests {
     /// The nanoseconds of a message of this many bytes by packets, and by writes.
     type Times = [fn(u64) -> u64; 2];
 
-    /// Messages one after the other, of these times; others on the machine make one in ten of them much later.
-    /// Returns the time that they took, and the time that the best transfer would have taken, in nanoseconds.
+    /// Messages one after the other, of these times; others on the machine make one in ten of them much
+    /// later. Returns the time that they took, and the time that the best transfer would have taken, in
+    /// nanoseconds.
     fn play(choice: &mut TransferChoice, times: Times, bytes: u64, count: u32, random: &mut Random) -> (u64, u64) {
         let mut now = Instant(1_000_000_000);
         let (mut taken, mut best) = (0, 0);

@@ -196,8 +196,8 @@ impl Regions {
         entry.is_some_and(|entry| entry.generation == key.generation() && entry.registered.is_some())
     }
 
-    /// The regions to which the carrier of a peer writes by itself, each with its owner, in the order in which
-    /// they were opened.
+    /// The regions to which the carrier of a peer writes by itself, each with its owner, in the order in
+    /// which they were opened.
     pub fn registered_for(&self, peer: PeerId) -> Vec<(RegionKey, usize)> {
         let of_peer = |(index, entry): (usize, &Entry)| {
             let region = entry.region.as_ref().filter(|region| entry.registered.is_some() && region.peer == peer)?;

@@ -86,8 +86,8 @@ pub struct Receive {
 pub enum Fin {
     /// Acknowledgements and completions say as much.
     NotNeeded,
-    /// A carrier writes the data, and does not prove that it has arrived. The receiver says so, or asks for the
-    /// message anew.
+    /// A carrier writes the data, and does not prove that it has arrived. The receiver says so, or asks for
+    /// the message anew.
     Awaited,
     /// The receiver has said so. The carrier may not have told yet that it has taken all data.
     Arrived,

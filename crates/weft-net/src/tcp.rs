@@ -54,7 +54,8 @@ const QUESTION_PERIOD: Duration = Duration::from_millis(1);
 /// The time after which a process connects again whose connection was closed before it was accepted: the
 /// peer's own connection should be there by then.
 const AGAIN_AFTER: Duration = Duration::from_millis(5);
-/// The time after which a connection counts as impossible that is still being made, if only writes wait for it.
+/// The time after which a connection counts as impossible that is still being made, if only writes wait for
+/// it.
 const CONNECTS_WITHIN: Duration = Duration::from_millis(500);
 /// The time after which a peer to which no connection could be made is tried again; it doubles each time.
 const UNREACHABLE_FOR: Duration = Duration::from_secs(10);
@@ -237,8 +238,8 @@ impl Tcp {
         }
     }
 
-    /// Notes that no connection to a peer could be made. Packets that wait for it are lost; writes are refused
-    /// for a time.
+    /// Notes that no connection to a peer could be made. Packets that wait for it are lost; writes are
+    /// refused for a time.
     fn cannot_connect(&mut self, peer: usize, why: &str) {
         let why = format!("connect to {}: {why}", self.peers[peer].listens);
         if self.peers[peer].outgoing.waiting() > 0 {

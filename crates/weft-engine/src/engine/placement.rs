@@ -9,7 +9,6 @@ use weft_core::message::Head;
 use weft_core::time::{Duration, Instant};
 use weft_core::transfers::Transfer;
 
-use super::network::Network;
 use super::{FLOW_QUEUE_BYTES, PointToPoint};
 use crate::carriers::{Access, CarrierId, Carriers, Registered, Remote, Submission};
 use crate::group::PeerId;
@@ -170,10 +169,12 @@ impl<P: Platform> PointToPoint<P> {
     /// for what they lack.
     #[cold]
     pub(super) fn drop_writes(&mut self, peer: PeerId) {
-        let Network { carriers, remotes, .. } = &mut self.network;
-        let Some(access) = remotes.get_mut(peer).and_then(|remote| remote.access.as_deref_mut()) else { return };
+        let network = &mut self.network;
+        let Some(access) = network.remotes.get_mut(peer).and_then(|remote| remote.access.as_deref_mut()) else {
+            return;
+        };
         access.placements.clear();
-        if let Some(rma) = carriers.rma(access.carrier_path.carrier) {
+        if let Some(rma) = network.carriers.rma(access.carrier_path.carrier) {
             rma.disconnect(&access.carrier_path.to);
         }
         self.messages.end_writes(peer);
@@ -188,8 +189,8 @@ impl<P: Platform> PointToPoint<P> {
     }
 }
 
-/// The time without progress after which a message is asked for anew, as packets, that a peer's carrier was to
-/// write: a firewall may have forgotten the connection, or an interface is down while others lead there.
+/// The time without progress after which a message is asked for anew, as packets, that a peer's carrier was
+/// to write: a firewall may have forgotten the connection, or an interface is down while others lead there.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
 
 /// The last progress of the peers that write to memory of this process beside their flows.

@@ -141,13 +141,20 @@ impl Messages {
         }
     }
 
-    /// Notes that a carrier writes nothing to a peer any more: sends whose data the peer has are complete.
+    /// Notes that a carrier writes nothing to a peer any more, and will not tell of what it has written.
+    /// Sends are complete whose data the peer has, or as soon as it says so.
     pub fn end_writes(&mut self, peer: PeerId) {
-        let is_over =
-            |state: &State| matches!(state, State::Sending { send, fin: Fin::Arrived, .. } if send.peer == Some(peer));
-        let over = self.requests.iter().filter(|(_, request)| is_over(&request.state)).map(|(handle, _)| handle);
-        let over: Vec<usize> = over.collect();
-        over.into_iter().for_each(|handle| self.complete(handle));
+        let is_written = |state: &State| matches!(state, State::Sending { send, fin: Fin::Awaited | Fin::Arrived, .. } if send.peer == Some(peer));
+        let written = self.requests.iter().filter(|(_, request)| is_written(&request.state));
+        let written: Vec<usize> = written.map(|(handle, _)| handle).collect();
+        for handle in written.into_iter().filter(|_| !cfg!(weft_mutant = "written_sends_forgotten")) {
+            let state = self.requests.get_mut(handle).map(|entry| &mut entry.state);
+            let Some(State::Sending { left, fin, .. }) = state else { continue };
+            *left = 0;
+            if *fin == Fin::Arrived {
+                self.complete(handle);
+            }
+        }
     }
 
     /// Notes that the sender's carrier writes the message of a receive, and may fail at that.
@@ -352,9 +359,12 @@ impl Messages {
                 let (send, old) = (send.clone(), *old);
                 // Packets of the first attempt may still be on their way: they must not count for the second.
                 let Some(region) = self.regions.get(old).cloned() else { return };
+                #[cfg(not(weft_mutant = "first_attempt_counted"))]
                 self.regions.close(old);
                 self.broken_writes.push(peer);
                 let region = self.regions.open(region);
+                #[cfg(weft_mutant = "first_attempt_counted")]
+                let region = region.and(Some(old));
                 let (granted, left) = (limit, total);
                 entry.state = State::Sending { send, remote_key, region, total, granted, left, fin: Fin::NotNeeded };
                 0

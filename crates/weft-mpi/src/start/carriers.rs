@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::settings::Settings;
 
 /// The carriers as the engine uses them on these routes, in the order of their names ([`Opened::frames_on`],
-/// [`Opened::bulk_id`], [`Opened::writer_id`]), with the capture and the faults that the user asks for. The capture is next to the
-/// carrier, so it does not show packets that a fault drops.
+/// [`Opened::bulk_id`], [`Opened::writer_id`]), with the capture and the faults that the user asks for. The
+/// capture is next to the carrier, so it does not show packets that a fault drops.
 pub(super) fn carriers(settings: &Settings, host: &raw::Host<'_>, paths: &[Route], links: Opened) -> Result<Carriers> {
     let capture = capture::CaptureFile::new(settings.capture.as_deref(), host.rank, paths, &links);
     // Every rank, and every carrier, loses different packets.
