@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(read(&[("WEFT_LINK", "udp")]).unwrap().links, Links { udp: true, named: true, ..Links::NONE });
         assert_eq!(
             read(&[("WEFT_LINK", "shared, udp")]).unwrap().links,
-            Links { ethernet: false, named: true, ..Links::AUTO }
+            Links { shared: true, udp: true, named: true, ..Links::NONE }
         );
         assert_eq!(
             read(&[("WEFT_LINK", "ethernet")]).unwrap().links,

@@ -21,7 +21,6 @@ const LOSSY: CarrierAttributes = CarrierAttributes {
 /// The carrier where it loses none: each packet arrives once and in order; peers' memory can be reached.
 const RELIABLE: CarrierAttributes =
     CarrierAttributes { delivery: Delivery::Ordered, remote_memory: Some(PLACEMENT), ..LOSSY };
-
 /// Messages from 4 KiB on are written to the receiver's memory, and are there when the carrier says so.
 const PLACEMENT: Placement = Placement {
     writes: true,

@@ -60,8 +60,8 @@ pub(super) fn links(value: &str) -> Result<Links, String> {
     for name in value.split(',').map(str::trim) {
         match name {
             "auto" => {
-                let Links { xdp, fabric, verbs, named, .. } = links;
-                links = Links { xdp, fabric, verbs, named, ..Links::AUTO };
+                let Links { xdp, fabric, verbs, .. } = links;
+                links = Links { xdp, fabric, verbs, ..Links::AUTO };
             }
             "shared" => links.shared = true,
             "udp" => links.udp = true,
@@ -95,10 +95,10 @@ mod tests {
     fn one_link_may_take_the_place_of_udp() {
         let links = |value: &str| links(value).unwrap();
         assert_eq!(links("shared,verbs"), Links { shared: true, verbs: true, named: true, ..Links::NONE });
-        let verbs = Links { shared: true, ethernet: true, verbs: true, named: true, ..Links::NONE };
+        let verbs = Links { shared: true, ethernet: true, verbs: true, ..Links::NONE };
         assert_eq!((links("auto,verbs"), links("verbs,auto")), (verbs, verbs));
         assert_eq!(links("tcp,shared").in_place_of_udp().collect::<Vec<_>>(), ["tcp"]);
-        assert_eq!(links("tcp,auto"), Links { named: true, ..Links::AUTO });
+        assert_eq!(links("tcp,auto"), Links::AUTO);
         assert!(links("tcp,udp").udp && links("tcp,udp").in_place_of_udp().next().is_none());
         for two in ["shared,verbs,fabric", "tcp,verbs", "fabric,auto,tcp"] {
             assert!(super::links(two).is_err(), "{two}");

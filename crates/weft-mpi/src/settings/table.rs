@@ -47,10 +47,10 @@ pub const LINK: Setting = Setting {
     meaning: "the links that may be used. `auto`: `shared` (ranks of one host), `udp`, `tcp` (kernel TCP, \
               beside UDP for large messages where it is quicker), and `ethernet` (raw frames for small \
               messages; needs the privilege CAP_NET_RAW or `weft-netd`), each where it is possible. Where \
-              no UDP passes, `shared,tcp` puts TCP in its place. The others are used only where they are named: `xdp` (raw frames received by \
-              AF_XDP), as in `auto,xdp`; `fabric` (libfabric, in the place of UDP), as in `shared,fabric`; \
-              `verbs` (an RDMA device by rdma-core: InfiniBand, RoCE or iWARP, in the place of UDP), as in \
-              `shared,verbs`",
+              no UDP passes, `shared,tcp` puts TCP in its place. The others are used only where they are \
+              named: `xdp` (raw frames received by AF_XDP), as in `auto,xdp`; `fabric` (libfabric, in the \
+              place of UDP), as in `shared,fabric`; `verbs` (an RDMA device by rdma-core: InfiniBand, RoCE \
+              or iWARP, in the place of UDP), as in `shared,verbs`",
     reader: Reader::Library,
 };
 /// Interfaces or subnets that may be used.

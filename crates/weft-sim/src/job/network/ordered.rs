@@ -91,7 +91,8 @@ impl Exposed {
     }
 
     pub(super) fn poll_done(&mut self, now: u64) -> Option<u64> {
-        self.done.pop_front_if(|(at, _)| *at <= now).map(|(_, number)| number)
+        self.next_done().filter(|at| *at <= now)?;
+        self.done.pop_front().map(|(_, number)| number)
     }
 
     /// The time from which on the carrier tells of the next access that is over.
