@@ -110,6 +110,8 @@ pub struct Tcp {
     /// The connections, by their numbers.
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
+    /// The most connections that are made for writes.
+    connections_max: usize,
     /// The numbers of connections whose other end has not greeted, oldest first.
     strangers: VecDeque<usize>,
     /// The number of connections that are being made.
@@ -166,6 +168,7 @@ impl Tcp {
             by_token: HashMap::new(),
             connections: Vec::new(),
             free: Vec::new(),
+            connections_max: usize::MAX,
             strangers: VecDeque::new(),
             connecting: 0,
             connects_again: false,
@@ -178,6 +181,14 @@ impl Tcp {
             rejected: 0,
             last_refusal: None,
         })
+    }
+
+    /// Makes at most so many connections for writes: each takes a descriptor, and the program needs some. For
+    /// other peers [`RemoteMemoryAccess::write`] refuses.
+    #[must_use]
+    pub fn with_connections_max(mut self, connections_max: usize) -> Self {
+        self.connections_max = connections_max;
+        self
     }
 
     /// Returns this end's endpoint address, which peers need; for the business card.
@@ -314,7 +325,7 @@ impl Tcp {
     /// The connection to a peer, if frames may leave by it. If there is none it is made, for a time.
     fn open_connection(&mut self, peer: usize) -> Option<usize> {
         let now = clock::now();
-        if self.peers[peer].connection.is_none() && now >= self.peers[peer].unreachable.1 {
+        if now >= self.peers[peer].unreachable.1 && self.has_room(peer) {
             self.ensure_connection(peer);
         }
         let number = self.peers[peer].connection?;
@@ -516,6 +527,11 @@ impl Tcp {
         connection.peer.is_some_and(|peer| self.peers[peer].outgoing.waiting() > 0)
     }
 
+    /// Returns whether there is a connection to a peer, or may be one for writes.
+    fn has_room(&self, peer: usize) -> bool {
+        self.peers[peer].connection.is_some() || self.open_connections() < self.connections_max
+    }
+
     /// The number of connections.
     fn open_connections(&self) -> usize {
         self.connections.len() - self.free.len()
@@ -644,8 +660,8 @@ impl RemoteMemoryAccess for Tcp {
             return Begun::Never;
         }
         let Some(connection) = self.open_connection(peer) else {
-            let is_reachable = clock::now() >= self.peers[peer].unreachable.1;
-            return if is_reachable { Begun::NotNow } else { Begun::Never };
+            let may_come = clock::now() >= self.peers[peer].unreachable.1 && self.has_room(peer);
+            return if may_come { Begun::NotNow } else { Begun::Never };
         };
         let write = Write { key: target.key, address: target.address, bytes: range.end - range.start };
         if !self.peers[peer].outgoing.write(write, data, range, number) {
@@ -661,6 +677,10 @@ impl RemoteMemoryAccess for Tcp {
 
     fn poll_completion(&mut self) -> Option<u64> {
         self.done.pop_front()
+    }
+
+    fn has_room_for(&self, from: &Address) -> bool {
+        self.peer(from).is_ok_and(|peer| self.has_room(peer))
     }
 
     fn disconnect(&mut self, to: &Address) {
@@ -818,6 +838,27 @@ mod tests {
         }
         assert_eq!((near.take_broken(), near.under_way(&there), near.poll_completion()), (None, 0, None));
         assert!(near.diagnostics().last_refusal.is_some_and(|why| why.contains("connect to")));
+    }
+
+    /// An end that makes no more connections for writes.   Expect: it invites only peers to which it has a
+    /// connection, and refuses to write to others.
+    #[test]
+    fn connections_for_writes_are_limited() {
+        let [(near, there), (mut far, back)] = pair();
+        let mut near = near.with_connections_max(0);
+        let (data, target) = (UserData::leaked(100), RemoteMemory { key: 1, address: 0 });
+        assert!(!near.has_room_for(&there));
+        assert_eq!(near.write(&there, &data, 0..100, target, 1), Begun::Never);
+        assert_eq!(far.send(&back, &[1]).expect("its address"), Outcome::Sent);
+        let began = clock::now();
+        let mut arrived = 0;
+        while arrived == 0 {
+            receive_packets(&mut far, &mut |_| {}, 64);
+            arrived += receive_packets(&mut near, &mut |_| {}, 64);
+            assert!(clock::now().since(began) < LIMIT, "the packet does not arrive");
+        }
+        assert!(near.has_room_for(&there));
+        assert_eq!(near.write(&there, &data, 0..100, target, 1), Begun::Yes);
     }
 
     /// A peer that listens no more.   Expect: it is told as broken, once.

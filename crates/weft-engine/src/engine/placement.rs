@@ -70,12 +70,16 @@ impl<P: Platform> PointToPoint<P> {
 
     /// Chooses what brings an announced message.
     fn choose_transfer(&mut self, peer: PeerId, bytes: u64) -> Transfer {
-        let Self { messages, peers, platform, .. } = self;
+        let Self { messages, network, peers, platform, .. } = self;
         if peers[peer].matching.transfers.is_none() {
             return Transfer::RemoteWrite;
         }
         let now = platform.now();
-        let may_write = messages.may_be_written_by(peer, now, peers);
+        let access = network.remotes.get(peer).and_then(|remote| remote.access.as_ref());
+        let path = access.map(|access| access.carrier_path);
+        let rma = path.and_then(|path| Some((network.carriers.rma(path.carrier)?, path.to)));
+        let has_room = rma.is_some_and(|(rma, from)| rma.has_room_for(&from));
+        let may_write = has_room && messages.may_be_written_by(peer, now, peers);
         let transfers = peers[peer].matching.transfers.as_mut();
         let transfer = transfers.map_or(Transfer::RemoteWrite, |transfers| transfers.begin(now, bytes, may_write));
         if transfer == Transfer::RemoteWrite {

@@ -373,6 +373,13 @@ pub trait RemoteMemoryAccess {
     /// The number of an access that is complete, each once.
     fn poll_completion(&mut self) -> Option<u64>;
 
+    /// Returns whether a process may be invited to write to memory here: what that takes is there, or can be
+    /// had.
+    fn has_room_for(&self, from: &Address) -> bool {
+        let _ = from;
+        true
+    }
+
     /// Ends the connection to a process, if there is one that no packets take: what has not been written will
     /// not be, and the carrier looks at no memory for it any more.
     fn disconnect(&mut self, to: &Address) {

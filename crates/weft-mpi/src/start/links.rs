@@ -11,6 +11,10 @@ use crate::engine::CarrierId;
 use crate::error::Result;
 use crate::settings::{self, Settings};
 
+/// The most connections by TCP beside UDP: an eighth of the descriptors that a process has by most systems'
+/// defaults.
+const CONNECTIONS_BESIDE_MAX: usize = 128;
+
 /// The link that carries bulk data: a process opens one at most.
 pub(super) enum Bulk {
     Udp(Box<Udp>),
@@ -154,7 +158,8 @@ pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
 fn open_writer(settings: &Settings, wanted: &udp::Settings, bulk: Option<&Bulk>) -> Option<Box<Tcp>> {
     let is_spared = !settings.faults.is_clean() && !settings.links.named;
     let is_beside = settings.links.tcp && !settings.sealed && !is_spared && matches!(bulk, Some(Bulk::Udp(_)));
-    is_beside.then(|| Tcp::open(wanted, false).ok()).flatten().map(Box::new)
+    let opened = is_beside.then(|| Tcp::open(wanted, false).ok()).flatten();
+    opened.map(|tcp| Box::new(tcp.with_connections_max(CONNECTIONS_BESIDE_MAX)))
 }
 
 /// Opens the link for bulk data that the settings name; they name at most one.
