@@ -164,6 +164,13 @@ fn a_link_that_fails_beside_one_that_works_is_a_warning() {
     let fine = PairSeen { link: "other".into(), short_arrived: true, full_arrived: true, ..lost.clone() };
     assert_eq!(names(&of_pairs(&[&lost])), [(Level::Fault, "packets-lost")]);
     assert_eq!(names(&of_pairs(&[&lost, &fine])), [(Level::Warning, "packets-lost")]);
+    let beside = PairSeen { link: "tcp".into(), ..fine.clone() };
+    let alone = of_pairs(&[&lost, &beside]);
+    assert_eq!(names(&alone), [(Level::Fault, "packets-lost")]);
+    assert!(alone[0].cure.contains("WEFT_LINK=shared,tcp"), "{alone:?}");
+    let no_tcp = PairSeen { link: "tcp".into(), ..lost.clone() };
+    let by_udp = PairSeen { link: "udp".into(), ..fine.clone() };
+    assert_eq!(names(&of_pairs(&[&no_tcp, &by_udp]))[0], (Level::Warning, "packets-lost"));
     let back = PairSeen { from: "h1".into(), to: "h0".into(), ..fine };
     assert_eq!(names(&of_pairs(&[&lost, &back])), [(Level::Fault, "packets-lost")]);
     let closed = OpenedLink { name: "other".into(), endpoint_address: Err("no right".into()), warnings: Vec::new() };

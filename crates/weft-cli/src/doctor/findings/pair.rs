@@ -4,17 +4,22 @@ use super::{Finding, Level, PairSeen};
 use crate::doctor::protocol::{LinkPath, SHORT_BYTES, Unanswered};
 
 /// The findings about all directions between hosts. A link that fails where another link works does not stop
-/// programs.
+/// programs, unless that is TCP beside UDP, which brings large messages only.
 pub(in crate::doctor) fn of_pairs(pairs: &[&PairSeen]) -> Vec<Finding> {
     let works = |pair: &PairSeen| pair.short_arrived && pair.full_arrived;
-    let is_helped =
-        |pair: &PairSeen| pairs.iter().any(|other| works(other) && other.from == pair.from && other.to == pair.to);
     let mut all = Vec::new();
     for pair in pairs {
+        let same = || pairs.iter().filter(|other| other.from == pair.from && other.to == pair.to);
+        let is_beside = |other: &PairSeen| other.link == "tcp" && same().any(|other| other.link == "udp");
+        let is_helped = same().any(|other| works(other) && !is_beside(other));
+        let has_tcp = same().any(|other| works(other) && is_beside(other));
         let mut own = of_pair(pair);
-        if is_helped(pair) {
-            let faults = own.iter_mut().filter(|finding| finding.level == Level::Fault);
-            faults.for_each(|finding| finding.level = Level::Warning);
+        for finding in own.iter_mut().filter(|finding| finding.level == Level::Fault) {
+            if is_helped {
+                finding.level = Level::Warning;
+            } else if has_tcp {
+                finding.cure += "; or use TCP, which passes: `WEFT_LINK=shared,tcp`";
+            }
         }
         all.extend(own);
     }
@@ -64,7 +69,8 @@ fn short_lost(seen: &PairSeen, path: &LinkPath, subject: &str) -> Finding {
             format!("`ip route get {}` says by which way; look at the firewall's output rules too", ip_of(&path.peer));
         return Finding::new(Level::Fault, "packets-refused-here", subject, what, cure);
     }
-    let pass = "`nft add rule inet filter input ip saddr SUBNET udp dport 1024-65535 accept`";
+    let (protocol, dport) = if link == "tcp" { ("TCP", "tcp") } else { ("UDP", "udp") };
+    let pass = format!("`nft add rule inet filter input ip saddr SUBNET {dport} dport 1024-65535 accept`");
     let (name, text, cure) = match (seen.unanswered, &seen.firewall) {
         (Some(Unanswered::Refused), _) => {
             let cure = format!(
@@ -74,7 +80,7 @@ fn short_lost(seen: &PairSeen, path: &LinkPath, subject: &str) -> Finding {
             ("packets-rejected", "the other side answers that nobody listens there".to_owned(), cure)
         }
         (Some(Unanswered::Prohibited), _) => {
-            let cure = format!("let UDP pass, on {} or the router between: {pass}", seen.to);
+            let cure = format!("let {protocol} pass, on {} or the router between: {pass}", seen.to);
             ("packets-prohibited", "a firewall answers that it is prohibited".to_owned(), cure)
         }
         (Some(Unanswered::NoRoute), _) => {
@@ -86,7 +92,7 @@ fn short_lost(seen: &PairSeen, path: &LinkPath, subject: &str) -> Finding {
             ("packets-lost", "the other side does not answer on its link".to_owned(), cure)
         }
         (_, Some(rule)) => {
-            let cure = format!("{} has a rule `{rule}`; let UDP pass: {pass}", seen.to);
+            let cure = format!("{} has a rule `{rule}`; let {protocol} pass: {pass}", seen.to);
             ("packets-dropped", "nothing answers, as where a firewall drops".to_owned(), cure)
         }
         (_, None) => {
