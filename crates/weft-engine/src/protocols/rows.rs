@@ -133,7 +133,7 @@ fn announced_sizes(class: &PeerClass, situation: &Situation) -> Option<RangeIncl
     }
     let keeps_nobody_waiting = match class.route {
         RouteClass::Network => situation.waits_behind_others(),
-        _ => situation.is_fetched_at_once() && !situation.is_awaited_at_both_ends(),
+        _ => situation.is_fetched_at_once(),
     };
     if !situation.has_credit || keeps_nobody_waiting {
         return Some(0..=u64::MAX);

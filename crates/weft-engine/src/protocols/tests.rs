@@ -171,6 +171,7 @@ const LARGE: &[(&str, &str)] = &[
     // Both sides wait for this message.
     ("awaited inside contiguous blocking standard credit wide near", "eager 64K, pipeline 512K, clear-to-send"),
     ("awaited inside contiguous blocking standard credit wide far", "eager 64K, pipeline 128K, cooperate"),
+    ("awaited inside contiguous blocking standard credit narrow alone", "fetch 64K-1, cooperate"),
     // The receiver fetches the message at once, and one of the two sides may compute.
     ("known inside contiguous alone nonblocking", "fetch"),
     ("posted inside contiguous alone", "fetch"),
@@ -267,6 +268,30 @@ fn messages_travel_as_the_tables_say() {
         }
     });
     assert!(used.iter().flatten().all(|count| *count > 0), "{used:?}");
+}
+
+/// Costs as on an Intel Xeon of 2025, where the kernel copies two to three times as quickly as any ring: both
+/// sides wait.   Expect: the receiver fetches all but short messages, and lets the sender copy a part of none.
+#[test]
+fn costs_decide_where_both_sides_wait() {
+    let costs = "kernel_copy_ps 400000\nkernel_copy_per_byte_ps 33\ncooperative_copy_ps 3400000\n\
+                 cooperative_copy_per_byte_ps 33\nring_in_turn_per_byte_ps 120\nring_near_per_byte_ps 62\n\
+                 ring_far_per_byte_ps 80\n";
+    let mut choices = Choices::new(costs.parse().expect("they are costs"));
+    let waits = Situation {
+        is_synchronous: false,
+        is_blocking: true,
+        is_contiguous: true,
+        has_credit: true,
+        is_path_busy: false,
+        receiver: Receiver { posted: Candidate::Awaited, is_inside: true, has_announced: false },
+        write_failed: false,
+    };
+    for (is_near, expected) in [(true, "eager 13K-1, fetch"), (false, "eager 8K-1, fetch")] {
+        let route = RouteClass::Ring { frame_max: 1 << 20, is_near, is_copied: true };
+        let class = PeerClass { route, eager_limit: 64 << 10 };
+        assert_eq!(shown(choices.ranges(&class, &waits), 0..=u64::MAX), expected);
+    }
 }
 
 /// The limit for eager messages is the user's. It stands above costs where no receiver is known to fetch the
