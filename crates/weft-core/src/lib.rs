@@ -15,7 +15,7 @@
 //! | [`matching`] | which receive takes which message | engine `messages.rs` |
 //! | [`grants`] | which announced message may send how much | engine `messages.rs` |
 //! | [`placement`] | the pieces that a carrier writes into a peer's memory | engine `engine/placement.rs` |
-//! | [`transfers`] | whether packets or such writes bring a message | engine `engine/placement.rs` |
+//! | [`rendezvous_schemes`] | whether packets or such writes bring a message | engine `engine/placement.rs` |
 //! | [`one_sided`] | the records and the lock of windows | engine `engine/windows/` |
 //! | [`multicast`] | reliable streams to a multicast group | engine `engine/multicast/` |
 //! | [`layout`] | datatypes as runs of memory | engine `memory.rs`; `weft-mpi` |
@@ -44,7 +44,8 @@ pub mod placement;
 pub mod process;
 pub mod rails;
 pub mod reduce;
+pub mod rendezvous_schemes;
 pub mod time;
 pub mod topology;
-pub mod transfers;
+
 pub mod wire;

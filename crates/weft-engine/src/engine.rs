@@ -254,7 +254,7 @@ impl<P: Platform> Engine<P> {
             self.poll_network(now);
             self.one_sided().progress();
             self.look_after_writes(now);
-            self.end_transfers(now);
+            self.end_arrived(now);
             self.messages.look_for_grants(now);
             self.ask_awaited(now);
             self.drain_queues();

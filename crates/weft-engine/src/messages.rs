@@ -173,9 +173,9 @@ pub struct Messages {
     writers: Vec<PeerId>,
     /// Peers whose carrier did not write everything that it was to write: they ask for it anew.
     pub broken_writes: Vec<PeerId>,
-    /// Announced messages that have arrived, by peer and bytes, of which the choices of transfers have not
+    /// Announced messages that have arrived, by peer and bytes, of which the choices of schemes have not
     /// been told.
-    transferred: Vec<(PeerId, u64)>,
+    arrived_whole: Vec<(PeerId, u64)>,
     /// Regions with arrived bytes that the grants have not been told of.
     arrived: Vec<RegionKey>,
     /// Set when something has happened after which there may be something to grant.
@@ -230,7 +230,7 @@ impl Messages {
             grants: Grants::new(),
             writers: Vec::new(),
             broken_writes: Vec::new(),
-            transferred: Vec::new(),
+            arrived_whole: Vec::new(),
             arrived: Vec::new(),
             regrant: false,
             probed: false,

@@ -247,9 +247,7 @@ impl<P: Platform> Peers<P> {
         if let Some(remote) = &mut remote {
             matching.paced = !remote.is_ordered();
             matching.placed_min = remote.placed_min();
-            if matching.paced && matching.placed_min < u64::MAX {
-                matching.transfers = Some(Box::default());
-            }
+            matching.has_choice = matching.paced && matching.placed_min < u64::MAX;
             remote.belongs_to(Member { job, number, own_index });
         }
         if let Route::None(reason) = &route {

@@ -138,10 +138,19 @@ impl Tcp {
     /// # Errors
     /// No interface can be used, the settings make no sense, or the socket cannot be made.
     pub fn open(settings: &udp::Settings, without_placement: bool) -> Result<Self, Error> {
-        let mut candidates = udp::candidates(settings)?;
-        let any = match candidates[0].ip.is_ipv4() {
-            true => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-            false => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        Self::listen(udp::candidates(settings)?, without_placement)
+    }
+
+    /// Opens the listening socket at these addresses, best first; their ports do not count. Without remote
+    /// memory if it is `without_placement`.
+    ///
+    /// # Errors
+    /// There is no address, or the socket cannot be made.
+    pub fn listen(mut candidates: Vec<Candidate>, without_placement: bool) -> Result<Self, Error> {
+        let any = match candidates.first().map(|first| first.ip.is_ipv4()) {
+            Some(true) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            Some(false) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+            None => return Err(Error::Unavailable("there is no address for TCP".into())),
         };
         let failed = |cause| Error::system("listen for TCP connections", cause);
         let listener = socket::listen(&any).map_err(failed)?;

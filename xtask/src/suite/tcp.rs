@@ -89,18 +89,18 @@ fn beside_udp() -> Vec<Case> {
         .into_iter()
         .map(|(name, how, (setting, value))| {
             Case::new(name, move |context| {
-                anyhow::Ok(Expected::code(0).judge(transfers(context, how)?.env(setting, value).finish()))
+                anyhow::Ok(Expected::code(0).judge(schemes(context, how)?.env(setting, value).finish()))
             })
         })
         .collect();
     cases.extend([
         case("auto: TCP does not pass, and packets bring large messages", |context| {
             let _filter = Filter::of_packets(context, NO_TCP)?;
-            Ok(Expected::code(0).judge(transfers(context, "packets")?.finish()))
+            Ok(Expected::code(0).judge(schemes(context, "packets")?.finish()))
         }),
         case("auto: TCP is reset, and packets bring large messages", |context| {
             let _filter = Filter::of_packets(context, RESETS_TCP)?;
-            Ok(Expected::code(0).judge(transfers(context, "packets")?.finish()))
+            Ok(Expected::code(0).judge(schemes(context, "packets")?.finish()))
         }),
         case("auto: TCP is reset in the middle, and packets bring what it did not", |context| {
             anew(context, RESETS_TCP)
@@ -110,14 +110,14 @@ fn beside_udp() -> Vec<Case> {
     cases
 }
 
-fn transfers(context: &Context, how: &str) -> anyhow::Result<Run> {
-    let run = context.mpiexec_on_hosts(2)?.arg(context.compile("tests/c/transfers.c")?);
+fn schemes(context: &Context, how: &str) -> anyhow::Result<Run> {
+    let run = context.mpiexec_on_hosts(2)?.arg(context.compile("tests/c/rendezvous_schemes.c")?);
     Ok(run.arg(how).limit(LIMIT_SECONDS))
 }
 
 /// Messages are under way by TCP when a rule comes into force.
 fn anew(context: &Context, rule: &str) -> anyhow::Result<Outcome> {
-    let running = transfers(context, "anew")?.start()?;
+    let running = schemes(context, "anew")?.start()?;
     if !running.says("under way", LIMIT) {
         return Ok(Outcome::Failed("no messages are under way".into()));
     }

@@ -6,8 +6,8 @@
 
 use weft_core::connection::RETRY;
 use weft_core::message::Head;
+use weft_core::rendezvous_schemes::RendezvousScheme;
 use weft_core::time::{Duration, Instant};
-use weft_core::transfers::Transfer;
 
 use super::{FLOW_QUEUE_BYTES, PointToPoint};
 use crate::carriers::{Access, CarrierId, Carriers, Registered, Remote, Submission};
@@ -45,15 +45,15 @@ impl<P: Platform> PointToPoint<P> {
             return self.carry(peer, &Head::fin(asked), &UserData::empty(), 0, 0);
         };
         let (data, total, key) = (data.clone(), *total, *key);
-        let transfer = self.choose_transfer(peer, total);
+        let scheme = self.choose_scheme(peer, total);
         let Self { messages, network, peers, .. } = self;
-        let remote = network.remotes.get(peer).filter(|_| transfer == Transfer::RemoteWrite);
+        let remote = network.remotes.get(peer).filter(|_| scheme == RendezvousScheme::RemoteWrite);
         let carrier = remote.and_then(|remote| remote.access.as_ref()).map(|access| access.carrier_path.carrier);
         let registered = carrier.and_then(|carrier| network.carriers.register(carrier, &data, total));
         let head = match registered {
             Some((registered, target)) => {
                 messages.regions.note_registered(key, registered);
-                if peers[peer].matching.transfers.is_some() {
+                if peers[peer].matching.has_choice {
                     messages.note_invited(handle, asked);
                     self.progress_of_writes.expect(peer, self.platform.now());
                 }
@@ -69,10 +69,10 @@ impl<P: Platform> PointToPoint<P> {
     }
 
     /// Chooses what brings an announced message.
-    fn choose_transfer(&mut self, peer: PeerId, bytes: u64) -> Transfer {
+    fn choose_scheme(&mut self, peer: PeerId, bytes: u64) -> RendezvousScheme {
         let Self { messages, network, peers, platform, .. } = self;
-        if peers[peer].matching.transfers.is_none() {
-            return Transfer::RemoteWrite;
+        if !peers[peer].matching.has_choice {
+            return RendezvousScheme::RemoteWrite;
         }
         let now = platform.now();
         let access = network.remotes.get(peer).and_then(|remote| remote.access.as_ref());
@@ -80,18 +80,17 @@ impl<P: Platform> PointToPoint<P> {
         let rma = path.and_then(|path| Some((network.carriers.rma(path.carrier)?, path.to)));
         let has_room = rma.is_some_and(|(rma, from)| rma.has_room_for(&from));
         let may_write = has_room && messages.may_be_written_by(peer, now, peers);
-        let transfers = peers[peer].matching.transfers.as_mut();
-        let transfer = transfers.map_or(Transfer::RemoteWrite, |transfers| transfers.begin(now, bytes, may_write));
-        if transfer == Transfer::RemoteWrite {
+        let scheme = peers[peer].matching.schemes.get_or_insert_default().begin(now, bytes, may_write);
+        if scheme == RendezvousScheme::RemoteWrite {
             messages.note_writer(peer);
         }
-        transfer
+        scheme
     }
 
-    /// Tells the choices of transfers which announced messages have arrived.
-    pub(super) fn end_transfers(&mut self, now: Instant) {
+    /// Tells the choices of schemes which announced messages have arrived.
+    pub(super) fn end_arrived(&mut self, now: Instant) {
         let Self { messages, peers, .. } = self;
-        messages.end_transfers(now, peers);
+        messages.end_arrived(now, peers);
     }
 
     /// Begins to write the first `total` bytes of the send `handle` to `target`.
@@ -141,9 +140,9 @@ impl<P: Platform> PointToPoint<P> {
         let Some(key) = messages.regions.of_registered(Registered { carrier, registration }) else { return };
         let Some(peer) = messages.regions.get(key).map(|region| region.peer) else { return };
         messages.handle_placed(peer, key.wire(), offset, length, peers);
-        if let Some(transfers) = &mut peers[peer].matching.transfers {
+        if let Some(schemes) = &mut peers[peer].matching.schemes {
             let now = platform.now();
-            transfers.note_progress(now);
+            schemes.note_progress(now);
             progress_of_writes.note(peer, now);
         }
     }

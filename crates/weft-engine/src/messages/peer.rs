@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_core::transfers::TransferChoice;
+use weft_core::rendezvous_schemes::SchemeChoice;
 
 use super::{CREDIT_BYTES, OWN_STREAM, Stream};
 use crate::memory::{UserData, Writer};
@@ -49,8 +49,10 @@ pub struct Peer {
     /// The size in bytes from which on the peer's carrier writes an announced message to our memory by
     /// itself.
     pub placed_min: u64,
-    /// The choice of what brings the peer's announced messages, where both packets and its carrier can.
-    pub transfers: Option<Box<TransferChoice>>,
+    /// Set if both packets and the peer's carrier can bring its announced messages.
+    pub has_choice: bool,
+    /// The choice of what brings them, once there has been one.
+    pub schemes: Option<Box<SchemeChoice>>,
     /// The reason why the peer is gone, once that is known.
     pub failed: Option<String>,
     /// The name of the peer's host, for messages to people.
@@ -80,7 +82,8 @@ impl Peer {
             single_copy: false,
             paced: false,
             placed_min: u64::MAX,
-            transfers: None,
+            has_choice: false,
+            schemes: None,
             failed: None,
             host: None,
             writer: Writer::beyond_caches(ticks),

@@ -184,7 +184,7 @@ impl Messages {
     /// this process, since nothing paces writes.
     pub fn may_be_written_by(&mut self, peer: PeerId, now: Instant, peers: &impl PeerAccess) -> bool {
         let writes =
-            |peer: &PeerId| peers.peer(*peer).transfers.as_ref().is_some_and(|transfers| transfers.is_written_to(now));
+            |peer: &PeerId| peers.peer(*peer).schemes.as_ref().is_some_and(|schemes| schemes.is_written_to(now));
         self.writers.retain(writes);
         self.writers.contains(&peer) || self.writers.len() < WRITERS_MAX
     }
@@ -196,12 +196,12 @@ impl Messages {
         }
     }
 
-    /// Tells the choices of transfers which announced messages have arrived.
+    /// Tells the choices of schemes which announced messages have arrived.
     #[inline]
-    pub fn end_transfers(&mut self, now: Instant, peers: &mut impl PeerAccess) {
-        for (peer, bytes) in self.transferred.drain(..) {
-            if let Some(transfers) = &mut peers.peer_mut(peer).transfers {
-                transfers.end(now, bytes);
+    pub fn end_arrived(&mut self, now: Instant, peers: &mut impl PeerAccess) {
+        for (peer, bytes) in self.arrived_whole.drain(..) {
+            if let Some(schemes) = &mut peers.peer_mut(peer).schemes {
+                schemes.end(now, bytes);
             }
         }
     }
@@ -419,7 +419,7 @@ impl Messages {
         let send = send.clone();
         let opened = Region { peer, purpose: Purpose::Send, data: send.data.clone(), length: total, owner: handle };
         let Some(key) = self.regions.open(opened) else { return self.fail(handle, too_many_regions()) };
-        let fin = if peers.peer(peer).transfers.is_some() { Fin::Awaited } else { Fin::NotNeeded };
+        let fin = if peers.peer(peer).has_choice { Fin::Awaited } else { Fin::NotNeeded };
         let (region, granted, left) = (Some(key), total, total);
         entry.state = State::Sending { send, remote_key, region, total, granted, left, fin };
         self.outbox.push((peer, Outgoing::Place { request: handle, remote_key, total, target }));
@@ -441,7 +441,7 @@ impl Messages {
                 *received += length;
                 if *received == *total {
                     if let Some(request) = *written {
-                        self.transferred.push((peer, *total));
+                        self.arrived_whole.push((peer, *total));
                         self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
                     }
                     self.complete(handle);
@@ -454,8 +454,8 @@ impl Messages {
     /// Takes in granted data from `peer` for the region that the peer calls `key`: in any order, each byte
     /// once.
     pub fn handle_data(&mut self, peer: PeerId, key: u32, offset: u64, bytes: &[u8], peers: &mut impl PeerAccess) {
-        let Peer { asked, writer, transfers, placed_min, .. } = peers.peer_mut(peer);
-        let chosen_min = if transfers.is_some() { *placed_min } else { u64::MAX };
+        let Peer { asked, writer, has_choice, placed_min, .. } = peers.peer_mut(peer);
+        let chosen_min = if *has_choice { *placed_min } else { u64::MAX };
         let length = bytes.len() as u64;
         let to_come = *asked;
         *asked = to_come.saturating_sub(length);
@@ -482,7 +482,7 @@ impl Messages {
         *received += length;
         if *received == *total {
             if *total >= chosen_min && region.data.address().is_some() {
-                self.transferred.push((peer, *total));
+                self.arrived_whole.push((peer, *total));
             }
             if let Some(request) = *written {
                 self.outbox.push((peer, Outgoing::Control(Head::fin(request))));

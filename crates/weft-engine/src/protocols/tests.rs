@@ -271,7 +271,8 @@ fn messages_travel_as_the_tables_say() {
 }
 
 /// Costs as on an Intel Xeon of 2025, where the kernel copies two to three times as quickly as any ring: both
-/// sides wait.   Expect: the receiver fetches all but short messages, and lets the sender copy a part of none.
+/// sides wait.   Expect: the receiver fetches all but short messages, and lets the sender copy a part of
+/// none.
 #[test]
 fn costs_decide_where_both_sides_wait() {
     let costs = "kernel_copy_ps 400000\nkernel_copy_per_byte_ps 33\ncooperative_copy_ps 3400000\n\

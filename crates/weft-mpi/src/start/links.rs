@@ -149,17 +149,20 @@ pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
         None if raw.is_empty() => Vec::new(),
         _ => all()?,
     };
-    let writer = open_writer(settings, &wanted, bulk.as_ref());
+    let writer = open_writer(settings, bulk.as_ref());
     Ok(Opened { bulk, writer, raw, refusal, candidates })
 }
 
 /// Opens TCP beside UDP. Packets do without it where it cannot be had, or could not keep what the user asks
 /// for: sealed data, or faults that the user has not asked of TCP.
-fn open_writer(settings: &Settings, wanted: &udp::Settings, bulk: Option<&Bulk>) -> Option<Box<Tcp>> {
+fn open_writer(settings: &Settings, bulk: Option<&Bulk>) -> Option<Box<Tcp>> {
+    let Some(Bulk::Udp(udp)) = bulk else { return None };
     let is_spared = !settings.faults.is_clean() && !settings.links.named;
-    let is_beside = settings.links.tcp && !settings.sealed && !is_spared && matches!(bulk, Some(Bulk::Udp(_)));
-    let opened = is_beside.then(|| Tcp::open(wanted, false).ok()).flatten();
-    opened.map(|tcp| Box::new(tcp.with_connections_max(CONNECTIONS_BESIDE_MAX)))
+    if !settings.links.tcp || settings.sealed || is_spared {
+        return None;
+    }
+    let tcp = Tcp::listen(udp.candidates().to_vec(), false).ok()?;
+    Some(Box::new(tcp.with_connections_max(CONNECTIONS_BESIDE_MAX)))
 }
 
 /// Opens the link for bulk data that the settings name; they name at most one.

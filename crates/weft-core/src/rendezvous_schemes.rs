@@ -3,7 +3,7 @@
 //!
 //! Which is quicker depends on the machine, the network, and on who else uses them, so the receiver of the
 //! messages measures both. All messages of a peer that are under way at the same time come alike: they are a
-//! *round*. A round that ends tells the time of a byte. The quicker transfer is taken. The slower one is
+//! *round*. A round that ends tells the time of a byte. The quicker scheme is taken. The slower one is
 //! tried again now and then, the more rarely the slower it was: tries take about one part in a hundred of
 //! the time.
 
@@ -11,14 +11,14 @@ use crate::time::{Duration, Instant};
 
 /// What brings the data of an announced message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transfer {
+pub enum RendezvousScheme {
     /// Packets of the flow.
     Packets,
     /// Writes of a carrier to the receiver's memory.
     RemoteWrite,
 }
 
-impl Transfer {
+impl RendezvousScheme {
     const ALL: [Self; 2] = [Self::Packets, Self::RemoteWrite];
 
     const fn other(self) -> Self {
@@ -33,23 +33,23 @@ impl Transfer {
 const CLASS_FIRST: u32 = 15;
 /// The number of such classes; the last one has all longer messages.
 const CLASSES: usize = 10;
-/// The rounds of each transfer that are measured before the quicker one is taken.
+/// The rounds of each scheme that are measured before the quicker one is taken.
 const MEASURED_MIN: u32 = 3;
 /// The most messages of a round: where messages never pause, one round follows another.
 const ROUND_MESSAGES_MAX: u32 = 64;
 /// The time after which messages that have not arrived are no longer waited for: their receives were given
 /// up.
 const ABANDONED_AFTER: Duration = Duration::from_millis(200);
-/// The fewest rounds between two tries of the slower transfer.
+/// The fewest rounds between two tries of the slower scheme.
 const TRY_AFTER_MIN: u64 = 32;
-/// The most rounds between two tries of the slower transfer.
+/// The most rounds between two tries of the slower scheme.
 const TRY_AFTER_MAX: u64 = 100_000;
 /// The number of rounds in which the time of one try that takes twice as long goes unnoticed.
 const UNNOTICED_AMONG: u64 = 100;
 /// The number of times that the rounds between two tries double while tries change nothing.
 const DOUBLINGS_MAX: u32 = 4;
 
-/// The time of a byte by one of the transfers, as far as it has been measured.
+/// The time of a byte by one of the schemes, as far as it has been measured.
 #[derive(Clone, Copy, Debug, Default)]
 struct Estimate {
     /// Picoseconds.
@@ -75,30 +75,30 @@ impl Estimate {
 /// What is known of messages of a class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Class {
-    /// In the order of [`Transfer::ALL`].
+    /// In the order of [`RendezvousScheme::ALL`].
     estimates: [Estimate; 2],
-    /// The rounds since the last try of the slower transfer.
+    /// The rounds since the last try of the slower scheme.
     rounds: u64,
-    /// The number of tries since the quicker transfer was another.
+    /// The number of tries since the quicker scheme was another.
     tries: u32,
-    /// The transfer that was the quicker one at the last choice.
-    quicker: Option<Transfer>,
+    /// The scheme that was the quicker one at the last choice.
+    quicker: Option<RendezvousScheme>,
 }
 
 impl Class {
-    fn of(&mut self, transfer: Transfer) -> &mut Estimate {
-        &mut self.estimates[transfer as usize]
+    fn of(&mut self, scheme: RendezvousScheme) -> &mut Estimate {
+        &mut self.estimates[scheme as usize]
     }
 
-    /// Chooses the transfer of the next round.
-    fn choose(&mut self) -> Transfer {
+    /// Chooses the scheme of the next round.
+    fn choose(&mut self) -> RendezvousScheme {
         // Writes first: what they need is made ready by that.
-        let unknown = |transfer: &&Transfer| self.estimates[**transfer as usize].measured < MEASURED_MIN;
-        if let Some(transfer) = Transfer::ALL.iter().rev().find(unknown) {
-            return *transfer;
+        let unknown = |scheme: &&RendezvousScheme| self.estimates[**scheme as usize].measured < MEASURED_MIN;
+        if let Some(scheme) = RendezvousScheme::ALL.iter().rev().find(unknown) {
+            return *scheme;
         }
         let [packets, write] = self.estimates.map(|estimate| estimate.per_byte.max(1));
-        let quicker = if write <= packets { Transfer::RemoteWrite } else { Transfer::Packets };
+        let quicker = if write <= packets { RendezvousScheme::RemoteWrite } else { RendezvousScheme::Packets };
         if self.quicker.replace(quicker) != Some(quicker) {
             (self.rounds, self.tries) = (0, 0);
         }
@@ -111,7 +111,7 @@ impl Class {
     }
 }
 
-/// The number of rounds until the slower transfer is tried again, if a byte takes these times.
+/// The number of rounds until the slower scheme is tried again, if a byte takes these times.
 fn try_after(quick: u64, slow: u64, tries: u32) -> u64 {
     let lost = (slow - quick).saturating_mul(UNNOTICED_AMONG) / quick;
     (lost.clamp(TRY_AFTER_MIN, TRY_AFTER_MAX) << tries.min(DOUBLINGS_MAX)).min(TRY_AFTER_MAX)
@@ -120,7 +120,7 @@ fn try_after(quick: u64, slow: u64, tries: u32) -> u64 {
 /// The messages that are under way at the same time.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    transfer: Transfer,
+    scheme: RendezvousScheme,
     began: Instant,
     /// The last time that a message began or ended, or data of one arrived.
     touched: Instant,
@@ -134,7 +134,7 @@ struct Round {
 
 /// The choice for the messages of one peer.
 #[derive(Clone, Debug, Default)]
-pub struct TransferChoice {
+pub struct SchemeChoice {
     classes: [Class; CLASSES],
     round: Option<Round>,
     /// The messages that have begun and not ended, also those of earlier rounds.
@@ -143,9 +143,9 @@ pub struct TransferChoice {
     has_written: bool,
 }
 
-impl TransferChoice {
+impl SchemeChoice {
     /// Begins a message of `bytes` bytes, and says what brings it. `may_write`: it may be written.
-    pub fn begin(&mut self, now: Instant, bytes: u64, may_write: bool) -> Transfer {
+    pub fn begin(&mut self, now: Instant, bytes: u64, may_write: bool) -> RendezvousScheme {
         let is_over = |round: &Round| now.since(round.touched) >= ABANDONED_AFTER;
         if self.round.as_ref().is_some_and(is_over) {
             (self.round, self.under_way) = (None, 0);
@@ -156,7 +156,7 @@ impl TransferChoice {
         }
         let class = &mut self.classes[class(bytes)];
         let round = self.round.get_or_insert_with(|| Round {
-            transfer: if may_write { class.choose() } else { Transfer::Packets },
+            scheme: if may_write { class.choose() } else { RendezvousScheme::Packets },
             began: now,
             touched: now,
             begun: 0,
@@ -165,7 +165,7 @@ impl TransferChoice {
         });
         self.under_way += 1;
         (round.touched, round.begun, round.longest) = (now, round.begun + 1, round.longest.max(bytes));
-        if may_write { round.transfer } else { Transfer::Packets }
+        if may_write { round.scheme } else { RendezvousScheme::Packets }
     }
 
     /// Notes that data of a message has arrived.
@@ -190,17 +190,17 @@ impl TransferChoice {
     /// Returns whether writes of the peer are under way, as far as is known.
     pub fn is_written_to(&self, now: Instant) -> bool {
         let is_written =
-            |round: &Round| round.transfer == Transfer::RemoteWrite && now.since(round.touched) < ABANDONED_AFTER;
+            |round: &Round| round.scheme == RendezvousScheme::RemoteWrite && now.since(round.touched) < ABANDONED_AFTER;
         self.under_way > 0 && self.round.as_ref().is_some_and(is_written)
     }
 
     fn measure(&mut self, now: Instant, round: &Round) {
-        let is_write = round.transfer == Transfer::RemoteWrite;
+        let is_write = round.scheme == RendezvousScheme::RemoteWrite;
         if round.bytes == 0 || is_write && !core::mem::replace(&mut self.has_written, true) {
             return;
         }
         let per_byte = now.since(round.began).0.saturating_mul(1000) / round.bytes;
-        self.classes[class(round.longest)].of(round.transfer).measure(per_byte);
+        self.classes[class(round.longest)].of(round.scheme).measure(per_byte);
     }
 }
 
@@ -219,15 +219,15 @@ mod tests {
     type Times = [fn(u64) -> u64; 2];
 
     /// Messages one after the other, of these times; others on the machine make one in ten of them much
-    /// later. Returns the time that they took, and the time that the best transfer would have taken, in
+    /// later. Returns the time that they took, and the time that the best scheme would have taken, in
     /// nanoseconds.
-    fn play(choice: &mut TransferChoice, times: Times, bytes: u64, count: u32, random: &mut Random) -> (u64, u64) {
+    fn play(choice: &mut SchemeChoice, times: Times, bytes: u64, count: u32, random: &mut Random) -> (u64, u64) {
         let mut now = Instant(1_000_000_000);
         let (mut taken, mut best) = (0, 0);
         for _ in 0..count {
-            let transfer = choice.begin(now, bytes, true);
+            let scheme = choice.begin(now, bytes, true);
             let noise = if random.chance(100_000) { random.below(1_000_000) } else { random.below(2_000) };
-            let time = times[transfer as usize](bytes) + noise;
+            let time = times[scheme as usize](bytes) + noise;
             now = now + Duration(time);
             choice.end(now, bytes);
             taken += time;
@@ -243,11 +243,11 @@ mod tests {
     /// Packets are quicker, or writes are, or one of them is stuck each time.   Expect: within 5 % of the
     /// better one, once both have been measured.
     #[test]
-    fn the_quicker_transfer_is_taken_whichever_it_is() {
+    fn the_quicker_scheme_is_taken_whichever_it_is() {
         let mut random = Random::new(5);
         for times in [[QUICK, SLOW], [SLOW, QUICK], [QUICK, QUICK], [STUCK, QUICK], [QUICK, STUCK]] {
             for bytes in [40_000, 100_000, 1 << 20, 64 << 20] {
-                let mut choice = TransferChoice::default();
+                let mut choice = SchemeChoice::default();
                 play(&mut choice, times, bytes, 20, &mut random);
                 let (taken, best) = play(&mut choice, times, bytes, 5_000, &mut random);
                 assert!(taken <= best + best / 20, "{bytes} bytes: {taken} ns and not {best}");
@@ -255,12 +255,12 @@ mod tests {
         }
     }
 
-    /// What was quicker becomes slower.   Expect: the other transfer is taken soon, and the first one again
+    /// What was quicker becomes slower.   Expect: the other scheme is taken soon, and the first one again
     /// when it has become quick again.
     #[test]
     fn a_network_that_changes_is_noticed() {
         let mut random = Random::new(6);
-        let mut choice = TransferChoice::default();
+        let mut choice = SchemeChoice::default();
         for times in [[SLOW, QUICK], [QUICK, SLOW], [SLOW, QUICK]] {
             play(&mut choice, times, 1 << 20, 2_000, &mut random);
             let (taken, best) = play(&mut choice, times, 1 << 20, 1_000, &mut random);
@@ -272,7 +272,7 @@ mod tests {
     /// choice is made again after some of them.
     #[test]
     fn messages_at_the_same_time_come_alike() {
-        let mut choice = TransferChoice::default();
+        let mut choice = SchemeChoice::default();
         let mut now = Instant(0);
         let mut begun = Vec::new();
         for _ in 0..1_000 {
@@ -290,7 +290,7 @@ mod tests {
     /// Messages that begin and never end.   Expect: later ones are measured all the same.
     #[test]
     fn messages_that_are_given_up_are_forgotten() {
-        let mut choice = TransferChoice::default();
+        let mut choice = SchemeChoice::default();
         let mut now = Instant(0);
         choice.begin(now, 1 << 20, true);
         for _ in 0..10 {
@@ -306,8 +306,8 @@ mod tests {
 
     #[test]
     fn what_must_not_be_written_comes_as_packets() {
-        let mut choice = TransferChoice::default();
-        assert_eq!(choice.begin(Instant(0), 100_000, false), Transfer::Packets);
-        assert_eq!(choice.begin(Instant(0), 100_000, true), Transfer::Packets, "as the others of its round");
+        let mut choice = SchemeChoice::default();
+        assert_eq!(choice.begin(Instant(0), 100_000, false), RendezvousScheme::Packets);
+        assert_eq!(choice.begin(Instant(0), 100_000, true), RendezvousScheme::Packets, "as the others of its round");
     }
 }

@@ -1,9 +1,9 @@
 /*
  * Large messages between two ranks of two hosts, in both directions at the same time, until a condition
- * holds: `transfers written|packets|anew`. `written`: TCP has written messages. `packets`: messages have
- * arrived, and TCP has written none. `anew`: messages that TCP did not bring have come as packets; another
- * program breaks its connections meanwhile. Prints "under way" when it has begun, and checks the data that
- * arrives.
+ * holds: `rendezvous_schemes written|packets|anew`. `written`: TCP has written messages. `packets`: messages
+ * have arrived, and TCP has written none. `anew`: messages that TCP did not bring have come as packets;
+ * another program breaks its connections meanwhile. Prints "under way" when it has begun, and checks the data
+ * that arrives.
  */
 #include "check.h"
 
