@@ -312,6 +312,10 @@ impl<P: Platform> PointToPoint<P> {
             Some(remote) => format!("{reason} (at {})", remote.addresses(&self.network.carriers)),
             None => reason.to_owned(),
         };
+        // No carrier may look at the memory of sends that fail.
+        if self.peers[peer].matching.has_choice {
+            self.drop_writes(peer);
+        }
         self.network.remotes.remove(peer);
         let state = &mut self.peers[peer];
         state.pending.clear();
