@@ -1,6 +1,7 @@
-/* collective_times OPERATION SECONDS SIZE…: measures the time of one collective, for `weft tune`. Sizes are
- * counted as Weft's table of choices counts them: the message, each rank's contribution, or one block; for
- * allgather and reduce_scatter all blocks together.
+/* collective_times OPERATION SECONDS SIZE…: measures the time of one collective, or, as "pingpong", of half a
+ * round trip between the first two ranks, for `weft tune`. Sizes are counted as Weft's table of choices counts
+ * them: the message, each rank's contribution, or one block; for allgather and reduce_scatter all blocks
+ * together.
  *
  * Prints "RANKS NODES RANKS-OF-THE-FULLEST-NODE", then a line "SIZE MICROSECONDS" for each size: the least of
  * several samples, in each of which the slowest rank counts. */
@@ -14,11 +15,26 @@ enum { SAMPLES = 5 };
 static int ranks;
 static unsigned char *from, *to;
 
+static int rank;
+
+/* A message to the other rank, and one back. */
+static void exchange(int bytes)
+{
+    if (rank == 0)
+        MPI_Send(from, bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
+    if (rank < 2)
+        MPI_Recv(to, bytes, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank == 1)
+        MPI_Send(from, bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
+}
+
 static void once(const char *what, int bytes)
 {
     MPI_Comm all = MPI_COMM_WORLD;
     int share = bytes / ranks;
-    if (!strcmp(what, "barrier"))
+    if (!strcmp(what, "pingpong"))
+        exchange(bytes);
+    else if (!strcmp(what, "barrier"))
         MPI_Barrier(all);
     else if (!strcmp(what, "bcast"))
         MPI_Bcast(to, bytes, MPI_BYTE, 0, all);
@@ -55,7 +71,7 @@ static double sample(const char *what, int bytes, int calls)
 
 int main(int argc, char **argv)
 {
-    int rank, per_node, fullest, leads, nodes, at_node;
+    int per_node, fullest, leads, nodes, at_node;
     MPI_Comm node;
     MPI_Init(&argc, &argv);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -84,7 +100,7 @@ int main(int argc, char **argv)
             least = took < least ? took : least;
         }
         if (rank == 0)
-            printf("%ld %.3f\n", bytes, least * 1e6);
+            printf("%ld %.3f\n", bytes, least * (strcmp(argv[1], "pingpong") ? 1e6 : 5e5));
         free(from);
         free(to);
     }

@@ -1,12 +1,14 @@
 //! `weft tune`: measures each algorithm of each collective on this machine, and writes a table for
-//! `WEFT_COLLECTIVES_TABLE`.
+//! `WEFT_COLLECTIVES_TABLE`; or measures the protocols of large messages (`costs.rs`).
 //!
 //! Each algorithm is measured by a job of its own, in which its setting asks for it; the measured program is
 //! plain C over the MPI API.
 
+mod costs;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
@@ -27,6 +29,9 @@ const LIMIT_SECONDS: u32 = 120;
 /// The arguments of `weft tune`.
 #[derive(Args)]
 pub struct Arguments {
+    /// Measure the protocols of large messages between two ranks of a node, and write their costs
+    #[arg(long, conflicts_with_all = ["operation", "sizes", "n"])]
+    costs: bool,
     /// Ranks
     #[arg(short, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=65536))]
     n: u32,
@@ -36,12 +41,12 @@ pub struct Arguments {
     /// Bytes, as the table counts them
     #[arg(long, value_delimiter = ',', default_values_t = [8, 1 << 10, 8 << 10, 32 << 10, 128 << 10, 1 << 20])]
     sizes: Vec<u64>,
-    /// Seconds for each size of each algorithm
+    /// Seconds for each size of each algorithm or protocol
     #[arg(long, default_value_t = 0.2)]
     seconds: f64,
-    /// Write the table here
-    #[arg(long, short, default_value = "weft-collectives.table")]
-    output: PathBuf,
+    /// Write the table or the costs here, and not to the file that the command names at the end
+    #[arg(long, short)]
+    output: Option<PathBuf>,
     /// Print only errors
     #[arg(long, short)]
     quiet: bool,
@@ -79,11 +84,27 @@ pub fn main(arguments: &Arguments) -> ExitCode {
     }
 }
 
+/// A job of the measuring program.
+struct Job<'a> {
+    ranks: u32,
+    limit_seconds: u32,
+    /// The program's word for what it measures.
+    what: &'a str,
+    /// Bytes.
+    sizes: &'a [u64],
+    settings: Vec<(String, String)>,
+}
+
 fn tune(arguments: &Arguments, operations: &[Operation]) -> Result<(), String> {
     let cache = crate::measure::cache()?;
     let mpi = Mpi::find(&Spec::plain(Kind::Weft), &cache)?;
     let compiler = mpi.compiler().ok_or_else(|| format!("there is no bin/mpicc in {}", mpi.prefix.display()))?;
     let program = Programs::new(&cache, &compiler, Vec::new())?.build(TUNE)?;
+    let default = if arguments.costs { "weft.costs" } else { "weft-collectives.table" };
+    let output = arguments.output.clone().unwrap_or_else(|| default.into());
+    if arguments.costs {
+        return costs::tune(arguments, &mpi, &program, &output);
+    }
     let mut text = String::from(
         "# Written by `weft tune`: microseconds behind each line are those of its algorithm at the largest size it was best at.\n",
     );
@@ -95,7 +116,7 @@ fn tune(arguments: &Arguments, operations: &[Operation]) -> Result<(), String> {
             let name = format!("{} {algorithm}", operation.name());
             progress.begin(&name);
             let began = Instant::now();
-            let measured = measure(arguments, &mpi, &program, operation, algorithm);
+            let measured = measure_algorithm(arguments, &mpi, &program, operation, algorithm);
             progress.end(&name, began.elapsed(), measured.as_ref().err().map(String::as_str));
             let Ok((place, measured)) = measured else { continue };
             places = Some(place);
@@ -109,31 +130,41 @@ fn tune(arguments: &Arguments, operations: &[Operation]) -> Result<(), String> {
     progress.finish();
     // The library must be able to read the table that is written.
     Table::parse(&text).map_err(|why| format!("the table would not be understood: {why}"))?;
-    std::fs::write(&arguments.output, text).map_err(|error| format!("{}: {error}", arguments.output.display()))?;
+    std::fs::write(&output, text).map_err(|error| format!("{}: {error}", output.display()))?;
     if !arguments.quiet {
-        crate::out::say!("WEFT_COLLECTIVES_TABLE={} uses it", arguments.output.display());
+        crate::out::say!("WEFT_COLLECTIVES_TABLE={} uses it", output.display());
     }
     Ok(())
+}
+
+/// Measures one algorithm: see [`measure`].
+fn measure_algorithm(
+    arguments: &Arguments,
+    mpi: &Mpi,
+    program: &Path,
+    operation: Operation,
+    algorithm: &str,
+) -> Result<(Where, Vec<(u64, f64)>), String> {
+    let sizes = if operation == Operation::Barrier { &[0] } else { &arguments.sizes[..] };
+    let (ranks, limit_seconds, what) = (arguments.n, LIMIT_SECONDS, operation.name());
+    let setting = (format!("WEFT_{}", operation.name().to_uppercase()), algorithm.to_owned());
+    measure(arguments, mpi, program, &Job { ranks, limit_seconds, what, sizes, settings: vec![setting] })
 }
 
 /// Runs one job. Returns its ranks and nodes, and the microseconds for each size.
 fn measure(
     arguments: &Arguments,
     mpi: &Mpi,
-    program: &std::path::Path,
-    operation: Operation,
-    algorithm: &str,
+    program: &Path,
+    job: &Job<'_>,
 ) -> Result<(Where, Vec<(u64, f64)>), String> {
-    let sizes: Vec<String> = match operation {
-        Operation::Barrier => vec!["0".to_owned()],
-        _ => arguments.sizes.iter().map(u64::to_string).collect(),
-    };
     let mut command = Command::new(mpi.bin("mpiexec"));
-    command.args(["-n", &arguments.n.to_string(), "--timeout", &LIMIT_SECONDS.to_string()]).args(&arguments.mpiexec);
-    command.arg(program).arg(operation.name()).arg(arguments.seconds.to_string()).args(sizes);
+    let Job { ranks, limit_seconds, what, sizes, settings } = job;
+    command.args(["-n", &ranks.to_string(), "--timeout", &limit_seconds.to_string()]).args(&arguments.mpiexec);
+    command.arg(program).arg(what).arg(arguments.seconds.to_string()).args(sizes.iter().map(u64::to_string));
     // No other setting may disturb the measurement.
-    command.env_remove("WEFT_COLLECTIVES_TABLE");
-    command.env(format!("WEFT_{}", operation.name().to_uppercase()), algorithm).stdin(Stdio::null());
+    command.env_remove("WEFT_COLLECTIVES_TABLE").env_remove("WEFT_COSTS").env_remove("WEFT_EAGER_LIMIT");
+    command.envs(settings.iter().map(|(name, value)| (name, value))).stdin(Stdio::null());
     let output = command.output().map_err(|error| format!("{}: {error}", mpi.bin("mpiexec").display()))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);

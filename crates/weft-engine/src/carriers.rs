@@ -43,7 +43,11 @@ pub struct CarrierId(pub u8);
 
 /// The carriers of this process to other nodes. The attributes of a carrier tell its role.
 #[derive(Default)]
-pub struct Carriers(Vec<Open>);
+pub struct Carriers {
+    open: Vec<Open>,
+    /// The number of carriers up to the last one by which something may come.
+    awaited: u8,
+}
 
 struct Open {
     carrier: BoxedCarrier,
@@ -56,7 +60,7 @@ struct Open {
 
 impl Carriers {
     /// No carriers.
-    pub const NONE: Self = Self(Vec::new());
+    pub const NONE: Self = Self { open: Vec::new(), awaited: 0 };
 
     /// Makes the set of these carriers; their order gives their names ([`CarrierId`]). Of carriers for the
     /// same role the better ones come first.
@@ -76,37 +80,37 @@ impl Carriers {
             has_packets: false,
             registered: 0,
         };
-        Self(carriers.into_iter().map(open).collect())
+        Self { open: carriers.into_iter().map(open).collect(), awaited: 0 }
     }
 
     /// Returns whether there are no carriers.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.open.is_empty()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &BoxedCarrier> {
-        self.0.iter().map(|open| &open.carrier)
+        self.open.iter().map(|open| &open.carrier)
     }
 
     /// The attributes of a carrier.
     #[inline]
     pub(crate) fn attributes(&self, id: CarrierId) -> &CarrierAttributes {
-        &self.0[usize::from(id.0)].attributes
+        &self.open[usize::from(id.0)].attributes
     }
 
     /// The names of all carriers.
     pub(crate) fn ids(&self) -> impl Iterator<Item = CarrierId> + use<> {
-        (0..self.0.len() as u8).map(CarrierId)
+        (0..self.open.len() as u8).map(CarrierId)
     }
 
     #[inline]
     pub(crate) fn get(&self, id: CarrierId) -> Option<&BoxedCarrier> {
-        self.0.get(usize::from(id.0)).map(|open| &open.carrier)
+        self.open.get(usize::from(id.0)).map(|open| &open.carrier)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, id: CarrierId) -> Option<&mut BoxedCarrier> {
-        self.0.get_mut(usize::from(id.0)).map(|open| &mut open.carrier)
+        self.open.get_mut(usize::from(id.0)).map(|open| &mut open.carrier)
     }
 
     fn find(&self, is_it: impl Fn(&CarrierAttributes) -> bool) -> Option<CarrierId> {
@@ -142,7 +146,8 @@ impl Carriers {
         bytes: u64,
     ) -> Option<(Registered, RemoteMemory)> {
         let (registration, memory) = self.rma(id)?.register(data, bytes)?;
-        self.0[usize::from(id.0)].registered += 1;
+        self.open[usize::from(id.0)].registered += 1;
+        self.count_awaited();
         Some((Registered { carrier: id, registration }, memory))
     }
 
@@ -150,31 +155,39 @@ impl Carriers {
     pub(crate) fn deregister(&mut self, registered: Registered) {
         if let Some(rma) = self.rma(registered.carrier) {
             rma.deregister(registered.registration);
-            self.0[usize::from(registered.carrier.0)].registered -= 1;
+            self.open[usize::from(registered.carrier.0)].registered -= 1;
+            self.count_awaited();
         }
     }
 
     /// Notes which carriers the packets to a peer take.
     pub(crate) fn carry_packets(&mut self, remote: &Remote) {
         for CarrierPath { carrier, .. } in &remote.carrier_paths {
-            if let Some(open) = self.0.get_mut(usize::from(carrier.0)) {
+            if let Some(open) = self.open.get_mut(usize::from(carrier.0)) {
                 open.has_packets = true;
             }
         }
+        self.count_awaited();
     }
 
-    /// Returns whether something may come by a carrier: packets, or a write to memory that is registered.
+    /// Something may come by a carrier that has packets, or writes to memory that is registered.
+    fn count_awaited(&mut self) {
+        let last = self.open.iter().rposition(|open| open.has_packets || open.registered > 0);
+        self.awaited = last.map_or(0, |last| last as u8 + 1);
+    }
+
+    /// The names of all carriers, or of those up to the last one by which something may come. Behind it are
+    /// carriers that only write.
     #[inline]
-    pub(crate) fn is_awaited(&self, id: CarrierId) -> bool {
-        let Open { has_packets, registered, .. } = self.0[usize::from(id.0)];
-        has_packets || registered > 0
+    pub(crate) fn looked_at(&self, all: bool) -> impl Iterator<Item = CarrierId> + use<> {
+        (0..if all { self.open.len() as u8 } else { self.awaited }).map(CarrierId)
     }
 
     /// Prepares the carriers for a sleep; returns whether nothing has arrived of which their descriptors
     /// would not tell.
     #[inline]
     pub(crate) fn prepare_sleep(&mut self) -> bool {
-        self.0.iter_mut().all(|open| open.carrier.prepare_sleep())
+        self.open.iter_mut().all(|open| open.carrier.prepare_sleep())
     }
 
     /// The descriptors to wait on.

@@ -271,9 +271,9 @@ impl<P: Platform> Engine<P> {
     /// Takes in the packets that the carriers have, and notes the remote writes and reads that they have
     /// completed.
     fn poll_network(&mut self, now: Instant) {
-        let due = self.network.due_looks();
-        for id in self.network.carriers.ids() {
-            if self.network.is_look_due(id, due) {
+        let all_are_due = self.network.is_every_look_due();
+        for id in self.network.looked_at() {
+            if all_are_due || self.network.is_look_cheap(id) {
                 let found = self.receive(id, now);
                 self.network.note_found(id, found);
             }

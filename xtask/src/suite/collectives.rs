@@ -161,6 +161,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     }));
     cases.push(Case::new("WEFT_REPRODUCIBLE: sums have the same bits wherever 8 ranks are", reproducible));
     cases.push(Case::new("weft tune writes a table that is read", tuned));
+    cases.push(Case::new("weft tune --costs writes costs that are read", costs));
     cases
 }
 
@@ -176,6 +177,26 @@ fn reproducible(context: &Context) -> Outcome {
         (Ok(one), Ok(two)) => Outcome::Failed(format!("on one host:\n{}\non two:\n{}", one.output, two.output)),
         (Err(error), _) | (_, Err(error)) => Outcome::Failed(error.to_string()),
     }
+}
+
+/// Measures the protocols, and sends messages by the costs.   Expect: the costs differ from the built-in
+/// ones, the command knows where they come from, and messages arrive.
+fn costs(context: &Context) -> Outcome {
+    let file = context.work.join("measured.costs");
+    let written = Run::new(context.bin("weft")).args(["tune", "--costs", "--seconds", "0.01", "--output"]).arg(&file);
+    match Expected::code(0).says("WEFT_COSTS=").judge(written.limit(4 * LIMIT_SECONDS).finish()) {
+        Outcome::Passed => {}
+        other => return other,
+    }
+    let costs = |run: Run| run.args(["info", "--costs"]).limit(LIMIT_SECONDS).finish();
+    let (built_in, measured) =
+        (costs(Run::new(context.bin("weft"))), costs(Run::new(context.bin("weft")).env("WEFT_COSTS", &file)));
+    match (built_in, measured) {
+        (Ok(one), Ok(other)) if one.output != other.output && other.output.contains("kernel_copy_ps") => {}
+        (Ok(_), Ok(other)) => return Outcome::Failed(format!("the costs are not used:\n{}", other.output)),
+        (Err(error), _) | (_, Err(error)) => return Outcome::Failed(error.to_string()),
+    }
+    attempt(|| Ok(context.mpiexec(2).arg(context.compile("tests/c/sizes.c")?).env("WEFT_COSTS", &file)))
 }
 
 fn tuned(context: &Context) -> Outcome {

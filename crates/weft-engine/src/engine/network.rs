@@ -136,23 +136,23 @@ impl Network {
 }
 
 impl Network {
-    /// Begins a pass: returns whether carriers are looked at in it whose look is a system call, and those by
-    /// which nothing is expected.
-    pub(super) fn due_looks(&mut self) -> DueLooks {
-        let Looks { quiet, .. } = &mut self.looks;
-        *quiet = (*quiet + 1) % UNEXPECTED_EVERY;
-        let unexpected = *quiet == 0;
-        DueLooks { system_calls: !self.looks_in_memory || self.looks.is_due(), unexpected }
+    /// Returns whether carriers are looked at in this pass whose look is a system call.
+    pub(super) fn is_every_look_due(&mut self) -> bool {
+        !self.looks_in_memory || self.looks.is_due()
     }
 
-    /// Returns whether a carrier is looked at in a pass.
+    /// The carriers that are looked at in this pass, as far as it does not depend on what a look costs. Those
+    /// by which nothing is expected have their turn now and then: somebody may have sent something all the
+    /// same.
     #[inline]
-    pub(super) fn is_look_due(&self, id: CarrierId, due: DueLooks) -> bool {
-        (due.system_calls || self.is_look_cheap(id)) && (due.unexpected || self.writes || self.carriers.is_awaited(id))
+    pub(super) fn looked_at(&mut self) -> impl Iterator<Item = CarrierId> + use<> {
+        self.looks.quiet = self.looks.quiet.wrapping_add(1);
+        let has_turn = self.looks.quiet.is_multiple_of(UNEXPECTED_EVERY) || self.writes;
+        self.carriers.looked_at(has_turn)
     }
 
     /// Returns whether this carrier is looked at in memory.
-    fn is_look_cheap(&self, id: CarrierId) -> bool {
+    pub(super) fn is_look_cheap(&self, id: CarrierId) -> bool {
         self.carriers.attributes(id).look != Look::SystemCall
     }
 
@@ -162,15 +162,6 @@ impl Network {
             self.looks.found();
         }
     }
-}
-
-/// The looks of a pass, besides those in memory.
-#[derive(Clone, Copy)]
-pub(super) struct DueLooks {
-    /// Carriers are looked at whose look is a system call.
-    system_calls: bool,
-    /// Carriers are looked at by which nothing is expected: somebody may have sent something all the same.
-    unexpected: bool,
 }
 
 /// A buffer with room for a train.

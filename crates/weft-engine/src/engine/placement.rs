@@ -88,9 +88,12 @@ impl<P: Platform> PointToPoint<P> {
     }
 
     /// Tells the choices of schemes which announced messages have arrived.
+    #[inline]
     pub(super) fn end_arrived(&mut self, now: Instant) {
         let Self { messages, peers, .. } = self;
-        messages.end_arrived(now, peers);
+        if messages.has_arrived_whole() {
+            messages.end_arrived(now, peers);
+        }
     }
 
     /// Begins to write the first `total` bytes of the send `handle` to `target`.

@@ -196,8 +196,13 @@ impl Messages {
         }
     }
 
-    /// Tells the choices of schemes which announced messages have arrived.
+    /// Returns whether [`Self::end_arrived`] has something to tell.
     #[inline]
+    pub fn has_arrived_whole(&self) -> bool {
+        !self.arrived_whole.is_empty()
+    }
+
+    /// Tells the choices of schemes which announced messages have arrived.
     pub fn end_arrived(&mut self, now: Instant, peers: &mut impl PeerAccess) {
         for (peer, bytes) in self.arrived_whole.drain(..) {
             if let Some(schemes) = &mut peers.peer_mut(peer).schemes {
