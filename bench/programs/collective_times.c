@@ -1,7 +1,7 @@
-/* collective_times OPERATION SECONDS SIZE…: measures the time of one collective, or, as "pingpong", of half a
- * round trip between the first two ranks, for `weft tune`. Sizes are counted as Weft's table of choices counts
- * them: the message, each rank's contribution, or one block; for allgather and reduce_scatter all blocks
- * together.
+/* collective_times OPERATION SECONDS SIZE…: measures the time of one collective, or, as "pingpong", of half
+ * a round trip between the first two ranks, for `weft tune`. Sizes are counted as Weft's table of choices
+ * counts them: the message, each rank's contribution, or one block; for allgather and reduce_scatter all
+ * blocks together.
  *
  * Prints "RANKS NODES RANKS-OF-THE-FULLEST-NODE", then a line "SIZE MICROSECONDS" for each size: the least of
  * several samples, in each of which the slowest rank counts. */
