@@ -58,8 +58,8 @@ struct Probed {
     path: usize,
     /// The transmission before which all transmissions have arrived or are lost.
     order: Number,
-    /// The probe took the carrier that the path takes now.
-    on_this_lane: bool,
+    /// The probe may have taken another carrier than packets before the path's last change.
+    is_beside: bool,
 }
 
 impl Outgoing {
@@ -294,7 +294,7 @@ impl Outgoing {
         if let (Some(hold), true) = (hold, newest && order == path.order) {
             path.round_trip.sample(now, Duration(now.since(path.asked_at).0.saturating_sub(hold.0)));
         }
-        Some(Probed { path: index, order, on_this_lane: path.has_left_since_change(probe) })
+        Some(Probed { path: index, order, is_beside: path.has_left_on_another(probe) })
     }
 
     /// Looks for packets that are missing although later ones of their path have arrived.
@@ -369,7 +369,7 @@ impl Outgoing {
         let probed = probed.filter(|probed| probed.path == name && probed.order.is_after(record.order));
         let is_probed = probed.is_some();
         let is_crossed = path.lane_from.is_after(record.order)
-            && (path.proved.is_after(path.lane_from) || probed.is_some_and(|probed| probed.on_this_lane));
+            && (path.proved.is_after(path.lane_from) || probed.is_some_and(|probed| probed.is_beside));
         // The packets that overtook it took another carrier, and may have been looked at before.
         let late = if is_crossed { Duration(late.0.max(u64::from(since) + LANE_PATIENCE.0)) } else { late };
         let cause = if is_crossed && late > age {

@@ -50,8 +50,11 @@ pub(super) struct Path {
     doubted: Number,
     /// The next probe when the path has taken another carrier.
     changed: Number,
-    /// The first transmission on the carrier that the path takes now.
+    /// The first transmission since the path has taken another carrier.
     pub(super) lane_from: Number,
+    /// The next probe when the path took another carrier than that of the transmission before `lane_from`. It
+    /// may have changed again since.
+    lane_probe: Number,
     pub(super) round_trip: RoundTrip,
     pub(super) congestion: Congestion,
 }
@@ -71,6 +74,7 @@ impl Path {
             doubted: Number::FIRST,
             changed: Number::FIRST,
             lane_from: Number::FIRST,
+            lane_probe: Number::FIRST,
             round_trip: RoundTrip::new(),
             congestion: Congestion::new(settings.window_packets),
         }
@@ -81,6 +85,12 @@ impl Path {
         !self.changed.is_after(probe)
     }
 
+    /// Returns whether this probe may have taken another carrier than the transmissions before
+    /// [`Self::lane_from`].
+    pub(super) const fn has_left_on_another(&self, probe: Number) -> bool {
+        !self.lane_probe.is_after(probe)
+    }
+
     fn park(self) -> ParkedPath {
         let Self { order, proved, doubted, changed, round_trip, congestion, .. } = self;
         ParkedPath { order, proved, doubted, changed, round_trip, congestion }
@@ -88,7 +98,17 @@ impl Path {
 
     fn unpark(parked: ParkedPath, settings: &Settings) -> Self {
         let ParkedPath { order, proved, doubted, changed, round_trip, congestion } = parked;
-        Self { order, proved, doubted, changed, lane_from: order, round_trip, congestion, ..Self::new(settings) }
+        Self {
+            order,
+            proved,
+            doubted,
+            changed,
+            lane_from: order,
+            lane_probe: changed,
+            round_trip,
+            congestion,
+            ..Self::new(settings)
+        }
     }
 
     /// The time until which bulk data has to wait, where it is paced.
@@ -348,7 +368,9 @@ impl Paths {
         if self.get(index).is_some() {
             let path = &mut self[index];
             (path.doubted, path.changed, path.unanswered) = (path.order, control, 0);
-            path.lane_from = path.order;
+            if path.lane_from != path.order {
+                (path.lane_from, path.lane_probe) = (path.order, control);
+            }
         }
     }
 

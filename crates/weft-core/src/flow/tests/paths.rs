@@ -227,3 +227,28 @@ fn a_packet_is_not_sent_as_often_as_can_be_before_the_peer_would_fail() {
         assert_eq!(settings.spacing(settings::SPACED_AFTER - 1), Duration(0));
     }
 }
+
+/// Messages leave on one carrier, and the probe for them on another. Then the path takes the first carrier
+/// again. The peer has looked at the second carrier only.   Expect: the answer to the probe proves no loss.
+#[test]
+fn a_probe_on_another_carrier_overtakes_without_a_loss() {
+    let mut pair = Pair::new(&Settings::default());
+    pair.a.flow.submit_message(&[1], &[]);
+    let messages = pair.a.packets(pair.now);
+    pair.a.flow.changes_carrier(0);
+    let mut probes = Vec::new();
+    while probes.is_empty() {
+        let now = pair.later(us(100));
+        probes = pair.a.packets(now);
+    }
+    pair.a.flow.changes_carrier(0);
+    let now = pair.later(us(10));
+    pair.b.receive(now, &probes);
+    let answers = pair.b.packets(now);
+    assert_eq!(answers.len(), 1, "the probe is answered");
+    pair.a.receive(now, &answers);
+    assert!(pair.a.packets(now).is_empty(), "nothing is sent again");
+    pair.b.receive(now, &messages);
+    pair.run_until_idle();
+    assert_eq!((pair.a.flow.counters().resent(), pair.b.memory.messages.len()), (0, 1));
+}
