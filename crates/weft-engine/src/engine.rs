@@ -254,7 +254,6 @@ impl<P: Platform> Engine<P> {
             self.poll_network(now);
             self.one_sided().progress();
             self.look_after_writes(now);
-            self.end_arrived(now);
             self.messages.look_for_grants(now);
             self.ask_awaited(now);
             self.drain_queues();
@@ -293,6 +292,7 @@ impl<P: Platform> Engine<P> {
         });
         if self.network.carriers.attributes(id).remote_memory.is_some() {
             self.take_remote_completions(id);
+            self.look_for_writes();
         }
         if let Some(to) = broken {
             self.connection_broke(&to);
@@ -323,6 +323,7 @@ impl<P: Platform> Engine<P> {
     /// Checks the processes of the node: a process that has died or broken its ring fails.
     fn check_node(&mut self) {
         self.look_after_neighbours();
+        self.give_up_stalled_writes();
         self.take_faults();
         self.tell_failures();
     }

@@ -173,6 +173,8 @@ pub struct Messages {
     writers: Vec<PeerId>,
     /// Peers whose carrier did not write everything that it was to write: they ask for it anew.
     pub broken_writes: Vec<PeerId>,
+    /// Set while there are such peers, or messages of which the choices of schemes have not been told.
+    pub has_news_of_writes: bool,
     /// Announced messages that have arrived, by peer and bytes, of which the choices of schemes have not
     /// been told.
     arrived_whole: Vec<(PeerId, u64)>,
@@ -230,6 +232,7 @@ impl Messages {
             grants: Grants::new(),
             writers: Vec::new(),
             broken_writes: Vec::new(),
+            has_news_of_writes: false,
             arrived_whole: Vec::new(),
             arrived: Vec::new(),
             regrant: false,

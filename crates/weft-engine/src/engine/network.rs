@@ -89,8 +89,8 @@ pub(super) struct Network {
     pub(super) stalled: VecDeque<Stalled>,
     train: Vec<u8>,
     pub(super) looks: Looks,
-    /// Set while carriers write to memory of peers.
-    writes: bool,
+    /// Set while carriers may be writing to memory of peers.
+    pub(super) writes: bool,
     /// Set if a carrier is looked at in memory, so that carriers whose look is a system call wait for their
     /// turn.
     looks_in_memory: bool,
@@ -234,7 +234,6 @@ impl<P: Platform> PointToPoint<P> {
 
     pub(super) fn transmit(&mut self, now: Instant) {
         self.network.coalescing = false;
-        let mut writes = false;
         let mut at = 0;
         while at < self.network.active.len() {
             let peer = self.network.active[at];
@@ -245,10 +244,7 @@ impl<P: Platform> PointToPoint<P> {
             self.transmit_to(peer, now);
             self.collect_events(peer);
             match self.network.remotes.get_mut(peer) {
-                Some(remote) if !remote.is_idle(&self.network.carriers) => {
-                    writes |= remote.is_writing();
-                    at += 1;
-                }
+                Some(remote) if !remote.is_idle(&self.network.carriers) => at += 1,
                 Some(remote) => {
                     remote.active = false;
                     self.network.active.swap_remove(at);
@@ -258,7 +254,6 @@ impl<P: Platform> PointToPoint<P> {
                 None => {}
             }
         }
-        self.network.writes = writes;
     }
 
     /// Keeps the memory of an idle flow or connection until enough others have become idle after it; then it
@@ -333,12 +328,13 @@ impl<P: Platform> PointToPoint<P> {
         let Some(remote) = remotes.get_mut(peer) else { return };
         if remote.is_ordered() {
             transmit_connected(carriers, remote, messages, now, || platform.is_contended());
+            if remote.has_placements() {
+                super::placement::write_pieces(carriers, peer, remote, messages, (jobs, now));
+            }
+            return;
         }
         if remote.has_placements() {
             super::placement::write_pieces(carriers, peer, remote, messages, (jobs, now));
-        }
-        if remote.is_ordered() {
-            return;
         }
         for carrier in 0..remote.carriers() {
             if let Some((carrier_path, question)) = remote.poll_challenge(carrier, now, jobs) {

@@ -87,15 +87,6 @@ impl<P: Platform> PointToPoint<P> {
         scheme
     }
 
-    /// Tells the choices of schemes which announced messages have arrived.
-    #[inline]
-    pub(super) fn end_arrived(&mut self, now: Instant) {
-        let Self { messages, peers, .. } = self;
-        if messages.has_arrived_whole() {
-            messages.end_arrived(now, peers);
-        }
-    }
-
     /// Begins to write the first `total` bytes of the send `handle` to `target`.
     pub(super) fn push_placement(
         &mut self,
@@ -116,6 +107,7 @@ impl<P: Platform> PointToPoint<P> {
         let Some(remote) = self.network.remotes.get_mut(peer) else { return };
         if let Some(placements) = remote.placements().filter(|_| is_run) {
             placements.submit(remote_key, key.wire(), total, target);
+            self.network.writes = true;
         } else {
             self.submission(peer).submit_data(remote_key, key.wire(), 0..total);
         }
@@ -135,6 +127,17 @@ impl<P: Platform> PointToPoint<P> {
         self.messages.handle_acknowledged(RegionKey::from_wire(piece.region), length);
     }
 
+    /// Looks whether carriers still write: those that only write need no more looks then.
+    #[inline]
+    pub(super) fn look_for_writes(&mut self) {
+        let network = &mut self.network;
+        if !network.writes {
+            return;
+        }
+        let is_writing = |peer: &PeerId| network.remotes.get(*peer).is_some_and(Remote::is_writing);
+        network.writes = network.active.iter().any(is_writing);
+    }
+
     /// Notes that a peer's carrier has written to memory of this process, as our carrier tells.
     pub(super) fn note_written(&mut self, carrier: CarrierId, written: Written) {
         let Self { messages, peers, platform, progress_of_writes, .. } = self;
@@ -150,19 +153,31 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Gives up writes that make no progress, and those that other ends have given up.
+    /// Gives up writes that other ends have given up, and tells the choices of schemes which announced
+    /// messages have arrived.
     #[inline]
     pub(super) fn look_after_writes(&mut self, now: Instant) {
-        while let Some(peer) = self.messages.broken_writes.pop() {
-            self.drop_writes(peer);
-        }
-        if self.progress_of_writes.next.is_some_and(|next| next <= now) {
-            self.give_up_stalled_writes(now);
+        if std::mem::take(&mut self.messages.has_news_of_writes) {
+            self.take_news_of_writes(now);
         }
     }
 
-    #[cold]
-    fn give_up_stalled_writes(&mut self, now: Instant) {
+    #[inline(never)]
+    fn take_news_of_writes(&mut self, now: Instant) {
+        while let Some(peer) = self.messages.broken_writes.pop() {
+            self.drop_writes(peer);
+        }
+        let Self { messages, peers, .. } = self;
+        messages.end_arrived(now, peers);
+    }
+
+    /// Gives up writes that make no progress.
+    pub(super) fn give_up_stalled_writes(&mut self) {
+        let Some(next) = self.progress_of_writes.next else { return };
+        let now = self.platform.now();
+        if now < next {
+            return;
+        }
         for peer in self.progress_of_writes.take_stalled(now) {
             if !self.messages.regions.registered_for(peer).is_empty() {
                 self.drop_writes(peer);

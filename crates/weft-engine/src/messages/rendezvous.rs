@@ -196,12 +196,6 @@ impl Messages {
         }
     }
 
-    /// Returns whether [`Self::end_arrived`] has something to tell.
-    #[inline]
-    pub fn has_arrived_whole(&self) -> bool {
-        !self.arrived_whole.is_empty()
-    }
-
     /// Tells the choices of schemes which announced messages have arrived.
     pub fn end_arrived(&mut self, now: Instant, peers: &mut impl PeerAccess) {
         for (peer, bytes) in self.arrived_whole.drain(..) {
@@ -367,6 +361,7 @@ impl Messages {
                 #[cfg(not(weft_mutant = "first_attempt_counted"))]
                 self.regions.close(old);
                 self.broken_writes.push(peer);
+                self.has_news_of_writes = true;
                 let region = self.regions.open(region);
                 #[cfg(weft_mutant = "first_attempt_counted")]
                 let region = region.and(Some(old));
@@ -447,6 +442,7 @@ impl Messages {
                 if *received == *total {
                     if let Some(request) = *written {
                         self.arrived_whole.push((peer, *total));
+                        self.has_news_of_writes = true;
                         self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
                     }
                     self.complete(handle);
@@ -488,6 +484,7 @@ impl Messages {
         if *received == *total {
             if *total >= chosen_min && region.data.address().is_some() {
                 self.arrived_whole.push((peer, *total));
+                self.has_news_of_writes = true;
             }
             if let Some(request) = *written {
                 self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
