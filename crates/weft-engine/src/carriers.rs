@@ -170,6 +170,12 @@ impl Carriers {
         self.count_awaited();
     }
 
+    /// Returns whether packets to some peer take a carrier.
+    #[inline]
+    pub(crate) fn has_packets(&self, id: CarrierId) -> bool {
+        self.open[usize::from(id.0)].has_packets
+    }
+
     /// Something may come by a carrier that has packets, or writes to memory that is registered.
     fn count_awaited(&mut self) {
         let last = self.open.iter().rposition(|open| open.has_packets || open.registered > 0);

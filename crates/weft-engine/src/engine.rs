@@ -272,7 +272,7 @@ impl<P: Platform> Engine<P> {
     fn poll_network(&mut self, now: Instant) {
         let all_are_due = self.network.is_every_look_due();
         for id in self.network.looked_at() {
-            if all_are_due || self.network.is_look_cheap(id) {
+            if all_are_due || self.network.is_always_due(id) {
                 let found = self.receive(id, now);
                 self.network.note_found(id, found);
             }
