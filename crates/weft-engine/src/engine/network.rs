@@ -151,8 +151,8 @@ impl Network {
         self.carriers.looked_at(has_turn)
     }
 
-    /// Returns whether this carrier is looked at in each pass that looks at it at all: the look costs little, or
-    /// only writes come by it, and they are expected.
+    /// Returns whether this carrier is looked at in each pass that looks at it at all: the look costs little,
+    /// or only writes come by it, and they are expected.
     pub(super) fn is_always_due(&self, id: CarrierId) -> bool {
         self.is_look_cheap(id) || !self.carriers.has_packets(id)
     }
