@@ -201,6 +201,15 @@ impl<P: Platform> PointToPoint<P> {
         self.messages.end_writes(peer);
     }
 
+    /// Keeps carriers from the memory of operations that were given up: it may be gone as soon as the caller
+    /// has been told.
+    pub(super) fn end_accesses(&mut self) {
+        self.deregister_closed();
+        while let Some(peer) = self.messages.broken_writes.pop() {
+            self.drop_writes(peer);
+        }
+    }
+
     /// Deregisters the memory of closed regions: peers reach it no more.
     #[inline]
     pub(super) fn deregister_closed(&mut self) {

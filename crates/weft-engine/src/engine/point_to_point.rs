@@ -205,6 +205,7 @@ impl<P: Platform> PointToPoint<P> {
     /// Abandons a request whose message is not wanted any more ([`Messages::abandon`]).
     pub fn abandon(&mut self, handle: usize) {
         self.messages.abandon(handle, &self.peers);
+        self.end_accesses();
     }
 
     /// Notes that a probe has found nothing ([`Messages::probed_in_vain`]).

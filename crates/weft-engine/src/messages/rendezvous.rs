@@ -285,7 +285,11 @@ impl Messages {
                         .push((peer, Outgoing::Control(Head::clear_to_send(pulled.request, key.wire(), total, total))));
                 }
             }
-            State::Sending { region: Some(key), .. } => self.end_access(key, false),
+            State::Sending { send, region: Some(key), fin, .. } => {
+                self.end_access(key, false);
+                // A carrier may be about to read what it has not written yet.
+                self.broken_writes.extend(send.peer.filter(|_| fin != Fin::NotNeeded));
+            }
             _ => {}
         }
     }

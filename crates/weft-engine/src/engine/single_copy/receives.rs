@@ -156,6 +156,7 @@ impl<P: Platform> PointToPoint<P> {
         }
         self.messages.cancel_receive(handle);
         self.messages.abandon(handle, &self.peers);
+        self.end_accesses();
     }
 
     /// Completes receives whose senders have copied their part.
