@@ -40,6 +40,10 @@ const ROUND_MESSAGES_MAX: u32 = 64;
 /// The time after which messages that have not arrived are no longer waited for: their receives were given
 /// up.
 const ABANDONED_AFTER: Duration = Duration::from_millis(200);
+/// The time for which nothing is written after writes have failed; it doubles with each further failure.
+const DISTRUSTED_FOR: Duration = Duration::from_secs(10);
+/// The number of times that it doubles at most.
+const DISTRUST_DOUBLINGS_MAX: u32 = 8;
 /// The fewest rounds between two tries of the slower scheme.
 const TRY_AFTER_MIN: u64 = 32;
 /// The most rounds between two tries of the slower scheme.
@@ -141,11 +145,15 @@ pub struct SchemeChoice {
     under_way: u32,
     /// Set once a round of writes has ended: the first one has to make a connection.
     has_written: bool,
+    /// The failures of writes since one has succeeded, and the time until which nothing is written for that.
+    failures: u32,
+    distrusted_until: Instant,
 }
 
 impl SchemeChoice {
     /// Begins a message of `bytes` bytes, and says what brings it. `may_write`: it may be written.
     pub fn begin(&mut self, now: Instant, bytes: u64, may_write: bool) -> RendezvousScheme {
+        let may_write = may_write && now >= self.distrusted_until;
         let is_over = |round: &Round| now.since(round.touched) >= ABANDONED_AFTER;
         if self.round.as_ref().is_some_and(is_over) {
             (self.round, self.under_way) = (None, 0);
@@ -166,6 +174,14 @@ impl SchemeChoice {
         self.under_way += 1;
         (round.touched, round.begun, round.longest) = (now, round.begun + 1, round.longest.max(bytes));
         if may_write { round.scheme } else { RendezvousScheme::Packets }
+    }
+
+    /// Notes that writes have failed: messages that were to be written come as packets, late.
+    pub fn failed(&mut self, now: Instant) {
+        self.distrusted_until = now + Duration(DISTRUSTED_FOR.0 << self.failures.min(DISTRUST_DOUBLINGS_MAX));
+        self.failures = self.failures.saturating_add(1);
+        // How long these messages take says nothing of either scheme.
+        self.round = None;
     }
 
     /// Notes that data of a message has arrived.
@@ -198,6 +214,9 @@ impl SchemeChoice {
         let is_write = round.scheme == RendezvousScheme::RemoteWrite;
         if round.bytes == 0 || is_write && !core::mem::replace(&mut self.has_written, true) {
             return;
+        }
+        if is_write {
+            self.failures = 0;
         }
         let per_byte = now.since(round.began).0.saturating_mul(1000) / round.bytes;
         self.classes[class(round.longest)].of(round.scheme).measure(per_byte);
@@ -302,6 +321,26 @@ mod tests {
             assert!(!choice.is_written_to(now));
         }
         assert!(choice.classes[class(1 << 20)].estimates.iter().all(|estimate| estimate.measured >= MEASURED_MIN));
+    }
+
+    /// Writes fail again and again, as where a switch carries no packets as long as those of TCP.   Expect:
+    /// they are tried ever more rarely.
+    #[test]
+    fn writes_that_fail_are_tried_ever_more_rarely() {
+        let mut choice = SchemeChoice::default();
+        let (mut now, mut failures) = (Instant(0), 0);
+        while now < Instant(0) + Duration::from_secs(3600) {
+            match choice.begin(now, 1 << 20, true) {
+                RendezvousScheme::RemoteWrite => {
+                    now = now + Duration::from_secs(1);
+                    choice.failed(now);
+                    failures += 1;
+                }
+                RendezvousScheme::Packets => now = now + Duration::from_millis(1),
+            }
+            choice.end(now, 1 << 20);
+        }
+        assert!((2..10).contains(&failures), "{failures} failures in an hour");
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let programs = programs.chain(WITH_TWO.iter().map(|program| (*program, 2)));
     let mut cases: Vec<Case> =
         programs.map(|(program, ranks)| over(format!("{program}, {ranks} ranks"), program, ranks, &[])).collect();
+    // Carriers must not touch the memory of operations that are given up.
+    cases.push(over("unequal, 6 ranks".into(), "unequal", 6, &[]));
     cases.push(four_hosts(format!("{} on 4 hosts", ON_FOUR_HOSTS.join(", ")), ON_FOUR_HOSTS));
     for (what, settings) in [
         ("sealed", ("WEFT_SEALED", "1")),

@@ -234,8 +234,8 @@ impl<P: Platform> PointToPoint<P> {
         if remote(peer).is_some_and(|remote| remote.sends_packets_to(to)) {
             return self.peer_failed(peer, "its connection broke");
         }
-        self.drop_writes(peer);
-        self.messages.ask_for_written(peer);
+        let now = self.platform.now();
+        self.give_up_writes(peer, now);
     }
 
     pub(super) fn transmit(&mut self, now: Instant) {

@@ -180,9 +180,21 @@ impl<P: Platform> PointToPoint<P> {
         }
         for peer in self.progress_of_writes.take_stalled(now) {
             if !self.messages.regions.registered_for(peer).is_empty() {
-                self.drop_writes(peer);
-                self.messages.ask_for_written(peer);
+                self.give_up_writes(peer, now);
             }
+        }
+    }
+
+    /// Ends the connection by which a peer writes, and asks for all messages anew that it was to write.
+    #[cold]
+    pub(super) fn give_up_writes(&mut self, peer: PeerId, now: Instant) {
+        self.drop_writes(peer);
+        let before = self.messages.asked_anew;
+        self.messages.ask_for_written(peer);
+        if self.messages.asked_anew != before
+            && let Some(schemes) = &mut self.peers[peer].matching.schemes
+        {
+            schemes.failed(now);
         }
     }
 
