@@ -47,5 +47,4 @@ pub mod reduce;
 pub mod rendezvous_schemes;
 pub mod time;
 pub mod topology;
-
 pub mod wire;

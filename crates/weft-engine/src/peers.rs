@@ -247,7 +247,6 @@ impl<P: Platform> Peers<P> {
         if let Some(remote) = &mut remote {
             matching.paced = !remote.is_ordered();
             matching.placed_min = remote.placed_min();
-            matching.has_choice = matching.paced && matching.placed_min < u64::MAX;
             remote.belongs_to(Member { job, number, own_index });
         }
         if let Route::None(reason) = &route {

@@ -270,6 +270,17 @@ pub struct Request {
     pub ticket: Option<Ticket>,
 }
 
+impl State {
+    /// Returns whether a carrier writes the data of this send to `to`, and the receiver has to say that it
+    /// has arrived.
+    pub(crate) fn awaits_writes_to(&self, to: PeerId) -> bool {
+        match self {
+            Self::Sending { send, fin, .. } => *fin != Fin::NotNeeded && send.peer == Some(to),
+            _ => false,
+        }
+    }
+}
+
 impl Request {
     /// Makes a request for an operation in `state` on `communicator`.
     #[inline]

@@ -53,7 +53,7 @@ impl<P: Platform> PointToPoint<P> {
         let head = match registered {
             Some((registered, target)) => {
                 messages.regions.note_registered(key, registered);
-                if peers[peer].matching.has_choice {
+                if peers[peer].matching.has_choice() {
                     messages.note_invited(handle, asked);
                     self.progress_of_writes.expect(peer, self.platform.now());
                 }
@@ -71,7 +71,7 @@ impl<P: Platform> PointToPoint<P> {
     /// Chooses what brings an announced message.
     fn choose_scheme(&mut self, peer: PeerId, bytes: u64) -> RendezvousScheme {
         let Self { messages, network, peers, platform, .. } = self;
-        if !peers[peer].matching.has_choice {
+        if !peers[peer].matching.has_choice() {
             return RendezvousScheme::RemoteWrite;
         }
         let now = platform.now();
@@ -164,9 +164,7 @@ impl<P: Platform> PointToPoint<P> {
 
     #[inline(never)]
     fn take_news_of_writes(&mut self, now: Instant) {
-        while let Some(peer) = self.messages.broken_writes.pop() {
-            self.drop_writes(peer);
-        }
+        self.drop_broken_writes();
         let Self { messages, peers, .. } = self;
         messages.end_arrived(now, peers);
     }
@@ -217,6 +215,10 @@ impl<P: Platform> PointToPoint<P> {
     /// has been told.
     pub(super) fn end_accesses(&mut self) {
         self.deregister_closed();
+        self.drop_broken_writes();
+    }
+
+    fn drop_broken_writes(&mut self) {
         while let Some(peer) = self.messages.broken_writes.pop() {
             self.drop_writes(peer);
         }
@@ -262,11 +264,14 @@ impl ProgressOfWrites {
 
     /// Takes the peers of which nothing has arrived for long.
     fn take_stalled(&mut self, now: Instant) -> Vec<PeerId> {
-        let (stalled, others) = self.peers.iter().partition(|(_, last)| now.since(*last) >= STALLED_AFTER);
-        self.peers = others;
+        let mut stalled = Vec::new();
+        self.peers.retain(|(peer, last)| {
+            let has_stalled = now.since(*last) >= STALLED_AFTER;
+            stalled.extend(has_stalled.then_some(*peer));
+            !has_stalled
+        });
         self.next = self.peers.iter().map(|(_, last)| *last + STALLED_AFTER).min();
-        let stalled: Vec<(PeerId, Instant)> = stalled;
-        stalled.into_iter().map(|(peer, _)| peer).collect()
+        stalled
     }
 }
 

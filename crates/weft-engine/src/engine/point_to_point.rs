@@ -314,7 +314,7 @@ impl<P: Platform> PointToPoint<P> {
             None => reason.to_owned(),
         };
         // No carrier may look at the memory of sends that fail.
-        if self.peers[peer].matching.has_choice {
+        if self.peers[peer].matching.has_choice() {
             self.drop_writes(peer);
         }
         self.network.remotes.remove(peer);

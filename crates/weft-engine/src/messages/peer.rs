@@ -49,9 +49,8 @@ pub struct Peer {
     /// The size in bytes from which on the peer's carrier writes an announced message to our memory by
     /// itself.
     pub placed_min: u64,
-    /// Set if both packets and the peer's carrier can bring its announced messages.
-    pub has_choice: bool,
-    /// The choice of what brings them, once there has been one.
+    /// The choice of what brings the peer's announced messages, once there has been one
+    /// ([`Self::has_choice`]).
     pub schemes: Option<Box<SchemeChoice>>,
     /// The reason why the peer is gone, once that is known.
     pub failed: Option<String>,
@@ -82,7 +81,6 @@ impl Peer {
             single_copy: false,
             paced: false,
             placed_min: u64::MAX,
-            has_choice: false,
             schemes: None,
             failed: None,
             host: None,
@@ -90,6 +88,11 @@ impl Peer {
             asked: 0,
             probed: false,
         }
+    }
+
+    /// Returns whether both packets and the peer's carrier can bring its announced messages.
+    pub fn has_choice(&self) -> bool {
+        self.paced && self.placed_min < u64::MAX
     }
 
     /// Returns whether the peer's carrier can bring an announced message of this size to this memory.

@@ -144,8 +144,7 @@ impl Messages {
     /// Notes that a carrier writes nothing to a peer any more, and will not tell of what it has written.
     /// Sends are complete whose data the peer has, or as soon as it says so.
     pub fn end_writes(&mut self, peer: PeerId) {
-        let is_written = |state: &State| matches!(state, State::Sending { send, fin: Fin::Awaited | Fin::Arrived, .. } if send.peer == Some(peer));
-        let written = self.requests.iter().filter(|(_, request)| is_written(&request.state));
+        let written = self.requests.iter().filter(|(_, request)| request.state.awaits_writes_to(peer));
         let written: Vec<usize> = written.map(|(handle, _)| handle).collect();
         for handle in written.into_iter().filter(|_| !cfg!(weft_mutant = "written_sends_forgotten")) {
             let state = self.requests.get_mut(handle).map(|entry| &mut entry.state);
@@ -423,7 +422,7 @@ impl Messages {
         let send = send.clone();
         let opened = Region { peer, purpose: Purpose::Send, data: send.data.clone(), length: total, owner: handle };
         let Some(key) = self.regions.open(opened) else { return self.fail(handle, too_many_regions()) };
-        let fin = if peers.peer(peer).has_choice { Fin::Awaited } else { Fin::NotNeeded };
+        let fin = if peers.peer(peer).has_choice() { Fin::Awaited } else { Fin::NotNeeded };
         let (region, granted, left) = (Some(key), total, total);
         entry.state = State::Sending { send, remote_key, region, total, granted, left, fin };
         self.outbox.push((peer, Outgoing::Place { request: handle, remote_key, total, target }));
@@ -459,8 +458,9 @@ impl Messages {
     /// Takes in granted data from `peer` for the region that the peer calls `key`: in any order, each byte
     /// once.
     pub fn handle_data(&mut self, peer: PeerId, key: u32, offset: u64, bytes: &[u8], peers: &mut impl PeerAccess) {
-        let Peer { asked, writer, has_choice, placed_min, .. } = peers.peer_mut(peer);
-        let chosen_min = if *has_choice { *placed_min } else { u64::MAX };
+        let state = peers.peer_mut(peer);
+        let chosen_min = if state.has_choice() { state.placed_min } else { u64::MAX };
+        let Peer { asked, writer, .. } = state;
         let length = bytes.len() as u64;
         let to_come = *asked;
         *asked = to_come.saturating_sub(length);

@@ -380,8 +380,11 @@ pub trait RemoteMemoryAccess {
         true
     }
 
-    /// Ends the connection to a process, if there is one that no packets take: what has not been written will
-    /// not be, and the carrier looks at no memory for it any more.
+    /// Closes the connection to the process at this address, if the carrier has one. The engine asks for it
+    /// only where other carriers bring the packets.
+    ///
+    /// The carrier drops the writes that have not ended: it reads their memory no more, and
+    /// [`Self::poll_completion`] never returns their numbers.
     fn disconnect(&mut self, to: &Address) {
         let _ = to;
     }
