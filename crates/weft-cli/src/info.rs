@@ -18,7 +18,9 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use weft_mpi::constants;
+use weft_mpi::engine::protocols::CostModel;
 use weft_mpi::settings::{COSTS, Settings};
+use weft_net::shared;
 
 /// The arguments of `weft info`.
 #[derive(Debug, clap::Args)]
@@ -108,7 +110,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 /// Prints the costs that are in effect here.
 fn costs() -> ExitCode {
     match Settings::read(|name| std::env::var(name).ok()) {
-        Ok(settings) => crate::out::write(format_args!("{}", settings.costs)),
+        Ok(settings) => crate::out::write(format_args!("{}", costs_here(&settings).0)),
         Err(sentence) => {
             crate::out::say!("weft info: {sentence}");
             return ExitCode::FAILURE;
@@ -117,15 +119,27 @@ fn costs() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// The costs that are in effect here, and their source.
+fn costs_here(settings: &Settings) -> (CostModel, String) {
+    if let Some(costs) = settings.costs {
+        let said = std::env::var(COSTS.name).unwrap_or_default();
+        return (costs, format!("{}={said}", COSTS.name));
+    }
+    let shared = shared::Settings { directory: settings.shm_dir.clone(), ..shared::Settings::default() };
+    match shared::kept_costs(&shared) {
+        Some((costs, path)) => (costs, format!("measured as a job started, {}", path.display())),
+        None => (CostModel::BUILT_IN, "built in, until a job with two ranks on this host measures them".to_owned()),
+    }
+}
+
 fn collect() -> Info {
     let read = Settings::read(|name| std::env::var(name).ok());
     let settings = read.clone().unwrap_or_else(|_| Settings::read(|_| None).expect("the defaults make sense"));
     let machine = machine::Machine::here(settings.shm_dir.as_deref());
     let addresses = links::Addresses::of(&settings);
     let links = links::all(&settings, &machine, &addresses);
-    let here = travel::Here::of(&settings, &machine, &links, &addresses);
-    let path = std::env::var(COSTS.name).ok().filter(|path| read.is_ok() && !path.is_empty());
-    let origin = path.map_or_else(|| "built in".to_owned(), |path| format!("{}={path}", COSTS.name));
+    let (costs, origin) = costs_here(&settings);
+    let here = travel::Here::of(&settings, costs, &machine, &links, &addresses);
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     Info {
         weft: Weft {

@@ -90,7 +90,7 @@ pub struct Parts<P: Platform> {
     pub secret: Secret,
     /// Largest message that is sent eagerly, in bytes; `None`: the limit that suits the route.
     pub eager_limit: Option<u64>,
-    /// The costs of moving bytes on this machine.
+    /// The costs of moving bytes on this machine, until the node has others ([`Node::costs`]).
     pub costs: CostModel,
     /// Memory for small unexpected messages beyond the credit of their senders, in bytes.
     pub unexpected_bytes: u64,
@@ -113,6 +113,8 @@ pub struct PointToPoint<P: Platform> {
     /// Largest message that is sent eagerly where the route sets no lower limit, in bytes.
     eager_limit: u64,
     choices: Choices,
+    /// The version of the node's costs by which `choices` was made; 0: it is older than all of them.
+    costs_version: u32,
     frame_max: u64,
     /// Largest message that goes into a ring without a request, in bytes.
     immediate_max: u64,

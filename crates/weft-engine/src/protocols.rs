@@ -13,12 +13,16 @@
 
 mod choices;
 mod costs;
+mod probe;
 mod rows;
 
 use crate::transport::Candidate;
 
 pub use choices::{Choices, Range, offers};
 pub use costs::{COST_PS_MAX, Cost, CostModel};
+pub use probe::{
+    PROBE_LONG_BYTES, PROBE_ROUNDS_MAX, PROBE_ROUNDS_MIN, PROBE_SHORT_BYTES, ProbeRound, ProbeSamples,
+};
 pub use rows::{Offer, ROWS, Row};
 
 /// The size above which a message goes through a ring in pieces, and the least size of a piece, in bytes:

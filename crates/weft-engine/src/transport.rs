@@ -27,7 +27,7 @@ pub use carrier::{
     JOINED_MAX, Look, Multicast, MulticastAttributes, Outcome, RemoteMemoryAccess, TcpAddress, VerbsAddress,
     receive_packets, send_one_by_one, wrong_address,
 };
-pub use node::{Frames, Liveness, Node, NodeProcessors, PeerFault, SleepMode, Sleeping};
+pub use node::{Frames, Liveness, Node, NodeCosts, NodeProcessors, PeerFault, SleepMode, Sleeping};
 pub use placement::{Begun, Placement, Proof, Registration, RemoteMemory, Written};
 pub use posted::{
     Candidate, Claim, Cooperation, Ending, NUMBER_BITS, Offered, Piece, PostState, PostedReceive, PostedReceives,

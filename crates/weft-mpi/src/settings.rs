@@ -41,8 +41,8 @@ pub struct Settings {
     pub shm_dir: Option<PathBuf>,
     /// `WEFT_SINGLE_COPY`: copies large messages of a node directly between address spaces.
     pub single_copy: bool,
-    /// `WEFT_COSTS`: the costs of moving messages.
-    pub costs: CostModel,
+    /// `WEFT_COSTS`: the costs of moving messages; `None`: those of this machine.
+    pub costs: Option<CostModel>,
     /// `WEFT_CHECK`: compares the calls of processes.
     pub check: bool,
     /// `WEFT_COLLECTIVES_TABLE`, `WEFT_BCAST` and so on: the rules by which algorithms of collectives are
@@ -227,9 +227,12 @@ fn users_table(path: &str) -> Result<Table, String> {
     users_file(&COLLECTIVES_TABLE, path, Table::parse)
 }
 
-fn costs(variable: &impl Fn(&str) -> Option<String>) -> Result<CostModel, String> {
-    let file = COSTS.value(variable).map(|path| users_file(&COSTS, &path, |text| text.parse()));
-    Ok(file.transpose()?.unwrap_or_default())
+fn costs(variable: &impl Fn(&str) -> Option<String>) -> Result<Option<CostModel>, String> {
+    match COSTS.value(variable).as_deref() {
+        None | Some("auto") => Ok(None),
+        Some("built-in") => Ok(Some(CostModel::BUILT_IN)),
+        Some(path) => users_file(&COSTS, path, |text| text.parse()).map(Some),
+    }
 }
 
 fn clusters(variable: &impl Fn(&str) -> Option<String>) -> Result<Vec<String>, String> {

@@ -9,6 +9,7 @@
 mod business_card;
 mod capture;
 mod carriers;
+mod costs;
 mod join;
 mod leave;
 mod links;
@@ -174,7 +175,7 @@ fn connect(settings: &Settings, members: &Members, mut links: Opened) -> Result<
         carriers,
         secret: Secret::new(*secret.expose()),
         eager_limit: settings.eager_limit,
-        costs: settings.costs,
+        costs: settings.costs.unwrap_or_default(),
         unexpected_bytes: settings.unexpected_bytes,
         peer_timeout: settings.peer_timeout,
     };
@@ -204,6 +205,7 @@ fn join_node(settings: &Settings, rank: u32, locals: &[u32], names: &SharedNames
         node.leave_deaths_to_launcher(LOOKS_BEHIND_MPIEXEC);
     }
     node.warnings().iter().for_each(|sentence| warn(rank, sentence));
+    costs::settle(settings, &wanted, &mut node, place);
     Ok(node)
 }
 

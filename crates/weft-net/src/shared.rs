@@ -22,12 +22,19 @@
 #[cfg_attr(loom, path = "shared/area_model.rs")]
 mod area;
 mod cooperative_copy;
+mod costs;
 mod doorbell;
 #[cfg_attr(loom, path = "shared/futex_model.rs")]
 mod futex;
 mod inbox;
+// The model checker replaces the segment, whose files this needs.
+#[cfg(not(loom))]
+mod kept_costs;
 mod outbox;
 mod posted_receives;
+// The model checker replaces the segment, whose header this needs.
+#[cfg(not(loom))]
+mod probe;
 mod processors;
 mod ring;
 #[cfg_attr(loom, path = "shared/segment_model.rs")]
@@ -50,13 +57,15 @@ use crate::{Error, life};
 pub use cooperative_copy::CooperativeCopy;
 use doorbell::Doorbell;
 pub use inbox::Inbox;
+#[cfg(not(loom))]
+pub use kept_costs::{keep_costs, kept_costs};
 pub use outbox::Outbox;
 use outbox::Ring;
 pub use posted_receives::PostedReceives;
 use processors::{SPINS, WAITS};
 use segment::Segment;
 use weft_core::time::Duration;
-use weft_engine::transport::{self, Frames, Liveness, NodeProcessors, PeerFault, SleepMode, Sleeping};
+use weft_engine::transport::{self, Frames, Liveness, NodeCosts, NodeProcessors, PeerFault, SleepMode, Sleeping};
 #[cfg(not(loom))]
 pub use window_memory::{WindowMemory, holder};
 
@@ -158,6 +167,8 @@ pub struct Node {
     found_dead: Vec<u8>,
     /// Looks that must find a process dead before this process believes that it is dead.
     looks_to_believe: u8,
+    /// Set once the costs of the node count for this rank.
+    shares_costs: bool,
 }
 
 impl Node {
@@ -204,6 +215,7 @@ impl Node {
             looked_up_next: 0,
             found_dead: vec![0; size],
             looks_to_believe: 1,
+            shares_costs: false,
             warnings,
         })
     }
@@ -282,6 +294,11 @@ impl transport::Node for Node {
     #[inline]
     fn processors(&self) -> Option<&dyn NodeProcessors> {
         Some(self)
+    }
+
+    #[inline]
+    fn costs(&self) -> Option<&dyn NodeCosts> {
+        self.shares_costs.then_some(self)
     }
 }
 

@@ -63,7 +63,13 @@ impl Network {
 }
 
 impl Here {
-    pub(crate) fn of(settings: &Settings, machine: &Machine, links: &[Link], addresses: &Addresses) -> Here {
+    pub(crate) fn of(
+        settings: &Settings,
+        costs: CostModel,
+        machine: &Machine,
+        links: &[Link],
+        addresses: &Addresses,
+    ) -> Here {
         let used = |name: &str| links.iter().find(|link| link.used && link.name == name);
         let uses = |name: &str| used(name).is_some();
         let bulk = |(link, name)| used(link).map(|link| Bulk { name, written: link.written });
@@ -72,7 +78,7 @@ impl Here {
         let memory = shared::memory(RANKS, &wanted).filter(|_| uses("shared"));
         Here {
             eager_limit: settings.eager_limit,
-            costs: settings.costs,
+            costs,
             frame_max: memory.map(|memory| (memory.frame_max - HEAD_MAX) as u64),
             single_copy: settings.single_copy && machine.single_copy.allowed,
             network: Network { raw: uses("ethernet") || uses("xdp"), bulk: BULK.into_iter().find_map(bulk), beside },

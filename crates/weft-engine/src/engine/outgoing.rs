@@ -93,7 +93,10 @@ impl<P: Platform> PointToPoint<P> {
     /// The facts of a send: its size, its route and its receiver.
     fn facts(&mut self, peer: PeerId, send: &Send) -> Facts {
         let bytes = send.data.len();
-        let receiver = if self.may_be_copied(bytes) {
+        if bytes > RING_PIECE_BYTES {
+            self.follow_costs();
+        }
+        let receiver = if self.is_large(bytes) {
             Receiver {
                 posted: self.candidate(peer, &send.envelope),
                 is_inside: self.is_inside_mpi(peer),
@@ -202,7 +205,7 @@ impl<P: Platform> PointToPoint<P> {
         entry.state = State::Announced(send.clone());
         // The receive may have been posted after the look above and before the receiver could see this. A
         // receiver that waits inside MPI fetches the message.
-        let may_write = self.may_be_copied(bytes) && !self.is_inside_mpi(peer);
+        let may_write = bytes >= self.choices.costs().single_copy_bytes_min() && !self.is_inside_mpi(peer);
         if !may_write || !self.write(peer, handle, &send, Some(number)) {
             self.offer(peer, handle, number);
         }

@@ -24,7 +24,7 @@ use crate::group::PeerId;
 use crate::jobs::{JobKey, Jobs};
 use crate::messages::{self, Messages, Outgoing, PeerAccess};
 use crate::peers::{NewPeer, Peers, Route};
-use crate::protocols::{self, Choices, RING_PIECE_BYTES};
+use crate::protocols::{self, Choices, CostModel, RING_PIECE_BYTES};
 use crate::request::{Cancellation, Send, State};
 use crate::transport::{CollectiveSlots, Frames, Node, Platform, Sleeping, SlotCounts};
 
@@ -47,6 +47,7 @@ impl<P: Platform> PointToPoint<P> {
             said_eager_limit: parts.eager_limit,
             eager_limit,
             choices: Choices::new(parts.costs),
+            costs_version: 0,
             frame_max,
             immediate_max: eager_limit.min(frame_max).min(RING_PIECE_BYTES),
             myself: VecDeque::new(),
@@ -151,16 +152,46 @@ impl<P: Platform> PointToPoint<P> {
     pub fn start_receive(&mut self, handle: usize) {
         let room = self.messages.post(handle, &mut self.peers);
         // Posting alone brings nothing to send.
-        if room.is_none_or(|room| self.may_be_copied(room)) {
+        if room.is_none_or(|room| self.is_large(room)) {
             self.follow_up(handle, room.is_some());
         }
     }
 
-    /// Returns whether the kernel may copy a message of `bytes` bytes between processes of a node. It never
-    /// copies short ones, whatever the costs.
+    /// Returns whether a message of `bytes` bytes is so large that its sender, on the same node, wants to know
+    /// of its receiver. Short messages never are, whatever the costs.
     #[inline(always)]
-    pub fn may_be_copied(&self, bytes: u64) -> bool {
-        bytes > RING_PIECE_BYTES && bytes >= self.choices.single_copy_bytes_min()
+    pub fn is_large(&self, bytes: u64) -> bool {
+        bytes > RING_PIECE_BYTES && bytes >= self.choices.visible_bytes_min()
+    }
+
+    /// Takes over the costs of the node if there are new ones. The eager limit, for which there is credit,
+    /// stays.
+    #[inline]
+    pub(super) fn follow_costs(&mut self) {
+        if let Some(node) = &self.node
+            && let Some(costs) = node.costs()
+            && costs.version() != self.costs_version
+        {
+            self.take_over_costs();
+        }
+    }
+
+    #[cold]
+    fn take_over_costs(&mut self) {
+        let Some(shared) = self.node.as_ref().and_then(Node::costs) else { return };
+        let version = shared.version();
+        // Costs that change at this moment are there for the next message.
+        let Some(values) = shared.read() else { return };
+        self.costs_version = version;
+        // Another process may have damaged them.
+        let Some(costs) = CostModel::from_values(&values) else { return };
+        self.peers.near.cooperative_bytes_min = costs.cooperative_bytes_min();
+        self.choices = Choices::new(costs);
+    }
+
+    /// The costs of moving bytes that decide at present.
+    pub fn costs(&self) -> &CostModel {
+        self.choices.costs()
     }
 
     /// Sends what is due when a receive has taken its message, or a large receive has been posted.

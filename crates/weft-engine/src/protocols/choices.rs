@@ -26,7 +26,7 @@ pub struct Range {
 /// The choices of protocols for messages, by the costs of this machine.
 pub struct Choices {
     costs: CostModel,
-    single_copy_bytes_min: u64,
+    visible_bytes_min: u64,
     classes: Vec<Compiled>,
 }
 
@@ -41,7 +41,7 @@ struct Compiled {
 impl Choices {
     /// Makes the choices by these costs.
     pub fn new(costs: CostModel) -> Self {
-        Self { costs, single_copy_bytes_min: costs.single_copy_bytes_min(), classes: Vec::new() }
+        Self { costs, visible_bytes_min: costs.visible_bytes_min(), classes: Vec::new() }
     }
 
     /// The costs.
@@ -49,11 +49,10 @@ impl Choices {
         &self.costs
     }
 
-    /// The smallest message that the kernel copies between processes, in bytes
-    /// ([`CostModel::single_copy_bytes_min`]).
+    /// The smallest message whose receiver matters, in bytes ([`CostModel::visible_bytes_min`]).
     #[inline]
-    pub fn single_copy_bytes_min(&self) -> u64 {
-        self.single_copy_bytes_min
+    pub fn visible_bytes_min(&self) -> u64 {
+        self.visible_bytes_min
     }
 
     /// Chooses the protocol that carries a message, and says why.
@@ -132,10 +131,10 @@ pub fn offers(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Ve
     ROWS.iter().filter_map(|row| Some((row, (row.offer)(class, &situation, costs)?))).collect()
 }
 
-/// Compiles the ranges of a class in a situation. For messages that are too short for a copy by the kernel,
+/// Compiles the ranges of a class in a situation. For messages of which senders do not ask for the receiver,
 /// the receiver's state does not count.
 fn compile(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Vec<Range> {
-    let least = costs.single_copy_bytes_min();
+    let least = costs.visible_bytes_min();
     let mut ranges = Vec::new();
     add_cheapest(&mut ranges, 0..=least - 1, class, &situation.of_unknown_receiver(), costs);
     add_cheapest(&mut ranges, least..=u64::MAX, class, situation, costs);

@@ -67,6 +67,13 @@ macro_rules! cost_model {
                 [$(self.$name,)+].into_iter()
             }
 
+            /// The model with these values, in the order of [`Self::MEANINGS`]; `None` if there are too few or
+            /// too many, or one is too large.
+            pub fn from_values(values: &[u64]) -> Option<Self> {
+                let [$($name),+] = *<&[u64; Self::MEANINGS.len()]>::try_from(values).ok()?;
+                values.iter().all(|value| *value <= COST_PS_MAX).then_some(Self { $($name),+ })
+            }
+
             fn value_mut(&mut self, name: &str) -> Option<&mut u64> {
                 match name {
                     $(stringify!($name) => Some(&mut self.$name),)+
@@ -140,7 +147,7 @@ impl CostModel {
     }
 
     /// The smallest message that the kernel copies between processes, in bytes: two copies through a ring,
-    /// one after the other, would cost more. Receives with less room are not posted where senders see them.
+    /// one after the other, would cost more.
     pub const fn single_copy_bytes_min(&self) -> u64 {
         let in_turn = Cost { fixed_ps: 0, per_byte_ps: self.ring_in_turn_per_byte_ps };
         match self.kernel_copy().overtakes(in_turn) {
@@ -148,6 +155,13 @@ impl CostModel {
             Some(bytes) => max(bytes, RING_PIECE_BYTES + 1),
             None => u64::MAX,
         }
+    }
+
+    /// The smallest message of which a sender on the node wants to know whether its receive is posted and its
+    /// receiver waits, in bytes: the kernel may copy it, or it is longer than those that are sent eagerly in
+    /// any case. Receives with less room are not posted where senders see them.
+    pub const fn visible_bytes_min(&self) -> u64 {
+        min(self.single_copy_bytes_min(), max(self.eager_limit(), RING_PIECE_BYTES) + 1)
     }
 
     /// The smallest message that both of its sides copy, if both are inside MPI, in bytes.
@@ -250,6 +264,11 @@ mod tests {
             *model.value_mut(name).unwrap() = number * 1000;
         }
         assert_eq!(model.to_string().parse(), Ok(model));
+        let mut values: Vec<u64> = model.values().collect();
+        assert_eq!(CostModel::from_values(&values), Some(model));
+        assert_eq!(CostModel::from_values(&values[1..]), None);
+        values[3] = COST_PS_MAX + 1;
+        assert_eq!(CostModel::from_values(&values), None);
         assert_eq!("\n# nothing\n".parse(), Ok(CostModel::BUILT_IN));
         assert_eq!("answer_ps 7 # quick".parse(), Ok(CostModel { answer_ps: 7, ..CostModel::BUILT_IN }));
     }

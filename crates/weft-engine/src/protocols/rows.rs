@@ -126,19 +126,21 @@ pub(super) fn eager_max(class: &PeerClass, situation: &Situation) -> u64 {
 }
 
 /// The sizes that may be announced. A message that is short enough for an eager send is sent eagerly, unless
-/// it is known that its announcement keeps nobody waiting.
-fn announced_sizes(class: &PeerClass, situation: &Situation) -> Option<RangeInclusive<u64>> {
-    if situation.may_be_written() {
-        return None;
-    }
+/// it is known that its announcement keeps nobody waiting. A message that may be written to its receive is
+/// written, if it is large enough for the kernel to copy it.
+fn announced_sizes(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<RangeInclusive<u64>> {
+    let most = match situation.may_be_written() {
+        true => costs.single_copy_bytes_min() - 1,
+        false => u64::MAX,
+    };
     let keeps_nobody_waiting = match class.route {
         RouteClass::Network => situation.waits_behind_others(),
         _ => situation.is_fetched_at_once(),
     };
     if !situation.has_credit || keeps_nobody_waiting {
-        return Some(0..=u64::MAX);
+        return Some(0..=most);
     }
-    eager_max(class, situation).checked_add(1).map(|least| least..=u64::MAX)
+    eager_max(class, situation).checked_add(1).map(|least| least..=most)
 }
 
 /// The cost of a byte through a ring whose two ends copy at the same time.
@@ -162,7 +164,7 @@ fn pipeline(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Opti
 }
 
 fn clear_to_send(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
-    let sizes = announced_sizes(class, situation)?;
+    let sizes = announced_sizes(class, situation, costs)?;
     let cost = match class.route {
         // A contiguous message of this process to itself is fetched.
         RouteClass::Myself if situation.is_contiguous => return None,
@@ -185,7 +187,7 @@ fn clear_to_send(class: &PeerClass, situation: &Situation, costs: &CostModel) ->
 fn cooperate(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
     let RouteClass::Ring { is_copied: true, .. } = class.route else { return None };
     let is_possible = situation.is_contiguous && situation.may_use_both_processors();
-    let sizes = announced_sizes(class, situation).filter(|_| is_possible)?;
+    let sizes = announced_sizes(class, situation, costs).filter(|_| is_possible)?;
     Some(Offer { sizes, cost: costs.cooperative_copy() })
 }
 
@@ -195,7 +197,7 @@ fn fetch(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<
         RouteClass::Ring { is_copied: true, .. } => costs.kernel_copy(),
         _ => return None,
     };
-    let sizes = announced_sizes(class, situation).filter(|_| situation.is_contiguous)?;
+    let sizes = announced_sizes(class, situation, costs).filter(|_| situation.is_contiguous)?;
     Some(Offer { sizes, cost })
 }
 

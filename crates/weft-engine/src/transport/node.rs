@@ -10,6 +10,7 @@
 //! | [`PostedReceives`] | large messages that are copied once | yes |
 //! | [`Liveness`] | processes that end without a word | yes |
 //! | [`NodeProcessors`] | processes that spin | yes |
+//! | [`NodeCosts`] | the same choice of protocols at both ends | yes |
 //!
 //! The first four are on the way of small messages, and their types are known when the engine is compiled. A
 //! platform without neighbours names [`Infallible`] as its node, of which no value exists.
@@ -46,6 +47,9 @@ pub trait Node: Frames + Sleeping {
 
     /// Returns the processors of the node; `None` where processes cannot choose theirs.
     fn processors(&self) -> Option<&dyn NodeProcessors>;
+
+    /// Returns the costs that the processes of the node share; `None` where each process has its own.
+    fn costs(&self) -> Option<&dyn NodeCosts>;
 }
 
 impl Node for Infallible {
@@ -73,6 +77,10 @@ impl Node for Infallible {
     }
 
     fn processors(&self) -> Option<&dyn NodeProcessors> {
+        match *self {}
+    }
+
+    fn costs(&self) -> Option<&dyn NodeCosts> {
         match *self {}
     }
 }
@@ -172,6 +180,17 @@ pub trait Liveness {
     /// Tells the others whether this process may end now and still counts as living: no process needs it any
     /// more.
     fn say_left(&mut self, left: bool);
+}
+
+/// The costs of moving bytes on this machine, as the processes of the node share them. They become known, or
+/// change, while messages flow.
+pub trait NodeCosts {
+    /// Returns a number that changes whenever the costs do; 0 while there are none.
+    fn version(&self) -> u32;
+
+    /// Returns the costs, in the order of [`crate::protocols::CostModel::MEANINGS`]; `None` while there are
+    /// none, or while they change.
+    fn read(&self) -> Option<Vec<u64>>;
 }
 
 /// The processors on which the processes of the node spin.

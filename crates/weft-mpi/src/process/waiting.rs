@@ -292,7 +292,7 @@ impl Process {
     pub fn expect_wait(&mut self, bytes: u64) {
         if bytes > RING_PIECE_BYTES
             && let Some(engine) = &mut self.engine
-            && engine.may_be_copied(bytes)
+            && engine.is_large(bytes)
         {
             engine.set_inside_mpi(true);
         }

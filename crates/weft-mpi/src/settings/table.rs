@@ -199,10 +199,11 @@ pub const SHM_DIR: Setting = Setting {
 /// The costs of moving messages.
 pub const COSTS: Setting = Setting {
     name: "WEFT_COSTS",
-    default: "",
-    allowed: "the path of a file with costs",
-    meaning: "the costs of the parts of moving a message, in the place of the built-in costs. Weft chooses \
-              protocols by them. `weft info --costs` prints the costs in the form of such a file. The same \
+    default: "auto",
+    allowed: "`auto`, `built-in`, the path of a file with costs",
+    meaning: "the costs of the parts of moving a message, by which Weft chooses protocols. `auto`: the first \
+              job of a user after the host has booted measures them as it starts, in a millisecond, and keeps \
+              them for later jobs. `weft info --costs` prints the costs in the form of such a file. The same \
               for all ranks of a host",
     reader: Reader::Library,
 };

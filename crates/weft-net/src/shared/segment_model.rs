@@ -6,6 +6,7 @@ use loom::sync::atomic::Ordering;
 use weft_engine::transport::SlotCounts;
 
 use super::area::{Area, Memory};
+use super::costs::SharedCosts;
 use super::doorbell::KEY_WORDS;
 use super::slot_area::{SlotArea, SlotMemory};
 use super::{LOCAL_SIZE_MAX, Settings, sleeping};
@@ -59,6 +60,7 @@ pub(crate) struct Segment {
     rank_states: Vec<RankState>,
     rings: Vec<Memory>,
     slots: Vec<SlotMemory>,
+    costs: SharedCosts,
 }
 
 impl Segment {
@@ -67,7 +69,7 @@ impl Segment {
         let rank_states = (0..local_size).map(|_| RankState::default()).collect();
         let rings = (0..local_size * local_size).map(|_| Memory::new()).collect();
         let slots = (0..local_size).map(|_| SlotMemory::default()).collect();
-        Ok((Self { geometry, asleep: AtomicU32::default(), rank_states, rings, slots }, Vec::new()))
+        Ok((Self { geometry, asleep: AtomicU32::default(), rank_states, rings, slots, costs: SharedCosts::default() }, Vec::new()))
     }
 
     pub(crate) fn attach(_: &str, _: usize, _: &Settings) -> Result<Self, Error> {
@@ -88,6 +90,10 @@ impl Segment {
 
     pub(crate) fn rank_state(&self, index: usize) -> &RankState {
         &self.rank_states[index]
+    }
+
+    pub(crate) fn costs(&self) -> &SharedCosts {
+        &self.costs
     }
 
     pub(crate) fn speaks_first(&self) -> bool {

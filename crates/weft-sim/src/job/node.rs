@@ -11,8 +11,9 @@ use std::os::fd::RawFd;
 use std::rc::Rc;
 use weft_core::collective::PHASES_AHEAD;
 use weft_core::message::Frame as Parsed;
+use weft_engine::protocols::CostModel;
 use weft_engine::transport::{
-    CollectiveSlots, Frames, Liveness, Node, NodeProcessors, PeerFault, PostedReceives, SleepMode, Sleeping,
+    CollectiveSlots, Frames, Liveness, Node, NodeCosts, NodeProcessors, PeerFault, PostedReceives, SleepMode, Sleeping,
     SlotCounts, Stamp,
 };
 use weft_random::Random;
@@ -30,6 +31,10 @@ pub(super) struct Habits {
     pub(super) entries: usize,
     /// Says whether the node has more processes than processors.
     pub(super) crowded: bool,
+    /// The costs that the processes share, in turns, and the frames after which the next ones come; 0: each
+    /// process has its own.
+    pub(super) costs: [CostModel; 2],
+    pub(super) frames_per_costs: u64,
 }
 
 struct Frame {
@@ -160,6 +165,11 @@ impl NodeMemory {
     fn ring(&mut self, to: usize, from: usize) -> &mut Ring {
         let size = self.neighbours.len();
         &mut self.rings[to * size + from]
+    }
+
+    /// A number that changes with the costs.
+    fn costs_version(&self) -> u64 {
+        1 + self.frames.checked_div(self.habits.frames_per_costs).unwrap_or_default()
     }
 
     pub(super) fn is_inside_mpi(&self, who: usize) -> bool {
@@ -297,6 +307,24 @@ impl Node for SimNode {
     /// The simulation gives each process its time.
     fn processors(&self) -> Option<&dyn NodeProcessors> {
         None
+    }
+
+    fn costs(&self) -> Option<&dyn NodeCosts> {
+        (self.memory.borrow().habits.frames_per_costs > 0).then_some(self)
+    }
+}
+
+/// Costs that change with the frames that have been sent on the node, and are being written at some of the
+/// looks.
+impl NodeCosts for SimNode {
+    fn version(&self) -> u32 {
+        self.memory.borrow().costs_version() as u32
+    }
+
+    fn read(&self) -> Option<Vec<u64>> {
+        let memory = &mut *self.memory.borrow_mut();
+        let model = memory.habits.costs[(memory.costs_version() % 2) as usize];
+        memory.random.chance(900_000).then(|| model.values().collect())
     }
 }
 

@@ -20,6 +20,7 @@ impl<P: Platform> PointToPoint<P> {
     /// Puts the receive `handle` on the table of its sender, or on the common one, if it is fit for that;
     /// returns whether it did.
     pub(in crate::engine) fn announce_receive(&mut self, handle: usize) -> bool {
+        self.follow_costs();
         let Some(Request { state: State::Posted(receive), .. }) = self.messages.requests.get(handle) else {
             return false;
         };
@@ -28,7 +29,7 @@ impl<P: Platform> PointToPoint<P> {
         let (Some(address), length) = (data.address(), data.len()) else { return false };
         // A message that a call waits for comes eagerly through the ring if it is short.
         let eager_max = if awaited { self.eager_limit } else { 0 };
-        if !self.may_be_copied(length) || length <= eager_max {
+        if !self.is_large(length) || length <= eager_max {
             return false;
         }
         let requests = &self.messages.requests;

@@ -32,6 +32,8 @@ pub(super) fn machine(random: &mut Random, dies: bool, large: bool, draw_options
         delay_max: random.pick(&[0, 0, 300, 5_000]),
         entries: random.pick(&[64, 64, 2]),
         crowded: random.chance(300_000),
+        costs: [CostModel::BUILT_IN; 2],
+        frames_per_costs: 0,
     };
     let raw = random.pick(&[0, 0, 1, 2]);
     Machine {
@@ -178,7 +180,8 @@ pub(super) fn shrink_paths(machine: &mut Machine, random: &mut Random) {
 }
 
 /// Makes processes believe that some parts of moving a message cost nothing, or far more than they do. All
-/// processes believe the same costs, or each its own. Their messages arrive all the same.
+/// processes believe the same costs, or each its own, or those of the node, which change. Their messages
+/// arrive all the same.
 pub(super) fn believe(machine: &mut Machine, random: &mut Random) {
     let changed = random.pick(&[200_000, 500_000, 1_000_000]);
     let model = |random: &mut Random| -> CostModel {
@@ -194,6 +197,10 @@ pub(super) fn believe(machine: &mut Machine, random: &mut Random) {
     machine.costs.fill(same);
     if random.chance(500_000) {
         machine.costs.fill_with(|| model(random));
+    }
+    if random.chance(300_000) {
+        machine.habits.costs = [model(random), model(random)];
+        machine.habits.frames_per_costs = random.pick(&[1, 7, 50, 1000]);
     }
 }
 

@@ -1,0 +1,39 @@
+//! The costs by which the ranks of a node choose protocols: those that the user has given, or those of this
+//! machine. An earlier job has kept the machine's costs, or the first two ranks of the node measure them now.
+
+use weft_net::shared::{self, Node};
+
+use crate::engine::protocols::CostModel;
+use crate::settings::Settings;
+
+/// Gives the node its costs, as the rank with this local rank. Takes about a millisecond in the first job of
+/// a user after the machine has booted, and a few microseconds later on.
+pub(super) fn settle(settings: &Settings, wanted: &shared::Settings, node: &mut Node, local_rank: usize) {
+    if settings.costs.is_some() {
+        if local_rank == 0 {
+            node.end_probe();
+        }
+        return;
+    }
+    node.share_costs();
+    match local_rank {
+        0 => {
+            let kept = shared::kept_costs(wanted).map(|(costs, _)| costs);
+            if let Some(costs) = kept.or_else(|| measure(wanted, node)) {
+                node.publish_costs(&costs);
+            }
+            node.end_probe();
+        }
+        1 => node.help_probe(),
+        _ => {}
+    }
+}
+
+/// Measures the costs of this machine with local rank 1, and keeps them. `None` where the ranks have no
+/// processor each, or were disturbed: the next job measures again.
+fn measure(wanted: &shared::Settings, node: &Node) -> Option<CostModel> {
+    let costs = node.probe().ok()?.costs(&CostModel::BUILT_IN).ok()?;
+    // Without a place for them they count for this job only.
+    let _ = shared::keep_costs(wanted, &costs);
+    Some(costs)
+}

@@ -1,0 +1,115 @@
+//! The costs of this machine, kept for the next job of this user: a file beside the shared segments, which
+//! counts until the machine boots again.
+//!
+//! The file belongs to the user, and nothing else is believed. A process that cannot read or write it goes on
+//! without: costs decide how quick a message is, never whether it arrives.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use weft_engine::protocols::CostModel;
+
+use super::Settings;
+use super::segment::{directories, open_existing};
+use crate::sys;
+
+/// Bytes of a file that are read: more than any file of costs has.
+const BYTES_MAX: u64 = 64 << 10;
+
+/// The path of the file in a directory. Its name is not that of a segment, which a sweep would remove.
+fn path(directory: &Path) -> PathBuf {
+    directory.join(format!("weft.costs.{}", sys::user()))
+}
+
+/// The line by which a file says for what it counts: this version of Weft, and this boot of the machine.
+/// `None` where the machine does not say when it has booted.
+fn counts_for() -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(format!("# weft {}, boot {}", env!("CARGO_PKG_VERSION"), boot.trim()))
+}
+
+/// Returns the costs that an earlier job has kept, and their file.
+pub fn kept_costs(settings: &Settings) -> Option<(CostModel, PathBuf)> {
+    let counts_for = counts_for()?;
+    directories(settings).iter().find_map(|directory| {
+        let path = path(directory);
+        let file = open_existing(&path).ok()?;
+        let metadata = file.metadata().ok()?;
+        if !metadata.is_file() || metadata.uid() != sys::user() {
+            return None;
+        }
+        let mut text = String::new();
+        file.take(BYTES_MAX).read_to_string(&mut text).ok()?;
+        let costs = text.lines().any(|line| line == counts_for).then(|| text.parse().ok())??;
+        Some((costs, path))
+    })
+}
+
+/// Keeps costs for the next job. They take the place of older ones at once.
+///
+/// # Errors
+/// No directory takes them; the reason of the last one.
+pub fn keep_costs(settings: &Settings, costs: &CostModel) -> io::Result<PathBuf> {
+    let mut result = Err(io::ErrorKind::NotFound.into());
+    let Some(counts_for) = counts_for() else { return result };
+    let text = format!("# Costs of moving messages on this host. Weft measured them at the start of a job.\n{counts_for}\n{costs}");
+    for directory in directories(settings) {
+        let path = path(&directory);
+        match replace(&path, &text) {
+            Ok(()) => return Ok(path),
+            Err(cause) => result = Err(cause),
+        }
+    }
+    result
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let new = path.with_extension(format!("{}.{}", sys::user(), std::process::id()));
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    let written = options.open(&new)?.write_all(text.as_bytes());
+    let replaced = written.and_then(|()| fs::rename(&new, path));
+    if replaced.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    replaced
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Costs that are kept, damaged, and another user's.   Expect: only whole ones of this boot are
+    /// believed, and nothing else stays in the directory.
+    #[test]
+    fn costs_are_kept_until_they_no_longer_count() {
+        let directory = std::env::temp_dir().join(format!("weft-kept-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        // Only this directory: an earlier job of this machine may have kept costs in another one.
+        let settings = Settings { directory: Some(directory.clone()), ..Settings::default() };
+        let kept = || {
+            kept_costs(&settings).filter(|(_, path)| path.starts_with(&directory)).map(|(costs, _)| costs)
+        };
+        assert_eq!(kept(), None);
+        for kernel_copy_ps in [1, 2] {
+            let costs = CostModel { kernel_copy_ps, ..CostModel::BUILT_IN };
+            let path = keep_costs(&settings, &costs).unwrap();
+            assert_eq!(kept(), Some(costs));
+            assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "{path:?}");
+        }
+        let file = path(&directory);
+        let text = fs::read_to_string(&file).unwrap();
+        for damaged in [text.replace("boot ", "boot 1"), text.replace("kernel_copy_ps", "kernel"), String::new()] {
+            fs::write(&file, damaged).unwrap();
+            assert_eq!(kept(), None);
+        }
+        fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", &file).unwrap();
+        assert_eq!(kept(), None, "a link is not followed");
+        assert_eq!(keep_costs(&settings, &CostModel::BUILT_IN).ok(), Some(file.clone()), "it is replaced");
+        assert!(fs::symlink_metadata(&file).unwrap().is_file());
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}
