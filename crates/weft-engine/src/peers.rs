@@ -17,6 +17,7 @@ use crate::group::PeerId;
 use crate::jobs::{JobKey, Member};
 use crate::memory::{Copier, Writer};
 use crate::messages::{self, Announced, Outgoing};
+use crate::protocols::{CostModel, Refinement};
 use crate::transport::{Node, Platform, PostedReceives};
 
 /// The table of posted receives of this platform.
@@ -170,6 +171,8 @@ pub(crate) struct Neighbours<P: Platform> {
     pub(crate) streams: bool,
     /// The smallest message of which both sides copy a part, in bytes.
     pub(crate) cooperative_bytes_min: u64,
+    /// Whether copies take the time that the costs say.
+    pub(crate) refinement: Refinement,
     /// Set if there is a peer whose memory this process may read.
     pub(crate) copies: bool,
 }
@@ -214,7 +217,7 @@ impl<P: Platform> Peers<P> {
         host: Option<Arc<str>>,
         memory: P::Memory,
         streams: bool,
-        cooperative_bytes_min: u64,
+        costs: &CostModel,
     ) -> Self {
         let near = Neighbours {
             copier: Copier::new(memory),
@@ -224,7 +227,8 @@ impl<P: Platform> Peers<P> {
             cooperative: Vec::new(),
             copied: false,
             streams,
-            cooperative_bytes_min,
+            cooperative_bytes_min: costs.cooperative_bytes_min(),
+            refinement: Refinement::new(*costs),
             copies: false,
         };
         let own = PeerId::FIRST;

@@ -11,18 +11,21 @@
 //! and docs/design/message.md (between nodes) and docs/design/rdma.md (writes by carriers).
 //! docs/design/message.md says how costs take the place of thresholds.
 
+mod calibration;
 mod choices;
 mod costs;
-mod probe;
+mod refinement;
 mod rows;
 
 use crate::transport::Candidate;
 
+pub use calibration::{
+    CALIBRATION_LONG_BYTES, CALIBRATION_ROUNDS_MAX, CALIBRATION_ROUNDS_MIN, CALIBRATION_SHORT_BYTES, CalibrationRound,
+    CalibrationSamples,
+};
 pub use choices::{Choices, Range, offers};
 pub use costs::{COST_PS_MAX, Cost, CostModel};
-pub use probe::{
-    PROBE_LONG_BYTES, PROBE_ROUNDS_MAX, PROBE_ROUNDS_MIN, PROBE_SHORT_BYTES, ProbeRound, ProbeSamples,
-};
+pub(crate) use refinement::Refinement;
 pub use rows::{Offer, ROWS, Row};
 
 /// The size above which a message goes through a ring in pieces, and the least size of a piece, in bytes:

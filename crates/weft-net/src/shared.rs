@@ -21,6 +21,9 @@
 
 #[cfg_attr(loom, path = "shared/area_model.rs")]
 mod area;
+// The model checker replaces the segment, whose header this needs.
+#[cfg(not(loom))]
+mod calibration;
 mod cooperative_copy;
 mod costs;
 mod doorbell;
@@ -32,9 +35,6 @@ mod inbox;
 mod kept_costs;
 mod outbox;
 mod posted_receives;
-// The model checker replaces the segment, whose header this needs.
-#[cfg(not(loom))]
-mod probe;
 mod processors;
 mod ring;
 #[cfg_attr(loom, path = "shared/segment_model.rs")]

@@ -122,7 +122,8 @@ impl Place {
     /// The run of some commands in one shell, which ends with the first one that fails.
     fn run(&self, commands: &str) -> Run {
         let run = Run::new("sh").args(["-e", "-c", commands]).directory(&self.work).limit(LIMIT_SECONDS);
-        run.env("HOME", &self.home).env("PATH", &self.path)
+        // The pages show the choices by these costs, and no machine's.
+        run.env("HOME", &self.home).env("PATH", &self.path).env("WEFT_COSTS", "built-in")
     }
 }
 

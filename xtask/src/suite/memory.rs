@@ -38,6 +38,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         }),
         Case::new("shared memory only, and none between two ranks: an error, no hang", divided),
         Case::new("copies that are believed to cost something else: the same messages", other_costs),
+        Case::new("costs that an earlier job kept are believed, and mended if copies take another time", mended_costs),
     ]
 }
 
@@ -83,6 +84,38 @@ fn other_costs(context: &Context) -> Outcome {
         context.mpiexec(3).args(["sh", "-c", &script]).limit(END).finish()
     };
     Expected::code(0).judge(attempt())
+}
+
+/// Lets a job find kept costs by which a copy by the kernel takes milliseconds.   Expect: `weft info` shows
+/// them and their file. The job sends its messages, and leaves costs by which copies are quicker.
+fn mended_costs(context: &Context) -> Outcome {
+    let attempt = || {
+        let directory = context.work.join("kept-costs");
+        std::fs::create_dir_all(&directory)?;
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let file = directory.join(format!("weft.costs.{}", rustix::process::geteuid().as_raw()));
+        let version = Run::new(context.bin("weft")).arg("--version").finish()?.output;
+        let head = format!("# {}, boot {}", version.trim(), boot.trim());
+        std::fs::write(&file, format!("{head}\nkernel_copy_ps 9876543210\nkernel_copy_per_byte_ps 54321\n"))?;
+        let said = Run::new(context.bin("weft")).args(["info", "--json"]).env("WEFT_SHM_DIR", &directory).finish()?;
+        let origin = format!("measured as a job started, {}", file.display());
+        anyhow::ensure!(said.output.contains(&origin), "{origin:?} is not in\n{}", said.report());
+        anyhow::ensure!(said.output.contains("9876543210"), "the costs of the file are not in\n{}", said.report());
+        let program = context.compile("tests/c/kept_costs.c")?;
+        let finished = context.mpiexec(2).arg(program).env("WEFT_SHM_DIR", &directory).limit(END).finish()?;
+        if !said.output.contains("\"allowed\": true") {
+            return Ok(Err(finished));
+        }
+        let kept = std::fs::read_to_string(&file)?;
+        let is_mended = kept.contains(&head) && kept.contains("kernel_copy_ps") && !kept.contains("9876543210");
+        anyhow::ensure!(finished.code != Some(0) || is_mended, "the costs were not mended:\n{kept}");
+        Ok(Ok(finished))
+    };
+    match attempt() {
+        Ok(Ok(finished)) => Expected::code(0).judge(Ok(finished)),
+        Ok(Err(_)) => Outcome::Skipped("this machine does not let processes copy from each other".into()),
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
 }
 
 /// Runs a command as root: an ordinary user is root in a user namespace.

@@ -24,7 +24,7 @@ use crate::group::PeerId;
 use crate::jobs::{JobKey, Jobs};
 use crate::messages::{self, Messages, Outgoing, PeerAccess};
 use crate::peers::{NewPeer, Peers, Route};
-use crate::protocols::{self, Choices, CostModel, RING_PIECE_BYTES};
+use crate::protocols::{self, Choices, CostModel, RING_PIECE_BYTES, Refinement};
 use crate::request::{Cancellation, Send, State};
 use crate::transport::{CollectiveSlots, Frames, Node, Platform, Sleeping, SlotCounts};
 
@@ -32,8 +32,8 @@ impl<P: Platform> PointToPoint<P> {
     /// Makes the structure with nothing under way, and this process as the only peer.
     pub(super) fn new(parts: Parts<P>) -> Self {
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
-        let (streams, cooperative_bytes_min) = (protocols::is_wide(frame_max), parts.costs.cooperative_bytes_min());
-        let peers = Peers::new(parts.name, parts.host, parts.memory, streams, cooperative_bytes_min);
+        let streams = protocols::is_wide(frame_max);
+        let peers = Peers::new(parts.name, parts.host, parts.memory, streams, &parts.costs);
         let eager_limit = protocols::eager_limit(parts.eager_limit, &parts.costs, u64::MAX);
         let mut messages = Messages::new();
         messages.set_unexpected_max(parts.unexpected_bytes);
@@ -157,21 +157,23 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Returns whether a message of `bytes` bytes is so large that its sender, on the same node, wants to know
-    /// of its receiver. Short messages never are, whatever the costs.
+    /// Returns whether a message of `bytes` bytes is so large that its sender, on the same node, wants to
+    /// know of its receiver. Short messages never are, whatever the costs.
     #[inline(always)]
     pub fn is_large(&self, bytes: u64) -> bool {
         bytes > RING_PIECE_BYTES && bytes >= self.choices.visible_bytes_min()
     }
 
-    /// Takes over the costs of the node if there are new ones. The eager limit, for which there is credit,
-    /// stays.
+    /// Takes over the costs of the node if there are new ones, and tells the node of costs that fit better.
+    /// The eager limit, for which there is credit, stays.
     #[inline]
     pub(super) fn follow_costs(&mut self) {
-        if let Some(node) = &self.node
-            && let Some(costs) = node.costs()
-            && costs.version() != self.costs_version
-        {
+        let refined = self.peers.near.refinement.take();
+        let Some(shared) = self.node.as_ref().and_then(Node::costs) else { return };
+        if let Some(costs) = refined {
+            shared.publish(&costs.values().collect::<Vec<_>>());
+        }
+        if shared.version() != self.costs_version {
             self.take_over_costs();
         }
     }
@@ -186,12 +188,14 @@ impl<P: Platform> PointToPoint<P> {
         // Another process may have damaged them.
         let Some(costs) = CostModel::from_values(&values) else { return };
         self.peers.near.cooperative_bytes_min = costs.cooperative_bytes_min();
+        self.peers.near.refinement = Refinement::new(costs);
         self.choices = Choices::new(costs);
     }
 
-    /// The costs of moving bytes that decide at present.
-    pub fn costs(&self) -> &CostModel {
-        self.choices.costs()
+    /// The costs that the processes of the node share, if this process speaks for all of them.
+    pub fn costs_of_node(&self) -> Option<CostModel> {
+        let node = self.node.as_ref().filter(|node| node.own_local_rank() == 0)?;
+        CostModel::from_values(&node.costs()?.read()?)
     }
 
     /// Sends what is due when a receive has taken its message, or a large receive has been posted.

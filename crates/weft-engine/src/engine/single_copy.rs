@@ -33,7 +33,7 @@ use super::PointToPoint;
 use crate::error::{Error, ErrorClass};
 use crate::group::{Group, PeerId};
 use crate::memory::UserData;
-use crate::peers::{Route, Table};
+use crate::peers::{Neighbours, Route, Table};
 use crate::request::{Cancellation, Request, Send, State};
 use crate::transport::{
     Candidate, Claim, Cooperation, Frames, Node, NodeProcessors, Offered, Platform, PostState, PostedReceives,
@@ -228,7 +228,8 @@ impl<P: Platform> PointToPoint<P> {
         self.peers.near.copied = true;
         while left > 0 {
             let begin = left.saturating_sub(most);
-            self.peers.near.copier.deliver(pid, claim.address, data, begin..left)?;
+            let Neighbours { copier, refinement, .. } = &mut self.peers.near;
+            refinement.copy(left - begin, P::ticks, || copier.deliver(pid, claim.address, data, begin..left))?;
             left = begin;
             if self.peers.near.streams
                 && self.is_inside_mpi(peer)

@@ -67,8 +67,8 @@ macro_rules! cost_model {
                 [$(self.$name,)+].into_iter()
             }
 
-            /// The model with these values, in the order of [`Self::MEANINGS`]; `None` if there are too few or
-            /// too many, or one is too large.
+            /// The model with these values, in the order of [`Self::MEANINGS`]; `None` if there are too few
+            /// or too many, or one is too large.
             pub fn from_values(values: &[u64]) -> Option<Self> {
                 let [$($name),+] = *<&[u64; Self::MEANINGS.len()]>::try_from(values).ok()?;
                 values.iter().all(|value| *value <= COST_PS_MAX).then_some(Self { $($name),+ })

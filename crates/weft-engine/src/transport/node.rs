@@ -191,6 +191,10 @@ pub trait NodeCosts {
     /// Returns the costs, in the order of [`crate::protocols::CostModel::MEANINGS`]; `None` while there are
     /// none, or while they change.
     fn read(&self) -> Option<Vec<u64>>;
+
+    /// Gives the node other costs, in the same order. Where two processes do so at the same time, one of them
+    /// may do it in vain.
+    fn publish(&self, costs: &[u64]);
 }
 
 /// The processors on which the processes of the node spin.

@@ -200,8 +200,8 @@ pub const SHM_DIR: Setting = Setting {
 pub const COSTS: Setting = Setting {
     name: "WEFT_COSTS",
     default: "auto",
-    allowed: "`auto`, `built-in`, the path of a file with costs",
-    meaning: "the costs of the parts of moving a message, by which Weft chooses protocols. `auto`: the first \
+    allowed: "auto, built-in or the path of a file with costs",
+    meaning: "the costs of the parts of moving a message, by which Weft chooses protocols. With auto the first \
               job of a user after the host has booted measures them as it starts, in a millisecond, and keeps \
               them for later jobs. `weft info --costs` prints the costs in the form of such a file. The same \
               for all ranks of a host",

@@ -1,8 +1,12 @@
 //! The costs by which the ranks of a node choose protocols: those that the user has given, or those of this
 //! machine. An earlier job has kept the machine's costs, or the first two ranks of the node measure them now.
 
+use std::path::Path;
+
+use weft_engine::transport::NodeCosts as _;
 use weft_net::shared::{self, Node};
 
+use crate::engine::Engine;
 use crate::engine::protocols::CostModel;
 use crate::settings::Settings;
 
@@ -11,7 +15,7 @@ use crate::settings::Settings;
 pub(super) fn settle(settings: &Settings, wanted: &shared::Settings, node: &mut Node, local_rank: usize) {
     if settings.costs.is_some() {
         if local_rank == 0 {
-            node.end_probe();
+            node.end_calibration();
         }
         return;
     }
@@ -20,19 +24,30 @@ pub(super) fn settle(settings: &Settings, wanted: &shared::Settings, node: &mut 
         0 => {
             let kept = shared::kept_costs(wanted).map(|(costs, _)| costs);
             if let Some(costs) = kept.or_else(|| measure(wanted, node)) {
-                node.publish_costs(&costs);
+                node.publish(&costs.values().collect::<Vec<_>>());
             }
-            node.end_probe();
+            node.end_calibration();
         }
-        1 => node.help_probe(),
+        1 => node.help_calibrate(),
         _ => {}
+    }
+}
+
+/// Keeps the costs of the node for the next job if they have turned out to be others than an earlier job
+/// kept.
+pub(super) fn keep_refined(engine: &Engine, shm_dir: Option<&Path>) {
+    let Some(costs) = engine.costs_of_node() else { return };
+    let wanted = shared::Settings { directory: shm_dir.map(Path::to_path_buf), ..shared::Settings::default() };
+    if shared::kept_costs(&wanted).is_some_and(|(kept, _)| kept != costs) {
+        // The next job finds out again.
+        let _ = shared::keep_costs(&wanted, &costs);
     }
 }
 
 /// Measures the costs of this machine with local rank 1, and keeps them. `None` where the ranks have no
 /// processor each, or were disturbed: the next job measures again.
 fn measure(wanted: &shared::Settings, node: &Node) -> Option<CostModel> {
-    let costs = node.probe().ok()?.costs(&CostModel::BUILT_IN).ok()?;
+    let costs = node.calibrate().ok()?.costs(&CostModel::BUILT_IN).ok()?;
     // Without a place for them they count for this job only.
     let _ = shared::keep_costs(wanted, &costs);
     Some(costs)

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{other, warn};
+use super::{costs, other, warn};
 use crate::blocking::wait;
 use crate::check::Call;
 use crate::collective::{CollectiveScope, run};
@@ -116,7 +116,8 @@ fn end_world(process: &mut Process) {
 pub(super) fn say_goodbye(process: &mut Process) -> Result<()> {
     let Process { job: Some(job), engine: Some(engine), .. } = process else { return Ok(()) };
     engine.say_left(true);
-    let Job { manager, rank, interfaces, has_reported, .. } = job;
+    let Job { manager, rank, interfaces, has_reported, shm_dir, .. } = job;
+    costs::keep_refined(engine, shm_dir.as_deref());
     let observer = manager.observer().filter(|observer| observer.wants_stats());
     if let Some(observer) = observer.filter(|_| !std::mem::replace(has_reported, true)) {
         observer.report_stats(&stats(*rank, engine, interfaces)).map_err(|error| other(error.to_string()))?;

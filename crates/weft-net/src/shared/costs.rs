@@ -1,5 +1,6 @@
-//! The costs of moving bytes on this machine, as the ranks of the node share them: the leader writes them into
-//! the segment once it knows them, and the others read them there. So both ends of a ring choose alike.
+//! The costs of moving bytes on this machine, as the ranks of the node share them in the segment. The leader
+//! writes them as soon as it knows them, and any rank does so when it finds better ones. So both ends of a
+//! ring choose alike.
 
 use std::sync::atomic::Ordering;
 
@@ -22,14 +23,20 @@ pub(super) struct SharedCosts {
 }
 
 impl SharedCosts {
-    /// Writes the costs. Only the leader calls this.
-    fn write(&self, costs: &CostModel) {
+    /// Writes the costs, unless another rank does so at this moment. If that rank dies meanwhile the costs
+    /// stay as each rank knows them.
+    fn write(&self, costs: &[u64]) {
         let version = self.version.load(Ordering::SeqCst);
-        self.version.store(version.wrapping_add(1), Ordering::SeqCst);
-        for (value, cost) in self.values.iter().zip(costs.values()) {
-            value.store(cost, Ordering::SeqCst);
+        let during = version.wrapping_add(1);
+        let is_free = version.is_multiple_of(2)
+            && self.version.compare_exchange(version, during, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        if is_free {
+            for (value, cost) in self.values.iter().zip(costs) {
+                value.store(*cost, Ordering::SeqCst);
+            }
+            // 0 says that there are no costs.
+            self.version.store(during.wrapping_add(1).max(2), Ordering::SeqCst);
         }
-        self.version.store(version.wrapping_add(2), Ordering::SeqCst);
     }
 
     fn read(&self) -> Option<Vec<u64>> {
@@ -45,11 +52,6 @@ impl Node {
     pub fn share_costs(&mut self) {
         self.shares_costs = true;
     }
-
-    /// Publishes the costs to all ranks of the node. Only the leader, local rank 0, may call this.
-    pub fn publish_costs(&self, costs: &CostModel) {
-        self.inbox.segment.costs().write(costs);
-    }
 }
 
 impl NodeCosts for Node {
@@ -60,5 +62,9 @@ impl NodeCosts for Node {
 
     fn read(&self) -> Option<Vec<u64>> {
         self.inbox.segment.costs().read()
+    }
+
+    fn publish(&self, costs: &[u64]) {
+        self.inbox.segment.costs().write(costs);
     }
 }

@@ -54,7 +54,9 @@ pub fn kept_costs(settings: &Settings) -> Option<(CostModel, PathBuf)> {
 pub fn keep_costs(settings: &Settings, costs: &CostModel) -> io::Result<PathBuf> {
     let mut result = Err(io::ErrorKind::NotFound.into());
     let Some(counts_for) = counts_for() else { return result };
-    let text = format!("# Costs of moving messages on this host. Weft measured them at the start of a job.\n{counts_for}\n{costs}");
+    let text = format!(
+        "# Costs of moving messages on this host. Weft measured them at the start of a job.\n{counts_for}\n{costs}"
+    );
     for directory in directories(settings) {
         let path = path(&directory);
         match replace(&path, &text) {
@@ -89,9 +91,7 @@ mod tests {
         fs::create_dir_all(&directory).unwrap();
         // Only this directory: an earlier job of this machine may have kept costs in another one.
         let settings = Settings { directory: Some(directory.clone()), ..Settings::default() };
-        let kept = || {
-            kept_costs(&settings).filter(|(_, path)| path.starts_with(&directory)).map(|(costs, _)| costs)
-        };
+        let kept = || kept_costs(&settings).filter(|(_, path)| path.starts_with(&directory)).map(|(costs, _)| costs);
         assert_eq!(kept(), None);
         for kernel_copy_ps in [1, 2] {
             let costs = CostModel { kernel_copy_ps, ..CostModel::BUILT_IN };

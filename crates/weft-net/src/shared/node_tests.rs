@@ -308,27 +308,27 @@ fn a_publisher_wakes_who_sleeps_for_it() {
 /// Two ranks that start together, and one that starts alone.   Expect: two find the costs of this machine, or
 /// say that they were disturbed; the costs reach both. Nobody waits for a rank that does not come.
 #[test]
-fn two_ranks_probe_the_machine_and_share_what_they_find() {
-    use weft_engine::protocols::{CostModel, PROBE_ROUNDS_MAX};
+fn two_ranks_calibrate_the_machine_and_share_what_they_find() {
+    use weft_engine::protocols::{CALIBRATION_ROUNDS_MAX, CostModel};
     use weft_engine::transport::Node as _;
     let started = Instant::now();
-    let nodes = nodes("probe", 2);
-    let said = nodes[0].probe().expect_err("the helper is not there");
+    let nodes = nodes("calibration", 2);
+    let said = nodes[0].calibrate().expect_err("the helper is not there");
     assert!(said.contains("did not come in time"), "{said}");
-    nodes[1].help_probe();
-    let mut nodes = self::nodes("probe-2", 2);
+    nodes[1].help_calibrate();
+    let mut nodes = self::nodes("calibration-2", 2);
     assert!(nodes[1].costs().is_none(), "each rank has its own until it says so");
     let (leader, helper) = nodes.split_at_mut(1);
     let samples = std::thread::scope(|scope| {
         let helper = &mut helper[0];
-        scope.spawn(move || helper.help_probe());
-        let samples = leader[0].probe();
-        leader[0].end_probe();
+        scope.spawn(move || helper.help_calibrate());
+        let samples = leader[0].calibrate();
+        leader[0].end_calibration();
         samples
     });
     // Where the threads were kept from their processors, there are too few rounds.
     if let Ok(samples) = samples {
-        assert!(samples.rounds.len() <= PROBE_ROUNDS_MAX);
+        assert!(samples.rounds.len() <= CALIBRATION_ROUNDS_MAX);
         for round in &samples.rounds {
             assert!(round.ring_ns > 0 && round.small_frame_ns > 0, "{samples:?}");
         }
@@ -338,7 +338,8 @@ fn two_ranks_probe_the_machine_and_share_what_they_find() {
     nodes[1].share_costs();
     let version = nodes[1].costs().expect("it shares them").version();
     assert_eq!(nodes[1].costs().and_then(|shared| shared.read()), None, "nobody has published any");
-    nodes[0].publish_costs(&costs);
+    nodes[0].share_costs();
+    nodes[0].costs().expect("it shares them").publish(&costs.values().collect::<Vec<_>>());
     let shared = nodes[1].costs().expect("it shares them");
     assert_ne!(shared.version(), version);
     assert_eq!(shared.read().and_then(|values| CostModel::from_values(&values)), Some(costs));

@@ -2,7 +2,7 @@
 //! it.
 //!
 //! ```text
-//! header       │ 4096 bytes, with the costs of the machine and the words of its probe
+//! header       │ 4096 bytes, with the costs of the machine and the words of its calibration
 //! rank states  │ 256 bytes each, padded to a page
 //! slots        │ by rank
 //! rings        │ by receiver, then by sender
@@ -27,9 +27,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use super::area::{Area, CONTROL_BYTES};
+use super::calibration::{CALIBRATION_RING_BYTES, CalibrationWords};
 use super::costs::SharedCosts;
 use super::doorbell::KEY_WORDS;
-use super::probe::{PROBE_RING_BYTES, ProbeWords};
 use super::slot_area::SlotArea;
 use super::{LOCAL_SIZE_MAX, Settings, sizes, sleeping};
 use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
@@ -44,11 +44,11 @@ use geometry::PAGE;
 const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x07");
 /// Offset of the slot counts in the header.
 const SLOTS_AT: usize = std::mem::offset_of!(Header, slots);
-/// Offsets of the costs and of the probe's words in the segment, behind the header.
+/// Offsets of the costs and of the calibration's words in the segment, behind the header.
 const COSTS_AT: usize = 1024;
-const PROBE_AT: usize = 2048;
-/// Offset of the probe's ring in the leader's ring to itself, behind the any-source table.
-const PROBE_RING_AT: usize = 2 * PAGE;
+const CALIBRATION_AT: usize = 2048;
+/// Offset of the calibration's ring in the leader's ring to itself, behind the any-source table.
+const CALIBRATION_RING_AT: usize = 2 * PAGE;
 /// Pause between two looks for the leader's segment.
 const ATTACH_PAUSE_US: u64 = 200;
 
@@ -106,9 +106,12 @@ pub(crate) struct RankState {
 }
 
 const _: () = {
-    assert!(size_of::<Header>() <= COSTS_AT && COSTS_AT + size_of::<SharedCosts>() <= PROBE_AT);
-    assert!(PROBE_AT + size_of::<ProbeWords>() <= PAGE && PROBE_AT.is_multiple_of(align_of::<ProbeWords>()));
-    assert!(CONTROL_BYTES <= PROBE_RING_AT && PROBE_RING_AT.is_multiple_of(PAGE));
+    assert!(size_of::<Header>() <= COSTS_AT && COSTS_AT + size_of::<SharedCosts>() <= CALIBRATION_AT);
+    assert!(
+        CALIBRATION_AT + size_of::<CalibrationWords>() <= PAGE
+            && CALIBRATION_AT.is_multiple_of(align_of::<CalibrationWords>())
+    );
+    assert!(CONTROL_BYTES <= CALIBRATION_RING_AT && CALIBRATION_RING_AT.is_multiple_of(PAGE));
     assert!(size_of::<RankState>() == 256);
     assert!(sizes::RING_BYTES_MIN.is_multiple_of(PAGE));
 };
@@ -294,26 +297,27 @@ impl Segment {
         unsafe { self.base.add(COSTS_AT).cast::<SharedCosts>().as_ref() }
     }
 
-    /// Returns the words by which two ranks agree on a probe.
-    pub(crate) fn probe_words(&self) -> &ProbeWords {
+    /// Returns the words by which two ranks agree on a calibration.
+    pub(crate) fn calibration_words(&self) -> &CalibrationWords {
         // SAFETY: as above.
-        unsafe { self.base.add(PROBE_AT).cast::<ProbeWords>().as_ref() }
+        unsafe { self.base.add(CALIBRATION_AT).cast::<CalibrationWords>().as_ref() }
     }
 
-    /// Returns the ring for the probe, if the leader's ring to itself, which nothing else uses, has room for
-    /// it. The caller must keep the segment mapped as long as the ring is used, and use one end only.
-    pub(crate) fn probe_ring(&self) -> Option<Area> {
-        let start = self.geometry.ring_start(0, 0) + PROBE_RING_AT;
-        let fits = PROBE_RING_AT + PROBE_RING_BYTES <= self.geometry.ring_bytes;
+    /// Returns the ring for the calibration, if the leader's ring to itself, which nothing else uses, has
+    /// room for it. The caller must keep the segment mapped as long as the ring is used, and use one end
+    /// only.
+    pub(crate) fn calibration_ring(&self) -> Option<Area> {
+        let start = self.geometry.ring_start(0, 0) + CALIBRATION_RING_AT;
+        let fits = CALIBRATION_RING_AT + CALIBRATION_RING_BYTES <= self.geometry.ring_bytes;
         // SAFETY: as in `ring`; the any-source table lies before it.
-        fits.then(|| unsafe { Area::new(self.base.add(start), PROBE_RING_BYTES) })
+        fits.then(|| unsafe { Area::new(self.base.add(start), CALIBRATION_RING_BYTES) })
     }
 
-    /// Puts memory behind the ring for the probe.
-    pub(crate) fn reserve_probe_ring(&self) -> io::Result<()> {
+    /// Puts memory behind the ring for the calibration.
+    pub(crate) fn reserve_calibration_ring(&self) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
-        let start = self.geometry.ring_start(0, 0) + PROBE_RING_AT;
-        sys::reserve(file.as_fd(), start as u64, PROBE_RING_BYTES as u64)
+        let start = self.geometry.ring_start(0, 0) + CALIBRATION_RING_AT;
+        sys::reserve(file.as_fd(), start as u64, CALIBRATION_RING_BYTES as u64)
     }
 
     /// Returns whether this is the first call by any rank.

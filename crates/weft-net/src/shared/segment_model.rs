@@ -69,7 +69,10 @@ impl Segment {
         let rank_states = (0..local_size).map(|_| RankState::default()).collect();
         let rings = (0..local_size * local_size).map(|_| Memory::new()).collect();
         let slots = (0..local_size).map(|_| SlotMemory::default()).collect();
-        Ok((Self { geometry, asleep: AtomicU32::default(), rank_states, rings, slots, costs: SharedCosts::default() }, Vec::new()))
+        Ok((
+            Self { geometry, asleep: AtomicU32::default(), rank_states, rings, slots, costs: SharedCosts::default() },
+            Vec::new(),
+        ))
     }
 
     pub(crate) fn attach(_: &str, _: usize, _: &Settings) -> Result<Self, Error> {

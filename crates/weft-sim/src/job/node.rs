@@ -326,6 +326,9 @@ impl NodeCosts for SimNode {
         let model = memory.habits.costs[(memory.costs_version() % 2) as usize];
         memory.random.chance(900_000).then(|| model.values().collect())
     }
+
+    /// The node keeps to its own.
+    fn publish(&self, _: &[u64]) {}
 }
 
 impl Frames for SimNode {

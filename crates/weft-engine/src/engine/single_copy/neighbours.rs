@@ -5,7 +5,7 @@ use super::{COPY_BYTES_FIRST, COPY_BYTES_MAX};
 use crate::group::PeerId;
 use crate::memory;
 use crate::messages::{self, Announced, Fetched, PeerAccess, Withdrawal};
-use crate::peers::{Peers, Table};
+use crate::peers::{Neighbours, Peers, Table};
 use crate::transport::{Cooperation, Ending, Platform, PostState, PostedTable, Taker, Ticket};
 
 /// The number of looks at the sender's part of a shared message before the receiver does something else
@@ -21,7 +21,10 @@ impl<P: Platform> Peers<P> {
         let (mut left, mut most) = (*limit, COPY_BYTES_FIRST);
         while left > 0 {
             let begin = left.saturating_sub(most);
-            if self.near.copier.fetch(pid, *address, data, begin..left).is_err() {
+            let Neighbours { copier, refinement, .. } = &mut self.near;
+            let fetched =
+                refinement.copy(left - begin, P::ticks, || copier.fetch(pid, *address, data, begin..left).is_ok());
+            if !fetched {
                 return Fetched::Refused;
             }
             left = begin;

@@ -1,5 +1,5 @@
-//! The probe of the machine: at their start the first two ranks of a node move a few messages, in each way in
-//! which messages can move, and the first rank times them.
+//! The calibration of the machine: at their start the first two ranks of a node move a few messages, in each
+//! way in which messages can move, and the first rank times them.
 //!
 //! The leader (local rank 0) gives orders, and its helper (local rank 1) carries them out:
 //!
@@ -20,7 +20,8 @@ use std::sync::atomic::Ordering;
 use weft_core::time::{Duration, Instant};
 use weft_engine::memory::Writer;
 use weft_engine::protocols::{
-    PROBE_LONG_BYTES, PROBE_ROUNDS_MAX, PROBE_ROUNDS_MIN, PROBE_SHORT_BYTES, ProbeRound, ProbeSamples, RING_PIECE_BYTES,
+    CALIBRATION_LONG_BYTES, CALIBRATION_ROUNDS_MAX, CALIBRATION_ROUNDS_MIN, CALIBRATION_SHORT_BYTES, CalibrationRound,
+    CalibrationSamples, RING_PIECE_BYTES,
 };
 use weft_engine::transport::Sleeping as _;
 
@@ -40,24 +41,24 @@ const HELPER_TIME: Duration = Duration::from_millis(2);
 /// The looks between two looks at the clock.
 const LOOKS: u32 = 32;
 
-/// Values of [`ProbeWords::state`]: the leader has not said yet whether it probes, waits for the helper, has
-/// it, or needs it no more.
+/// Values of [`CalibrationWords::state`]: the leader has not said yet whether it calibrates, waits for the
+/// helper, has it, or needs it no more.
 const UNKNOWN: u32 = 0;
 const WAITS: u32 = 1;
 const HELPED: u32 = 2;
 const OVER: u32 = 3;
 
 /// The bytes of the ring: a long message fits in twice.
-pub(super) const PROBE_RING_BYTES: usize = 2 * BUFFER_BYTES;
+pub(super) const CALIBRATION_RING_BYTES: usize = 2 * BUFFER_BYTES;
 
 /// The bytes of the smallest frame that is timed.
 const SMALL_BYTES: u64 = 8;
 /// The buffer of either rank.
-const BUFFER_BYTES: usize = PROBE_LONG_BYTES as usize;
+const BUFFER_BYTES: usize = CALIBRATION_LONG_BYTES as usize;
 
 /// The words by which the two ranks agree, in the segment. They are 0 in a new segment.
 #[repr(C, align(128))]
-pub(super) struct ProbeWords {
+pub(super) struct CalibrationWords {
     state: AtomicU32,
     /// Not 0 once the helper has found that plain stores to the ring are slow.
     is_far: AtomicU32,
@@ -103,7 +104,7 @@ impl Order {
             4 => Self::Touch(bytes),
             _ => return None,
         };
-        (bytes <= PROBE_LONG_BYTES).then_some((order, word >> 32))
+        (bytes <= CALIBRATION_LONG_BYTES).then_some((order, word >> 32))
     }
 }
 
@@ -124,19 +125,19 @@ fn look<T>(end: Instant, mut found: impl FnMut() -> Option<T>) -> Option<T> {
 
 impl Node {
     /// Measures copies between this rank, the leader, and local rank 1. Takes a millisecond at most. The
-    /// leader then calls [`Self::end_probe`].
+    /// leader then calls [`Self::end_calibration`].
     ///
     /// # Errors
     /// One sentence: the ranks have no processor each, the other rank did not come in time, or there is no
-    /// memory for the probe.
-    pub fn probe(&self) -> Result<ProbeSamples, String> {
+    /// memory for the calibration.
+    pub fn calibrate(&self) -> Result<CalibrationSamples, String> {
         let segment = &self.inbox.segment;
         if self.is_oversubscribed() {
             return Err("the ranks of this node take turns on their processors".into());
         }
-        let words = segment.probe_words();
-        let Some(area) = segment.probe_ring() else { return Err("the shared segment has no room for it".into()) };
-        segment.reserve_probe_ring().map_err(|cause| format!("no memory for its ring: {cause}"))?;
+        let words = segment.calibration_words();
+        let Some(area) = segment.calibration_ring() else { return Err("the shared segment has no room for it".into()) };
+        segment.reserve_calibration_ring().map_err(|cause| format!("no memory for its ring: {cause}"))?;
         let mut buffers = [vec![1_u8; BUFFER_BYTES], vec![2_u8; BUFFER_BYTES]];
         words.addresses[0].store(buffers[0].as_mut_ptr().addr() as u64, Ordering::Relaxed);
         words.state.store(WAITS, Ordering::SeqCst);
@@ -158,31 +159,31 @@ impl Node {
         };
         let mut rounds = Vec::new();
         let _ = leader.touch();
-        while rounds.len() < PROBE_ROUNDS_MAX
-            && (rounds.len() < PROBE_ROUNDS_MIN || clock::now() < began + ROUNDS_TIME)
+        while rounds.len() < CALIBRATION_ROUNDS_MAX
+            && (rounds.len() < CALIBRATION_ROUNDS_MIN || clock::now() < began + ROUNDS_TIME)
             && let Some(round) = leader.round()
         {
             rounds.push(round);
         }
-        Ok(ProbeSamples { rounds, is_near: words.is_far.load(Ordering::Acquire) == 0 })
+        Ok(CalibrationSamples { rounds, is_near: words.is_far.load(Ordering::Acquire) == 0 })
     }
 
-    /// Tells the ranks of the node that nobody needs to help with a probe, or no longer. Only the leader may
-    /// call this, and it does so whether it has probed or not.
-    pub fn end_probe(&self) {
-        self.inbox.segment.probe_words().state.store(OVER, Ordering::SeqCst);
+    /// Tells the ranks of the node that nobody needs to help with a calibration, or no longer. Only the
+    /// leader may call this, and it does so whether it has calibrated or not.
+    pub fn end_calibration(&self) {
+        self.inbox.segment.calibration_words().state.store(OVER, Ordering::SeqCst);
     }
 
-    /// Helps the leader with its probe, if there is one. Only local rank 1 may call this. Takes two
-    /// milliseconds at most, and hardly any time if the leader does not probe.
-    pub fn help_probe(&self) {
+    /// Helps the leader with its calibration, if there is one. Only local rank 1 may call this. Takes two
+    /// milliseconds at most, and hardly any time if the leader does not calibrate.
+    pub fn help_calibrate(&self) {
         let segment = &self.inbox.segment;
-        let words = segment.probe_words();
+        let words = segment.calibration_words();
         let said = || Some(words.state.load(Ordering::Acquire)).filter(|state| *state != UNKNOWN);
         if look(clock::now() + WAIT, said) != Some(WAITS) {
             return;
         }
-        let Some(area) = segment.probe_ring() else { return };
+        let Some(area) = segment.calibration_ring() else { return };
         let buffers = [vec![3_u8; BUFFER_BYTES], vec![4_u8; BUFFER_BYTES]];
         words.addresses[1].store(buffers[0].as_ptr().addr() as u64, Ordering::Relaxed);
         if words.state.compare_exchange(WAITS, HELPED, Ordering::SeqCst, Ordering::SeqCst).is_err() {
@@ -196,7 +197,7 @@ impl Node {
 
 /// The rank that gives orders and times.
 struct Leader<'a> {
-    words: &'a ProbeWords,
+    words: &'a CalibrationWords,
     /// The helper's process, if the kernel may copy from its memory.
     pid: Option<i32>,
     /// The buffer from which the helper may read, and one for what arrives.
@@ -225,32 +226,32 @@ impl Leader<'_> {
 
     /// Touches all memory for the first time, which is slow.
     fn touch(&mut self) -> Option<()> {
-        for _ in 0..PROBE_RING_BYTES / BUFFER_BYTES {
-            self.receive(Order::Touch(PROBE_LONG_BYTES), PROBE_LONG_BYTES)?;
+        for _ in 0..CALIBRATION_RING_BYTES / BUFFER_BYTES {
+            self.receive(Order::Touch(CALIBRATION_LONG_BYTES), CALIBRATION_LONG_BYTES)?;
         }
-        self.order(Order::Read(PROBE_LONG_BYTES / 2));
+        self.order(Order::Read(CALIBRATION_LONG_BYTES / 2));
         self.is_done()
     }
 
     /// A round of everything; `None` when there is no time for it.
-    fn round(&mut self) -> Option<ProbeRound> {
-        let mut round = ProbeRound::default();
+    fn round(&mut self) -> Option<CalibrationRound> {
+        let mut round = CalibrationRound::default();
         if self.pid.is_some() {
-            self.fill(PROBE_SHORT_BYTES)?;
-            round.kernel_short_ns = timed(|| self.copy(PROBE_SHORT_BYTES))?;
-            self.fill(PROBE_LONG_BYTES)?;
-            round.kernel_long_ns = timed(|| self.copy(PROBE_LONG_BYTES))?;
-            self.fill(PROBE_LONG_BYTES)?;
+            self.fill(CALIBRATION_SHORT_BYTES)?;
+            round.kernel_short_ns = timed(|| self.copy(CALIBRATION_SHORT_BYTES))?;
+            self.fill(CALIBRATION_LONG_BYTES)?;
+            round.kernel_long_ns = timed(|| self.copy(CALIBRATION_LONG_BYTES))?;
+            self.fill(CALIBRATION_LONG_BYTES)?;
             self.buffers[0].fill(self.number as u8);
             round.both_ns = timed(|| {
-                self.order(Order::Read(PROBE_LONG_BYTES / 2));
-                self.copy(PROBE_LONG_BYTES / 2)?;
+                self.order(Order::Read(CALIBRATION_LONG_BYTES / 2));
+                self.copy(CALIBRATION_LONG_BYTES / 2)?;
                 self.is_done()
             })?;
         }
-        self.fill(PROBE_LONG_BYTES)?;
+        self.fill(CALIBRATION_LONG_BYTES)?;
         round.small_frame_ns = timed(|| self.receive(Order::Send(SMALL_BYTES), SMALL_BYTES))?;
-        round.ring_ns = timed(|| self.receive(Order::Send(PROBE_LONG_BYTES), PROBE_LONG_BYTES))?;
+        round.ring_ns = timed(|| self.receive(Order::Send(CALIBRATION_LONG_BYTES), CALIBRATION_LONG_BYTES))?;
         Some(round)
     }
 
@@ -282,7 +283,7 @@ impl Leader<'_> {
 
 /// The rank that carries out orders.
 struct Helper<'a> {
-    words: &'a ProbeWords,
+    words: &'a CalibrationWords,
     /// The leader's process.
     pid: i32,
     /// The buffer from which the leader may read, and one for what is read from it.
@@ -335,9 +336,7 @@ impl Helper<'_> {
         for start in (0..bytes).step_by(RING_PIECE_BYTES as usize) {
             let piece = &self.buffers[0][start as usize..(start + RING_PIECE_BYTES).min(bytes) as usize];
             let ring = &mut self.ring;
-            look(self.end, || {
-                ring.push(&[], piece.len(), |out| copy(piece, out)).ok()?.then_some(())
-            })?;
+            look(self.end, || ring.push(&[], piece.len(), |out| copy(piece, out)).ok()?.then_some(()))?;
         }
         Some(())
     }
@@ -364,10 +363,10 @@ mod tests {
 
     #[test]
     fn orders_are_understood() {
-        for order in [Order::Fill(0), Order::Read(PROBE_LONG_BYTES), Order::Send(8)] {
+        for order in [Order::Fill(0), Order::Read(CALIBRATION_LONG_BYTES), Order::Send(8)] {
             assert_eq!(Order::parse(order.word(77)), Some((order, 77)));
         }
         assert_eq!(Order::parse(0), None);
-        assert_eq!(Order::parse(Order::Send(PROBE_LONG_BYTES + 1).word(1)), None);
+        assert_eq!(Order::parse(Order::Send(CALIBRATION_LONG_BYTES + 1).word(1)), None);
     }
 }

@@ -1,30 +1,30 @@
-//! The costs of this machine, from a probe: two processes of a node move a few messages at their start, and
-//! time them.
+//! The costs of this machine, from a calibration: two processes of a node move a few messages at their start,
+//! and time them.
 //!
-//! The carrier moves the bytes and fills [`ProbeSamples`]. This module turns them into a [`CostModel`], or
-//! says that they contradict each other.
+//! The carrier moves the bytes and fills [`CalibrationSamples`]. This module turns them into a [`CostModel`],
+//! or says that they contradict each other.
 //!
-//! A probe moves a few sizes through warm caches, and messages of programs do not. So no cost is taken from a
-//! probe directly. The built-in costs come from messages on one machine, and on that machine a probe finds
-//! [`REFERENCE`]. Another machine's costs are the built-in ones times what its probe finds, divided by the
-//! reference. Costs of parts that a probe does not see keep their values.
+//! A calibration moves a few sizes through warm caches, and messages of programs do not. So no cost is taken
+//! from a calibration directly. The built-in costs come from messages on one machine, and on that machine a
+//! calibration finds [`REFERENCE`]. Another machine's costs are the built-in ones times what its calibration
+//! finds, divided by the reference. Costs of parts that a calibration does not see keep their values.
 
 use super::costs::Cost;
 use super::{COST_PS_MAX, CostModel};
 
 /// The bytes of the short message that the kernel copies.
-pub const PROBE_SHORT_BYTES: u64 = 16 << 10;
+pub const CALIBRATION_SHORT_BYTES: u64 = 16 << 10;
 /// The bytes of a long message. Where both sides copy, each copies half of it.
-pub const PROBE_LONG_BYTES: u64 = 128 << 10;
-/// The rounds without which a probe says nothing.
-pub const PROBE_ROUNDS_MIN: usize = 3;
-/// The most rounds of a probe.
-pub const PROBE_ROUNDS_MAX: usize = 9;
-/// The median of some times may be this much of the shortest of them, in percent. Where it is more, something
+pub const CALIBRATION_LONG_BYTES: u64 = 128 << 10;
+/// The rounds without which a calibration says nothing.
+pub const CALIBRATION_ROUNDS_MIN: usize = 3;
+/// The most rounds of a calibration.
+pub const CALIBRATION_ROUNDS_MAX: usize = 9;
+/// The median of some times may be this much of their lower quartile, in percent. Where it is more, something
 /// else had the processors.
-const MEDIAN_PERCENT_MAX: u64 = 175;
+const MEDIAN_PERCENT_MAX: u64 = 150;
 
-/// What a probe finds, as costs.
+/// What a calibration finds, as costs.
 struct Found {
     kernel_copy: Cost,
     /// Of each byte of a message of which both sides copy a half.
@@ -33,8 +33,8 @@ struct Found {
     ring_far_per_byte_ps: u64,
 }
 
-/// What a probe finds on the machine of the built-in costs: an AMD EPYC with two processors, medians of six
-/// probes of five to nine rounds, in both of its states.
+/// What a calibration finds on the machine of the built-in costs: an AMD EPYC with two processors, medians of
+/// six calibrations, in both of its states.
 const REFERENCE: Found = Found {
     kernel_copy: Cost { fixed_ps: 1_070_000, per_byte_ps: 67 },
     both_per_byte_ps: 36,
@@ -44,7 +44,7 @@ const REFERENCE: Found = Found {
 
 /// The times of a round, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ProbeRound {
+pub struct CalibrationRound {
     /// The kernel copies a short message; 0 where it may not.
     pub kernel_short_ns: u64,
     /// The kernel copies a long message; 0 where it may not.
@@ -54,32 +54,33 @@ pub struct ProbeRound {
     pub both_ns: u64,
     /// A question and, as its answer, a frame of a few bytes.
     pub small_frame_ns: u64,
-    /// A question and, as its answer, a long message through a ring, in pieces of [`super::RING_PIECE_BYTES`].
+    /// A question and, as its answer, a long message through a ring, in pieces of
+    /// [`super::RING_PIECE_BYTES`].
     pub ring_ns: u64,
 }
 
-/// The rounds of a probe.
+/// The rounds of a calibration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProbeSamples {
-    /// The rounds, at most [`PROBE_ROUNDS_MAX`].
-    pub rounds: Vec<ProbeRound>,
+pub struct CalibrationSamples {
+    /// The rounds, at most [`CALIBRATION_ROUNDS_MAX`].
+    pub rounds: Vec<CalibrationRound>,
     /// Set if plain stores to the ring were quick: its two processors share a cache.
     pub is_near: bool,
 }
 
-impl ProbeSamples {
-    /// The costs of the machine, in which all parts that the probe does not see are those of `others`.
+impl CalibrationSamples {
+    /// The costs of the machine, in which all parts that the calibration does not see are those of `others`.
     ///
     /// # Errors
     /// One sentence: there are too few rounds, or their times differ too much.
     pub fn costs(&self, others: &CostModel) -> Result<CostModel, String> {
-        if self.rounds.len() < PROBE_ROUNDS_MIN {
+        if self.rounds.len() < CALIBRATION_ROUNDS_MIN {
             let rounds = self.rounds.len();
-            return Err(format!("there was time for {rounds} rounds of {PROBE_ROUNDS_MIN}"));
+            return Err(format!("there was time for {rounds} rounds of {CALIBRATION_ROUNDS_MIN}"));
         }
-        let time = |of: fn(&ProbeRound) -> u64, what| median(self.rounds.iter().map(of).collect(), what);
+        let time = |of: fn(&CalibrationRound) -> u64, what| quartile(self.rounds.iter().map(of).collect(), what);
         let small = time(|round| round.small_frame_ns, "a small frame")?;
-        let ring = each_ps(time(|round| round.ring_ns, "a ring")?.saturating_sub(small), PROBE_LONG_BYTES);
+        let ring = each_ps(time(|round| round.ring_ns, "a ring")?.saturating_sub(small), CALIBRATION_LONG_BYTES);
         let built_in = CostModel::BUILT_IN;
         // Which stores the writer used says which kind of pair the two processors are.
         let reference = if self.is_near { REFERENCE.ring_near_per_byte_ps } else { REFERENCE.ring_far_per_byte_ps };
@@ -100,8 +101,8 @@ impl ProbeSamples {
         // Where the kernel may not copy, its costs do not count.
         if !kernel.contains(&0) {
             let [short, long, both] = kernel;
-            let copy = line((PROBE_SHORT_BYTES, short), (PROBE_LONG_BYTES, long));
-            let both = each_ps(both.saturating_sub(small + copy.fixed_ps / 1000), PROBE_LONG_BYTES);
+            let copy = line((CALIBRATION_SHORT_BYTES, short), (CALIBRATION_LONG_BYTES, long));
+            let both = each_ps(both.saturating_sub(small + copy.fixed_ps / 1000), CALIBRATION_LONG_BYTES);
             let reference = REFERENCE.kernel_copy;
             costs.kernel_copy_ps = scaled(built_in.kernel_copy_ps, copy.fixed_ps, reference.fixed_ps);
             costs.kernel_copy_per_byte_ps =
@@ -122,17 +123,17 @@ fn scaled(built_in: u64, found: u64, reference: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(COST_PS_MAX).clamp(1, COST_PS_MAX)
 }
 
-/// The median of these times.
+/// The lower quartile of these times: interruptions only make times longer.
 ///
 /// # Errors
 /// One sentence: the times differ too much.
-fn median(mut times: Vec<u64>, what: &str) -> Result<u64, String> {
+fn quartile(mut times: Vec<u64>, what: &str) -> Result<u64, String> {
     times.sort_unstable();
-    let (least, median) = (times[0], times[times.len() / 2]);
-    if median * 100 > least * MEDIAN_PERCENT_MAX {
-        return Err(format!("the times of {what} differ too much, from {least} to {median} ns and more"));
+    let (quartile, median) = (times[times.len() / 4], times[times.len() / 2]);
+    if median * 100 > quartile * MEDIAN_PERCENT_MAX {
+        return Err(format!("the times of {what} differ too much, from {quartile} to {median} ns and more"));
     }
-    Ok(median)
+    Ok(quartile)
 }
 
 /// The picoseconds of each of `bytes` bytes that took so long, at least one.
@@ -155,7 +156,7 @@ mod tests {
 
     /// The rounds of a machine with these costs: a call by which the kernel copies in nanoseconds, and for
     /// each byte picoseconds of such copies, of those by both sides, and of a ring.
-    fn machine(call_ns: u64, kernel_ps: u64, both_ps: u64, ring_ps: u64) -> ProbeSamples {
+    fn machine(call_ns: u64, kernel_ps: u64, both_ps: u64, ring_ps: u64) -> CalibrationSamples {
         let built_in = CostModel::BUILT_IN;
         let found = |cost: u64, reference, built_in| scaled(reference, cost, built_in);
         let call_ps = found(call_ns * 1000, REFERENCE.kernel_copy.fixed_ps, built_in.kernel_copy_ps);
@@ -164,9 +165,9 @@ mod tests {
             let (reference, built_in) = (REFERENCE.kernel_copy.per_byte_ps, built_in.kernel_copy_per_byte_ps);
             call_ps / 1000 + ns(kernel_ps, reference, built_in, bytes)
         };
-        let (small_frame_ns, long) = (300, PROBE_LONG_BYTES);
-        let round = ProbeRound {
-            kernel_short_ns: kernel(PROBE_SHORT_BYTES),
+        let (small_frame_ns, long) = (300, CALIBRATION_LONG_BYTES);
+        let round = CalibrationRound {
+            kernel_short_ns: kernel(CALIBRATION_SHORT_BYTES),
             kernel_long_ns: kernel(long),
             both_ns: small_frame_ns
                 + call_ps / 1000
@@ -175,7 +176,7 @@ mod tests {
             ring_ns: small_frame_ns
                 + ns(ring_ps, REFERENCE.ring_near_per_byte_ps, built_in.ring_near_per_byte_ps, long),
         };
-        ProbeSamples { rounds: vec![round; PROBE_ROUNDS_MIN], is_near: true }
+        CalibrationSamples { rounds: vec![round; CALIBRATION_ROUNDS_MIN], is_near: true }
     }
 
     /// The cost of a message for which both sides wait, by the protocol that `chosen` costs take, but in
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_two_kinds_of_machine_take_different_protocols() {
-        let taken = |samples: ProbeSamples, bytes| {
+        let taken = |samples: CalibrationSamples, bytes| {
             let costs = samples.costs(&CostModel::BUILT_IN).expect("steady");
             taken_and_best(costs, costs, bytes).0
         };
@@ -249,9 +250,9 @@ mod tests {
     #[test]
     fn processors_without_a_common_cache_say_what_a_ring_costs_there() {
         let near = machine(1_000, 84, 48, 72);
-        let mut far = ProbeSamples { is_near: false, ..near.clone() };
+        let mut far = CalibrationSamples { is_near: false, ..near.clone() };
         for round in &mut far.rounds {
-            round.ring_ns = 2 * REFERENCE.ring_far_per_byte_ps * PROBE_LONG_BYTES / 1000;
+            round.ring_ns = 2 * REFERENCE.ring_far_per_byte_ps * CALIBRATION_LONG_BYTES / 1000;
         }
         for samples in [near, far] {
             let costs = samples.costs(&CostModel::BUILT_IN).expect("steady");
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_was_disturbed_says_so() {
+    fn a_calibration_that_was_disturbed_says_so() {
         let mut samples = machine(1_000, 84, 48, 36);
         samples.rounds[0].ring_ns /= 2;
         let said = samples.costs(&CostModel::BUILT_IN).expect_err("one time is half of the others");
