@@ -4,7 +4,8 @@
 //! Only copies by the kernel are timed, and few of them: a process that copies does nothing else meanwhile,
 //! so its time is the cost. Memory that has left the caches, or that was never touched, makes a copy slower
 //! than the model says, on every machine, and a ring as well. Nothing makes it much quicker. So a model is
-//! believed until copies take half of its time, or four times as long.
+//! believed until copies take half of its time, or four times as long. Then the built-in costs of copies take
+//! its place, times what copies took of them.
 
 use super::CostModel;
 
@@ -32,8 +33,8 @@ pub(crate) struct Refinement {
     costs: CostModel,
     /// The copies until one is timed.
     until: u32,
-    /// What copies took of the model's time, as shares.
-    shares: Vec<u64>,
+    /// What copies took of the model's time, and of the time by the built-in costs, as shares.
+    shares: Vec<[u64; 2]>,
     /// The model that fits better, until somebody has taken it.
     refined: Option<CostModel>,
 }
@@ -63,8 +64,9 @@ impl Refinement {
         if !(BYTES_MIN..=BYTES_MAX).contains(&bytes) || ticks == 0 {
             return;
         }
-        let (took, modelled) = (u128::from(ticks) * u128::from(PS_PER_TICK), self.costs.kernel_copy().of(bytes));
-        self.shares.push(u64::try_from(took * u128::from(WHOLE) / modelled.max(1)).unwrap_or(u64::MAX));
+        let took = u128::from(ticks) * u128::from(PS_PER_TICK) * u128::from(WHOLE);
+        let share = |costs: &CostModel| u64::try_from(took / costs.kernel_copy().of(bytes).max(1)).unwrap_or(u64::MAX);
+        self.shares.push([share(&self.costs), share(&CostModel::BUILT_IN)]);
         if self.shares.len() == SAMPLES {
             self.judge();
         }
@@ -72,25 +74,25 @@ impl Refinement {
 
     fn judge(&mut self) {
         self.shares.sort_unstable();
-        let share = self.shares[JUDGE].max(1);
+        let [share, of_built_in] = self.shares[JUDGE];
         self.shares.clear();
         if share > TOO_QUICK && share < TOO_SLOW {
             return;
         }
         let scaled = |cost: u64| {
-            let scaled = u128::from(cost) * u128::from(share) / u128::from(WHOLE);
+            let scaled = u128::from(cost) * u128::from(of_built_in) / u128::from(WHOLE);
             u64::try_from(scaled).unwrap_or(super::COST_PS_MAX).clamp(1, super::COST_PS_MAX)
         };
-        let costs = self.costs;
-        // Dividing a message between two sides has costs beside the calls, which nothing is known of.
-        let dividing = costs.cooperative_copy_ps.saturating_sub(costs.kernel_copy_ps);
-        let kernel_copy_ps = scaled(costs.kernel_copy_ps);
+        let built_in = CostModel::BUILT_IN;
+        // Dividing a message between two sides has costs beside the calls, of which nothing is known.
+        let dividing = built_in.cooperative_copy_ps - built_in.kernel_copy_ps;
+        let kernel_copy_ps = scaled(built_in.kernel_copy_ps);
         self.refined = Some(CostModel {
             kernel_copy_ps,
-            kernel_copy_per_byte_ps: scaled(costs.kernel_copy_per_byte_ps),
+            kernel_copy_per_byte_ps: scaled(built_in.kernel_copy_per_byte_ps),
             cooperative_copy_ps: (kernel_copy_ps + dividing).min(super::COST_PS_MAX),
-            cooperative_copy_per_byte_ps: scaled(costs.cooperative_copy_per_byte_ps),
-            ..costs
+            cooperative_copy_per_byte_ps: scaled(built_in.cooperative_copy_per_byte_ps),
+            ..self.costs
         });
     }
 
