@@ -1,7 +1,8 @@
 #!/bin/sh
-# make bench: measures Weft beside MPICH, Open MPI and Intel MPI, all in the same runs, and makes
-# docs/performance.md from the figures. Takes about seven minutes on two processors, and the time to fetch the
-# peers. Where no virtual hosts can be made, it measures only one node.
+# make bench: measures Weft beside MPICH, Open MPI and Intel MPI, all in the same runs. Makes
+# docs/performance.md from the figures, and adds them to docs/performance/record.jsonl. Takes about seven
+# minutes on two processors, and the time to fetch the peers. Where no virtual hosts can be made, it measures
+# only one node.
 set -eu
 cd "$(dirname "$0")/.."
 weft=build/prefix/bin/weft
@@ -31,3 +32,11 @@ six="pingpong bandwidth rate sendrecv barrier availability"
     fi
 }
 "$weft" report --markdown docs/performance.md "$runs"/*.jsonl
+# Figures of a tree with changes belong to no commit.
+if commit=$(git rev-parse --verify HEAD) && git diff --quiet HEAD -- crates bench Cargo.lock; then
+    record=docs/performance/record.jsonl
+    "$weft" report --record "$record" --commit "$commit" --counts tests/instructions/counts.json "$runs"/*.jsonl
+    "$weft" report --history "$record"
+else
+    echo "bench: the performance record stays as it is: the tree is no commit" >&2
+fi

@@ -12,14 +12,27 @@ use crate::show::chart::{self, Chart};
 use crate::show::summarize::summarize;
 use crate::show::summary::Summary;
 use crate::show::terminal::Look;
-use crate::show::{export, html, markdown, read, terminal};
+use crate::show::{export, history, html, markdown, read, terminal};
 
 /// The arguments of `weft report`.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct Options {
     /// Run files; each is shown by itself
-    #[arg(required = true, value_name = "RUN.jsonl")]
+    #[arg(required_unless_present = "history", value_name = "RUN.jsonl")]
     runs: Vec<PathBuf>,
+    /// Add what the runs reached to this performance record, a JSON object in a line
+    #[arg(long, value_name = "FILE", requires = "commit")]
+    record: Option<PathBuf>,
+    /// With --record: the commit that was measured
+    #[arg(long, value_name = "COMMIT", requires = "record")]
+    commit: Option<String>,
+    /// With --record: keep the counts of this file, too, which `cargo xtask instructions --save` has written
+    #[arg(long, value_name = "FILE", requires = "record")]
+    counts: Option<PathBuf>,
+    /// Show this performance record over time, as a Markdown document of the same name beside it with charts
+    /// as SVG
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "output", "charts", "markdown"])]
+    history: Option<PathBuf>,
     /// Write one HTML page that needs nothing else
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -41,7 +54,7 @@ pub struct Options {
 impl Options {
     /// The options that show a run that was measured just now: as tables, or in a form for programs.
     pub(crate) fn of_run(path: &Path, json: bool, csv: bool) -> Options {
-        Options { runs: vec![path.into()], output: None, charts: None, markdown: None, json, csv }
+        Options { runs: vec![path.into()], json, csv, ..Options::default() }
     }
 }
 
@@ -65,12 +78,22 @@ fn report(options: &Options) -> anyhow::Result<()> {
     for path in &options.runs {
         summaries.push(summarize(read::read(path)?));
     }
+    if let (Some(path), Some(commit)) = (&options.record, &options.commit) {
+        record(path, commit, options.counts.as_deref(), &summaries)?;
+    }
+    if let Some(path) = &options.history {
+        return write_history(path);
+    }
     let mut out = io::stdout().lock();
     if options.json {
         export::json(&mut out, &summaries)?;
     } else if options.csv {
         export::csv(&mut out, &summaries)?;
-    } else if options.output.is_none() && options.charts.is_none() && options.markdown.is_none() {
+    } else if options.output.is_none()
+        && options.charts.is_none()
+        && options.markdown.is_none()
+        && options.record.is_none()
+    {
         for summary in &summaries {
             terminal::write(&mut out, summary, Look::of_stdout())?;
         }
@@ -104,6 +127,41 @@ fn write_files(options: &Options, summaries: &[Summary]) -> anyhow::Result<()> {
         write(path, markdown::document(summaries, Some(&folder)).as_bytes())?;
         crate::out::say!("wrote {} and its charts", path.display());
     }
+    Ok(())
+}
+
+/// Adds the runs to a performance record.
+fn record(path: &Path, commit: &str, counts: Option<&Path>, summaries: &[Summary]) -> anyhow::Result<()> {
+    let text = |path: &Path| fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
+    let counts = counts.map(text).transpose()?;
+    let line = history::entry(summaries, commit, counts.as_deref())?.line()?;
+    // What is there must be a record: a line after something else would be lost.
+    if path.exists() {
+        history::parse(&text(path)?, &path.display().to_string())?;
+    }
+    let file = fs::OpenOptions::new().append(true).create(true).open(path);
+    file.and_then(|mut file| file.write_all(line.as_bytes()))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    crate::out::say!("added {commit} to {}", path.display());
+    Ok(())
+}
+
+/// Writes the page of a performance record, and its charts.
+fn write_history(path: &Path) -> anyhow::Result<()> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let entries = history::parse(&text, &path.display().to_string())?;
+    let folder = path.file_stem().context("--history needs the name of a file")?.to_string_lossy().into_owned();
+    let (page, charts) = history::page(&entries, &folder);
+    if !charts.is_empty() {
+        let directory = path.with_file_name(&folder);
+        make_directory(&directory)?;
+        for (name, svg) in &charts {
+            write(&directory.join(format!("{name}.svg")), svg.as_bytes())?;
+        }
+    }
+    let document = path.with_extension("md");
+    write(&document, page.as_bytes())?;
+    crate::out::say!("wrote {} and {} charts", document.display(), charts.len());
     Ok(())
 }
 

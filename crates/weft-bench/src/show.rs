@@ -4,13 +4,15 @@
 //! ```text
 //! run file ─ read ─ summarize ─ summary ─┬─ terminal · export (JSON, CSV)
 //!                                        ├─ chart (SVG) ─ png
-//!                                        └─ html · markdown
+//!                                        ├─ html · markdown
+//!                                        └─ history
 //! ```
 //!
 //! In `summarize` samples become figures; the modules after it only lay them out.
 
 pub(crate) mod chart;
 pub(crate) mod export;
+pub(crate) mod history;
 pub(crate) mod html;
 mod lines;
 pub(crate) mod markdown;

@@ -15,5 +15,6 @@ mod plot;
 mod png;
 
 pub(crate) use canvas::{Style, escape};
+pub(crate) use curves::over_steps;
 pub use curves::{Curve, Words, files as curve_files, svg as curves};
 pub(crate) use gallery::{Chart, all, prefix};

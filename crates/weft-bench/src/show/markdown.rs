@@ -147,7 +147,7 @@ fn row(text: &mut String, cells: &[String]) {
 
 /// Escapes text so that Markdown shows it as it is: one line, without the start of a tag, a column, a link or
 /// an emphasis.
-fn inline(text: &str) -> String {
+pub(super) fn inline(text: &str) -> String {
     let mut safe = String::new();
     for c in text.chars() {
         match c {
@@ -162,7 +162,7 @@ fn inline(text: &str) -> String {
 }
 
 /// Breaks text into lines of at most 120 letters.
-fn wrapped(text: &str) -> String {
+pub(super) fn wrapped(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let line = lines.last_mut().map_or(0, |line| line.chars().count());

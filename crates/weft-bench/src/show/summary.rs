@@ -1,5 +1,7 @@
 //! The content of a report: the figures of a run file, by measurement and place, and their comparison.
 
+use serde::{Deserialize, Serialize};
+
 use super::statistics::Figure;
 use crate::record::{Job, Library, Place, Role, Run};
 
@@ -91,7 +93,8 @@ pub(crate) struct Comparison {
     pub(crate) is_points: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Standing {
     Ahead,
     Level,

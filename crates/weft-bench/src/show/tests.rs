@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::summarize::summarize;
 use super::summary::{Missing, Standing, Summary};
 use super::terminal::Look;
-use super::{chart, export, html, markdown, read, terminal, words};
+use super::{chart, export, history, html, markdown, read, terminal, words};
 use crate::record::Role;
 
 const FIXTURE: &str = include_str!("../../../../tests/report/run.jsonl");
@@ -483,4 +483,61 @@ fn a_sweep_is_shown_with_its_state() {
     let found: Vec<(&str, usize, usize)> =
         summary.sweeps.iter().map(|sweep| (sweep.place.id.as_str(), sweep.library, sweep.points.len())).collect();
     assert_eq!(found, [("p-lines-near", 0, 4), ("p-lines-far", 0, 4), ("p-lines-far", 1, 4)]);
+}
+
+/// Two measurements of one machine and one of another, in which Weft is 2 times as quick as its peer, then
+/// half as quick.   Expect: a line each, which is read as it was written; a page that keeps the machines
+/// apart, marks the latest standing, and draws what has a course. A record is never appended to something
+/// else.
+#[test]
+fn a_record_tells_the_course_of_each_row_and_each_machine() {
+    let run = |weft: u32| {
+        let samples: String = (0..5)
+            .map(|round| format!("pingpong us 8 weft {round} {weft}\npingpong us 8 other {round} 10\n"))
+            .collect();
+        run_of(&samples, "")
+    };
+    let of = |weft, processor: &str| {
+        let mut summary = run(weft);
+        summary.run.machine = vec![("processor".into(), processor.into()), ("processors".into(), "2".into())];
+        summary
+    };
+    let counts = r#"{"architecture":"x","counts":[{"place":"one node","mode":"blocking","side":"sender","instructions":361.4,"system_calls":0.0}]}"#;
+    let mut text = String::new();
+    for (commit, weft, processor) in
+        [("aaaaaaaaaaaa", 5, "AMD"), ("bbbbbbbbbbbb", 20, "AMD"), ("cccccccccccc", 10, "Intel")]
+    {
+        text += &history::entry(&[of(weft, processor)], commit, Some(counts)).unwrap().line().unwrap();
+    }
+    assert_eq!(text.lines().count(), 3);
+    let entries = history::parse(&text, "record.jsonl").unwrap();
+    let lines: String = entries.iter().map(|entry| entry.line().unwrap()).collect();
+    assert_eq!(lines, text);
+    let (page, charts) = history::page(&entries, "record");
+    for said in [
+        "## AMD, 2 processors",
+        "## Intel, 2 processors",
+        "| aaaaaaaa | bbbbbbbb | latest |",
+        "| 8 | 2.00× | 0.500× |",
+        "behind |",
+        "level |",
+        "behind in 1.",
+        "| one node | blocking | sender | 361 | 0.00 |",
+    ] {
+        assert!(page.contains(said), "{said} is not in\n{page}");
+    }
+    let [(name, svg)] = &charts[..] else { panic!("only the AMD has a course: {charts:?}") };
+    assert!(page.contains(&format!("(record/{name}.svg)")) && svg.contains("bbbbbbbb"));
+    let mixed = history::entry(&[of(5, "AMD"), of(5, "Intel")], "d", None).unwrap_err().to_string();
+    assert!(mixed.contains("two machines"), "{mixed}");
+    for (wrong, said) in [
+        ("", "has no entry"),
+        ("hello\n", "line 1 is no entry"),
+        (&text.replacen("\"format\":1", "\"format\":9", 1), "line 1 has format 9"),
+    ] {
+        let error = history::parse(wrong, "record.jsonl").unwrap_err().to_string();
+        assert!(error.starts_with("record.jsonl") && error.contains(said), "{error}");
+    }
+    let alone = history::entry(&[run_of("pingpong us 8 weft 0 5", "")], "d", None).unwrap_err().to_string();
+    assert!(alone.contains("no row of these runs"), "{alone}");
 }

@@ -33,8 +33,8 @@ struct Found {
     ring_far_per_byte_ps: u64,
 }
 
-/// What a calibration finds on the machine of the built-in costs: an AMD EPYC with two processors whose caches
-/// are near each other, medians of eight calibrations.
+/// What a calibration finds on the machine of the built-in costs: an AMD EPYC with two processors whose
+/// caches are near each other, medians of eight calibrations.
 const REFERENCE: Found = Found {
     kernel_copy: Cost { fixed_ps: 1_540_000, per_byte_ps: 67 },
     both_per_byte_ps: 46,

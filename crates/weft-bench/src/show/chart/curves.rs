@@ -34,14 +34,27 @@ pub fn files(words: &Words<'_>, curves: &[Curve]) -> anyhow::Result<(String, Vec
     Ok((canvas.file(words.title), png::write(&canvas)?))
 }
 
+/// Draws curves over steps that have these names, the first one at 1, with a logarithmic axis upwards, as an
+/// SVG file.
+pub(crate) fn over_steps(words: &Words<'_>, names: &[String], curves: &[Curve]) -> String {
+    let ticks = (1..).zip(names).map(|(step, name)| (f64::from(step), name.clone())).collect();
+    let x = Axis { scale: Scale::Linear, low: 0.5, high: names.len() as f64 + 0.5, ticks };
+    plot(words, x, curves).draw().file(words.title)
+}
+
 fn draw(words: &Words<'_>, curves: &[Curve]) -> Canvas {
+    let x = Axis::powers(curves.iter().flat_map(|(_, points)| points).map(|(x, _)| *x));
+    plot(words, x, curves).draw()
+}
+
+fn plot(words: &Words<'_>, x: Axis, curves: &[Curve]) -> Plot {
     let points = || curves.iter().flat_map(|(_, points)| points);
-    let plot = Plot {
+    Plot {
         title: words.title.to_owned(),
         subtitle: words.subtitle.to_owned(),
         x_title: words.x.to_owned(),
         y_title: words.y.to_owned(),
-        x: Axis::powers(points().map(|(x, _)| *x)),
+        x,
         y: Axis::new(Scale::Log, points().map(|(_, y)| *y)),
         series: curves
             .iter()
@@ -55,8 +68,7 @@ fn draw(words: &Words<'_>, curves: &[Curve]) -> Canvas {
             })
             .collect(),
         notes: Vec::new(),
-    };
-    plot.draw()
+    }
 }
 
 #[cfg(test)]
