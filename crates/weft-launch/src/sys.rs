@@ -2,6 +2,7 @@
 //! not offer.
 
 mod affinity;
+pub(crate) mod pmix;
 mod poll;
 mod process;
 mod signals;

@@ -3,6 +3,7 @@
 use super::ProcessManager;
 use super::link::Link;
 use super::pmi1::{Conversation, Pmi1};
+use super::pmix::Pmix;
 use super::singleton::Singleton;
 use super::weft::Weft;
 use crate::LaunchError;
@@ -24,18 +25,21 @@ pub(super) enum Found {
     Descriptor { fd: i32, rank: u32, size: u32 },
     /// PMI-1.1 over a connection that this process makes.
     Port { address: String, id: String },
+    /// PMIx, by the library of the launcher, which may have said where it is installed.
+    Pmix { prefix: Option<String> },
 }
 
 impl Found {
     /// Makes the connection.
     ///
     /// # Errors
-    /// The connection cannot be made, or the other side does not speak PMI-1.1.
+    /// The connection cannot be made, or the other side does not speak what it should.
     pub(super) fn connect(self) -> Result<Box<dyn ProcessManager>, LaunchError> {
         let (link, rank, size) = match self {
             Self::Singleton => return Ok(Box::new(Singleton::new()?)),
             Self::Descriptor { fd, rank, size } => (Link::inherit(fd)?, rank, size),
             Self::Port { address, id } => Link::connect(&address, &id)?,
+            Self::Pmix { prefix } => return Ok(Box::new(Pmix::connect(prefix.as_deref())?)),
         };
         let (talk, is_weft) = Conversation::begin(link)?;
         Ok(match is_weft {
@@ -124,15 +128,30 @@ fn refuse(launcher: &'static str, tasks: Option<u64>, advice: &'static str) -> R
     }
 }
 
+/// The variables in which a PMIx server says where it listens, by the versions of clients that understand it.
+const PMIX_SERVERS: [&str; 6] = [
+    "PMIX_SERVER_URI41",
+    "PMIX_SERVER_URI4",
+    "PMIX_SERVER_URI3",
+    "PMIX_SERVER_URI21",
+    "PMIX_SERVER_URI2",
+    "PMIX_SERVER_URI",
+];
+
 fn pmix(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError> {
     if !environment.has("PMIX_RANK") && !environment.has("PMIX_NAMESPACE") {
         return Ok(None);
+    }
+    let tasks = environment.count("OMPI_COMM_WORLD_SIZE").or_else(|| environment.slurm_tasks());
+    let has_server = PMIX_SERVERS.iter().any(|name| environment.has(name));
+    if has_server && environment.has("PMIX_RANK") && environment.has("PMIX_NAMESPACE") && tasks != Some(1) {
+        return Ok(Some(Found::Pmix { prefix: environment.get("PMIX_PREFIX") }));
     }
     let (launcher, advice) = match environment.has("SLURM_PROCID") {
         true => ("Slurm's srun with PMIx", ADVICE_SLURM),
         false => ("a PMIx launcher (Open MPI's mpirun or prterun)", ADVICE_MPIEXEC),
     };
-    match environment.count("OMPI_COMM_WORLD_SIZE").or_else(|| environment.slurm_tasks()) {
+    match tasks {
         // This launcher's variables count, whatever other variables are left from elsewhere.
         Some(tasks) => refuse(launcher, Some(tasks), advice).map(|_| Some(Found::Singleton)),
         None => Err(LaunchError::NoProcessManager { launcher, tasks: None, advice }),
@@ -171,6 +190,17 @@ mod tests {
         assert_eq!(found, Ok(Found::Descriptor { fd: 7, rank: 1, size: 3 }));
         let found = with(&[("PMI_PORT", "10.0.0.1:99"), ("PMI_ID", "4")]);
         assert_eq!(found, Ok(Found::Port { address: "10.0.0.1:99".into(), id: "4".into() }));
+    }
+
+    #[test]
+    fn a_pmix_server_is_used_if_there_is_one() {
+        let server = [("PMIX_RANK", "1"), ("PMIX_NAMESPACE", "x"), ("PMIX_SERVER_URI4", "x.0;tcp4://127.0.0.1:1")];
+        assert_eq!(with(&server), Ok(Found::Pmix { prefix: None }));
+        let open_mpi = [&server[..], &[("PMIX_PREFIX", "/opt"), ("OMPI_COMM_WORLD_SIZE", "2")]].concat();
+        assert_eq!(with(&open_mpi), Ok(Found::Pmix { prefix: Some("/opt".into()) }));
+        let alone = [&server[..], &[("OMPI_COMM_WORLD_SIZE", "1")]].concat();
+        assert_eq!(with(&alone), Ok(Found::Singleton));
+        assert!(with(&server[..2]).is_err(), "without a server nothing can be asked");
     }
 
     #[test]

@@ -312,7 +312,7 @@ impl ProcessManager for Pmi1 {
 }
 
 /// Cuts `text` into pieces of at most `length` bytes, at least one piece. The text is ASCII.
-fn cut(text: &str, length: usize) -> Vec<&str> {
+pub(super) fn cut(text: &str, length: usize) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = text;
     while rest.len() > length {
