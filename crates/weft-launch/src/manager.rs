@@ -2,8 +2,9 @@
 //! (`weft_mpi::start`) uses it to join and leave a job.
 //!
 //! [`process_manager`] finds the process manager. Each kind has its own file: [`weft`] for Weft's `mpiexec`,
-//! [`pmi1`] for all others that speak PMI-1.1, [`pmix`] for those that speak PMIx, [`singleton`] for a process
-//! without one. A new kind needs a file that implements [`ProcessManager`], and a line in the list of candidates of [`detect`].
+//! [`pmi1`] for all others that speak PMI-1.1, [`pmix`] for those that speak PMIx, [`singleton`] for a
+//! process without one. A new kind needs a file that implements [`ProcessManager`], and a line in the list of
+//! candidates of [`detect`].
 
 mod detect;
 mod link;

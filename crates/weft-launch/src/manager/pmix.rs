@@ -28,9 +28,9 @@ pub(super) struct Pmix {
     has_left: bool,
 }
 
-/// The files that may be the library, in the order in which they are tried. `prefix` is what the launcher says
-/// of itself (`PMIX_PREFIX`); `maps` is the list of files that the parent process, the launcher's daemon, has
-/// mapped.
+/// The files that may be the library, in the order in which they are tried. `prefix` is what the launcher
+/// says of itself (`PMIX_PREFIX`); `maps` is the list of files that the parent process, the launcher's
+/// daemon, has mapped.
 fn files(prefix: Option<&str>, maps: &str) -> Vec<String> {
     let of_daemon = maps.lines().filter_map(|line| {
         let path = &line[line.find('/')?..];

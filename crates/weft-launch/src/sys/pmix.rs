@@ -1,4 +1,5 @@
-//! libpmix, opened when a PMIx launcher has started this process: the calls of a client, with their structures.
+//! libpmix, opened when a PMIx launcher has started this process: the calls of a client, with their
+//! structures.
 //!
 //! The layout is that of `pmix_common.h` and `pmix.h` of OpenPMIx, which has been the same since version 3:
 //! texts of fixed length, and a value as a kind and a union of 24 bytes.
@@ -158,8 +159,8 @@ impl Library {
             let symbol = unsafe { libc::dlsym(library, name.as_ptr()) };
             if symbol.is_null() { Err(format!("{file} has no {}", name.to_string_lossy())) } else { Ok(symbol) }
         };
-        // SAFETY: `pmix.h` declares the functions of these names so, and pointers to functions are as large as
-        // others.
+        // SAFETY: `pmix.h` declares the functions of these names so, and pointers to functions are as large
+        // as others.
         unsafe {
             Ok(Self {
                 init: transmute::<*mut c_void, Init>(symbol(c"PMIx_Init")?),
