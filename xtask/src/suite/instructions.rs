@@ -21,7 +21,7 @@ use count::{Count, MESSAGES, Mode, Place, kinds};
 /// The largest cost of a change when two trees are compared, as a ratio.
 const LIMIT: f64 = 1.03;
 /// The largest ratio to the committed table, which need not be written anew for each small change.
-const LIMIT_OF_TABLE: f64 = 1.10;
+const LIMIT_OF_TABLE: f64 = 1.05;
 /// The system calls per message that may differ unseen: a call that is made once in a window, or for an
 /// acknowledgement, may fall into another block.
 const SYSTEM_CALLS_UNSEEN: f64 = 0.05;
