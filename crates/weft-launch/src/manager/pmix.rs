@@ -57,7 +57,13 @@ impl Pmix {
                  the directory that has it, or start the program with Weft's mpiexec"
             ))
         })?;
-        let own = library.init().map_err(|status| refused(&library, "PMIx_Init", status))?;
+        let own = library.init().map_err(|status| {
+            LaunchError::Connection(format!(
+                "the PMIx server that PMIX_SERVER_URI names does not let this process join its job ({}): its launcher is \
+                 gone, or a rank of another job has started this program; unset PMIX_NAMESPACE to run it on its own",
+                library.describe(status)
+            ))
+        })?;
         let job = own.with_rank(ALL_RANKS);
         let size = match library.get(&job, "pmix.job.size") {
             Ok(Some(Datum::Number(size))) if own.rank() < size => size,
