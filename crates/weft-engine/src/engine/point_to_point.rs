@@ -171,7 +171,7 @@ impl<P: Platform> PointToPoint<P> {
         let refined = self.peers.near.refinement.take();
         let Some(shared) = self.node.as_ref().and_then(Node::costs) else { return };
         if let Some(costs) = refined {
-            shared.publish(&costs.values().collect::<Vec<_>>());
+            shared.share(&costs.values().collect::<Vec<_>>());
         }
         if shared.version() != self.costs_version {
             self.take_over_costs();

@@ -121,7 +121,7 @@ mod tests {
     fn run(refinement: &mut Refinement, real: &CostModel, bytes: u64, times: u32) -> Option<CostModel> {
         for number in 0..times {
             let took = real.kernel_copy().of(bytes) as u64 / PS_PER_TICK;
-            let interrupted = if number / EVERY % 4 == 0 { 2_500_000 } else { 0 };
+            let interrupted = if (number / EVERY).is_multiple_of(4) { 2_500_000 } else { 0 };
             refinement.copy(bytes, ticks, || NOW.set(NOW.get() + took + interrupted));
         }
         refinement.take()

@@ -194,7 +194,7 @@ pub trait NodeCosts {
 
     /// Gives the node other costs, in the same order. Where two processes do so at the same time, one of them
     /// may do it in vain.
-    fn publish(&self, costs: &[u64]);
+    fn share(&self, costs: &[u64]);
 }
 
 /// The processors on which the processes of the node spin.

@@ -24,7 +24,7 @@ pub(super) fn settle(settings: &Settings, wanted: &shared::Settings, node: &mut 
         0 => {
             let kept = shared::kept_costs(wanted).map(|(costs, _)| costs);
             if let Some(costs) = kept.or_else(|| measure(wanted, node)) {
-                node.publish(&costs.values().collect::<Vec<_>>());
+                node.share(&costs.values().collect::<Vec<_>>());
             }
             node.end_calibration();
         }

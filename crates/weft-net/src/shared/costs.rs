@@ -64,7 +64,7 @@ impl NodeCosts for Node {
         self.inbox.segment.costs().read()
     }
 
-    fn publish(&self, costs: &[u64]) {
+    fn share(&self, costs: &[u64]) {
         self.inbox.segment.costs().write(costs);
     }
 }

@@ -339,7 +339,7 @@ fn two_ranks_calibrate_the_machine_and_share_what_they_find() {
     let version = nodes[1].costs().expect("it shares them").version();
     assert_eq!(nodes[1].costs().and_then(|shared| shared.read()), None, "nobody has published any");
     nodes[0].share_costs();
-    nodes[0].costs().expect("it shares them").publish(&costs.values().collect::<Vec<_>>());
+    nodes[0].costs().expect("it shares them").share(&costs.values().collect::<Vec<_>>());
     let shared = nodes[1].costs().expect("it shares them");
     assert_ne!(shared.version(), version);
     assert_eq!(shared.read().and_then(|values| CostModel::from_values(&values)), Some(costs));

@@ -328,7 +328,7 @@ impl NodeCosts for SimNode {
     }
 
     /// The node keeps to its own.
-    fn publish(&self, _: &[u64]) {}
+    fn share(&self, _: &[u64]) {}
 }
 
 impl Frames for SimNode {
