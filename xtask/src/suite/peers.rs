@@ -7,8 +7,8 @@ use super::needs::Need;
 use super::process::{Finished, Run};
 use super::{Case, Outcome, libfabric};
 
-/// The time limit of mpi4py's tests: with one rank they take a minute, with eight ranks on two processors seven
-/// minutes, and beside a load of 12 more than twice as long.
+/// The time limit of mpi4py's tests: with one rank they take a minute, with eight ranks on two processors
+/// seven minutes, and beside a load of 12 more than twice as long.
 const MPI4PY_LIMIT_SECONDS: u64 = 1800;
 const MPI4PY_BUILD_LIMIT_SECONDS: u64 = 300;
 /// The time limit of a pool: Python starts in a second, and in many on a busy machine.
