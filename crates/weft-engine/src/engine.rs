@@ -90,7 +90,8 @@ pub struct Parts<P: Platform> {
     pub secret: Secret,
     /// Largest message that is sent eagerly, in bytes; `None`: the limit that suits the route.
     pub eager_limit: Option<u64>,
-    /// The costs of moving bytes on this machine, until the node has others ([`Node::costs`]).
+    /// The costs of moving bytes on this machine, until the node has others
+    /// ([`crate::transport::Node::costs`]).
     pub costs: CostModel,
     /// Memory for small unexpected messages beyond the credit of their senders, in bytes.
     pub unexpected_bytes: u64,
