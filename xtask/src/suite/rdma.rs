@@ -216,7 +216,10 @@ pub(crate) fn selection(_: &Context) -> Vec<Case> {
 
 /// A case without MPI: the device carries a ping-pong, and its connection manager makes a connection.
 fn bare(device: Device) -> Case {
-    let script = "agent=${WEFT_AGENT%% {host\\}}; $agent node2 rping -s -C 3 -v & sleep 1; rping -c -a 192.0.2.2 -C 3 -v && wait && echo connected";
+    // The client may come before the server listens, and a request that is lost is not repeated.
+    let script = "agent=${WEFT_AGENT%% {host\\}}; \
+                  $agent node2 sh -c 'until timeout 20 rping -s -C 3 -v; do sleep 0.1; done' & \
+                  until timeout 10 rping -c -a 192.0.2.2 -C 3 -v; do sleep 0.2; done; wait && echo connected";
     Case::new(format!("{}: rping of rdma-core", device.name()), move |context| {
         let run = |guests: &Guests| start(context, guests, 1, &[], &["sh", "-c", script])?.finish(LIMIT);
         on(context, device, 2, &Expected::code(0).says("connected"), run)
