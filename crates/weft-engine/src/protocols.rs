@@ -114,6 +114,19 @@ pub struct Situation {
     pub write_failed: bool,
 }
 
+impl Situation {
+    /// A message of one run of memory, for which the program waits at both ends, and which nothing hinders.
+    pub const BOTH_WAIT: Self = Self {
+        is_synchronous: false,
+        is_blocking: true,
+        is_contiguous: true,
+        has_credit: true,
+        is_path_busy: false,
+        receiver: Receiver { posted: Candidate::Awaited, is_inside: true, has_announced: false },
+        write_failed: false,
+    };
+}
+
 /// All facts on which the choice depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {

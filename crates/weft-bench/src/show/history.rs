@@ -1,5 +1,6 @@
-//! The performance record: what each measured commit reached, one JSON object a line, in a file that travels
-//! with the sources; and its page, which marks each row ahead, level or behind for each kind of machine.
+//! The performance record, a file that travels with the sources: each line is a JSON object that says what
+//! one measured commit reached. The page of a record marks each row ahead, level or behind, for each kind of
+//! machine.
 //!
 //! A line is never changed: a later measurement is another line. Machines of different kinds are never
 //! compared.

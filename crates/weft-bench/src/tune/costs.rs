@@ -207,23 +207,14 @@ fn slope(costs: &[(f64, f64)]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use weft_mpi::engine::Candidate;
-    use weft_mpi::engine::protocols::{Choices, PeerClass, Protocol, Receiver, RouteClass, Situation};
+    use weft_mpi::engine::protocols::{Choices, PeerClass, Protocol, RouteClass, Situation};
 
     use super::*;
 
     /// Two ranks that wait for each other, on a wide ring.
     fn taken(costs: CostModel, bytes: u64, eager_limit: u64) -> Protocol {
         let route = RouteClass::Ring { frame_max: 1 << 20, is_near: true, is_copied: true };
-        let situation = Situation {
-            is_synchronous: false,
-            is_blocking: true,
-            is_contiguous: true,
-            has_credit: true,
-            is_path_busy: false,
-            receiver: Receiver { posted: Candidate::Awaited, is_inside: true, has_announced: false },
-            write_failed: false,
-        };
+        let situation = Situation::BOTH_WAIT;
         let class = PeerClass { route, eager_limit };
         let ranges = Choices::new(costs).ranges(&class, &situation).to_vec();
         ranges.iter().find(|range| bytes <= range.bytes_max).expect("the last range has no end").protocol

@@ -33,8 +33,9 @@ struct Found {
     ring_far_per_byte_ps: u64,
 }
 
-/// What a calibration finds on the machine of the built-in costs, an AMD EPYC with two processors: medians of
-/// seven jobs on the idle machine, whose caches were near each other; in the other state, of six.
+/// The findings of calibrations on the machine of the built-in costs, an AMD EPYC with two processors. Its
+/// caches are near each other or far from each other, and this changes within seconds. The near figures are
+/// medians of seven jobs on the idle machine. The far figure is the median of six calibrations.
 const REFERENCE: Found = Found {
     kernel_copy: Cost { fixed_ps: 1_480_000, per_byte_ps: 64 },
     both_per_byte_ps: 34,
@@ -151,8 +152,7 @@ fn line((short, short_ns): (u64, u64), (long, long_ns): (u64, u64)) -> Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocols::{Choices, PeerClass, Protocol, Receiver, RouteClass, Situation};
-    use crate::transport::Candidate;
+    use crate::protocols::{Choices, PeerClass, Protocol, RouteClass, Situation};
 
     /// The rounds of a machine with these costs: a call by which the kernel copies in nanoseconds, and for
     /// each byte picoseconds of such copies, of those by both sides, and of a ring.
@@ -184,15 +184,7 @@ mod tests {
     fn taken_and_best(chosen: CostModel, real: CostModel, bytes: u64) -> (Protocol, u128, u128) {
         let route = RouteClass::Ring { frame_max: 1 << 20, is_near: true, is_copied: true };
         let class = PeerClass { route, eager_limit: 64 << 10 };
-        let situation = Situation {
-            is_synchronous: false,
-            is_blocking: true,
-            is_contiguous: true,
-            has_credit: true,
-            is_path_busy: false,
-            receiver: Receiver { posted: Candidate::Awaited, is_inside: true, has_announced: false },
-            write_failed: false,
-        };
+        let situation = Situation::BOTH_WAIT;
         let mut choices = Choices::new(chosen);
         let ranges = choices.ranges(&class, &situation);
         let protocol = ranges.iter().find(|range| bytes <= range.bytes_max).expect("the last has no end").protocol;
@@ -203,10 +195,9 @@ mod tests {
         (protocol, cost, costs.iter().map(|(_, cost)| *cost).min().unwrap_or(cost))
     }
 
-    /// Machines of several kinds, also absurd ones: the two that were measured, a sandbox whose system calls
-    /// take 50 µs, one without a shared cache, one whose kernel copies at the speed of light, one with slow
-    /// memory.   Expect: at each size from 16 KiB on the protocol that is taken costs at most 5 % more than
-    /// the best.
+    /// Six machines. Two were measured. On one, a sandbox makes each system call take 50 µs. One has no
+    /// shared cache, one has a kernel that copies at the speed of light, and one has slow memory.   Expect:
+    /// at each size from 16 KiB on the protocol that is taken costs at most 5 % more than the best.
     #[test]
     fn the_choice_is_within_a_twentieth_of_the_best_on_every_kind_of_machine() {
         let kinds = [

@@ -157,9 +157,9 @@ impl CostModel {
         }
     }
 
-    /// The smallest message of which a sender on the node wants to know whether its receive is posted and its
-    /// receiver waits, in bytes: the kernel may copy it, or it is longer than those that are sent eagerly in
-    /// any case. Receives with less room are not posted where senders see them.
+    /// The smallest message whose receiver a sender on the node asks for, in bytes. The sender asks whether
+    /// the receive is posted, and whether the receiver waits. The answer matters where the kernel may copy
+    /// the message, and above the eager limit. Receives with less room are not posted where senders see them.
     pub const fn visible_bytes_min(&self) -> u64 {
         min(self.single_copy_bytes_min(), max(self.eager_limit(), RING_PIECE_BYTES) + 1)
     }

@@ -279,15 +279,7 @@ fn costs_decide_where_both_sides_wait() {
                  cooperative_copy_per_byte_ps 33\nring_in_turn_per_byte_ps 120\nring_near_per_byte_ps 62\n\
                  ring_far_per_byte_ps 80\n";
     let mut choices = Choices::new(costs.parse().expect("they are costs"));
-    let waits = Situation {
-        is_synchronous: false,
-        is_blocking: true,
-        is_contiguous: true,
-        has_credit: true,
-        is_path_busy: false,
-        receiver: Receiver { posted: Candidate::Awaited, is_inside: true, has_announced: false },
-        write_failed: false,
-    };
+    let waits = Situation::BOTH_WAIT;
     for (is_near, expected) in [(true, "eager 13K-1, fetch"), (false, "eager 8K-1, fetch")] {
         let route = RouteClass::Ring { frame_max: 1 << 20, is_near, is_copied: true };
         let class = PeerClass { route, eager_limit: 64 << 10 };
