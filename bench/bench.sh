@@ -1,8 +1,8 @@
 #!/bin/sh
-# make bench: measures Weft beside MPICH, Open MPI and Intel MPI, all in the same runs. Makes
-# docs/performance.md from the figures, and adds them to docs/performance/record.jsonl. Takes about seven
-# minutes on two processors, and the time to fetch the peers. Where no virtual hosts can be made, it measures
-# only one node.
+# make bench: measures Weft beside MPICH, Open MPI and Intel MPI, all in the same runs. Makes the page of this
+# kind of machine from the figures (docs/performance-amd.md, docs/performance-intel.md), adds them to the record
+# docs/performance.jsonl, and makes docs/performance.md from the record. Takes about ten minutes on two
+# processors, and the time to fetch the peers. Where no virtual hosts can be made, it measures only one node.
 set -eu
 cd "$(dirname "$0")/.."
 weft=build/prefix/bin/weft
@@ -31,10 +31,15 @@ six="pingpong bandwidth rate sendrecv barrier availability"
         echo "bench: two hosts are left out: $why" >&2
     fi
 }
-"$weft" report --markdown docs/performance.md "$runs"/*.jsonl
+case $(sed -n 's/^vendor_id[^:]*: *//p' /proc/cpuinfo | head -n 1) in
+AuthenticAMD) kind=amd ;;
+GenuineIntel) kind=intel ;;
+*) kind=$(uname -m) ;;
+esac
+"$weft" report --markdown "docs/performance-$kind.md" "$runs"/*.jsonl
 # Figures of a tree with changes belong to no commit.
 if commit=$(git rev-parse --verify HEAD) && git diff --quiet HEAD -- crates bench Cargo.lock; then
-    record=docs/performance/record.jsonl
+    record=docs/performance.jsonl
     "$weft" report --record "$record" --commit "$commit" --counts tests/instructions/counts.json "$runs"/*.jsonl
     "$weft" report --history "$record"
 else

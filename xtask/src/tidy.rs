@@ -14,7 +14,7 @@
 //! - lines of prose, in comments and in Markdown, have at most 110 characters;
 //! - the glossary names files that are there, and words that stand in them;
 //! - the sections of the standard that are cited are there, and procedures where the boundary says;
-//! - the numbers of README.md are those of docs/status.md and docs/performance.md.
+//! - the numbers of README.md are those of docs/status.md and of docs/performance-amd.md.
 //!
 //! A rule that is broken fails the command; a file that has grown long is only mentioned.
 

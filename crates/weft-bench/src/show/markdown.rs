@@ -1,4 +1,4 @@
-//! Figures as a Markdown document, for `docs/performance.md`.
+//! Figures as a Markdown document, for a page of the documentation.
 
 use std::fmt::Write;
 
