@@ -20,17 +20,21 @@ mod rows;
 use crate::transport::Candidate;
 
 pub use calibration::{
-    CALIBRATION_LONG_BYTES, CALIBRATION_ROUNDS_MAX, CALIBRATION_ROUNDS_MIN, CALIBRATION_SHORT_BYTES, CalibrationRound,
-    CalibrationSamples,
+    CALIBRATION_LONG_BYTES, CALIBRATION_PIECE_BYTES, CALIBRATION_ROUNDS_MAX, CALIBRATION_ROUNDS_MIN,
+    CALIBRATION_SHORT_BYTES, CalibrationRound, CalibrationSamples,
 };
 pub use choices::{Choices, Range, offers};
 pub use costs::{COST_PS_MAX, Cost, CostModel};
 pub(crate) use refinement::Refinement;
 pub use rows::{Offer, ROWS, Row};
 
-/// The size above which a message goes through a ring in pieces, and the least size of a piece, in bytes:
-/// while the receiver copies one piece out, the sender copies the next one in.
-pub const RING_PIECE_BYTES: u64 = 8 << 10;
+/// The size above which a message goes through a ring in pieces, and the size of its first piece, in bytes:
+/// while the receiver copies one piece out, the sender copies the next one in. Each piece costs a line that
+/// goes to the receiver and back, so pieces are not short.
+pub const RING_PIECE_BYTES: u64 = 32 << 10;
+/// The largest message whose receiver a sender on the node never asks for, whatever the costs, in bytes: such
+/// a message is there before the answer would be.
+pub const UNASKED_BYTES_MAX: u64 = 8 << 10;
 /// The number of bytes, queued for the peer or not acknowledged by it, above which a path is busy.
 ///
 /// On a busy path the round trip of an announcement passes unnoticed, and announced data needs no copy in the

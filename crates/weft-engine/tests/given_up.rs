@@ -313,7 +313,7 @@ fn everybody_ends_when_one_has_room_for_less_on_a_node() {
 #[test]
 fn a_message_of_which_a_piece_has_left_is_abandoned_and_the_next_ones_arrive() {
     let mut all = together(2);
-    let memory = SharedBuffer::new(60_000);
+    let memory = SharedBuffer::new(44_000);
     let send = |engine: &mut Engine| {
         let peer = Some(id(engine, 1));
         let envelope = Envelope { context: CONTEXT, source: 0, tag: 0 };

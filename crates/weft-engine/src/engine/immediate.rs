@@ -13,9 +13,9 @@ use crate::group::PeerId;
 use crate::memory::UserData;
 use crate::messages::{CREDIT_PER_MESSAGE, Messages};
 use crate::peers::{Peers, Route};
-use crate::protocols::RING_PIECE_BYTES;
+use crate::protocols::{RING_PIECE_BYTES, UNASKED_BYTES_MAX};
 use crate::request::{Mode, Receive, Send, Status};
-use crate::transport::{Frames, Platform};
+use crate::transport::{Candidate, Frames, Platform};
 
 /// The outcome of a receive without a request.
 pub struct Received {
@@ -48,6 +48,9 @@ impl<P: Platform> PointToPoint<P> {
     /// was.
     #[inline]
     pub fn send_now(&mut self, peer: PeerId, envelope: Envelope, data: &UserData) -> bool {
+        if data.len() > UNASKED_BYTES_MAX && self.has_posted_receive(peer, &envelope, data.len()) {
+            return false;
+        }
         let Some(state) = self.peers.get_mut(peer) else { return false };
         let local = match &state.route {
             Route::Shared(local) => *local,
@@ -70,6 +73,12 @@ impl<P: Platform> PointToPoint<P> {
         true
     }
 
+    /// Returns whether a receive for this message is posted where this sender sees it: the protocols choose then.
+    #[inline(never)]
+    fn has_posted_receive(&mut self, peer: PeerId, envelope: &Envelope, bytes: u64) -> bool {
+        self.is_large(bytes) && self.peers.get(peer).is_some() && self.candidate(peer, envelope) != Candidate::None
+    }
+
     /// Returns whether looking at the rings of the node alone leaves nothing behind that this process could
     /// move on.
     fn has_only_rings(&self) -> bool {
@@ -89,10 +98,10 @@ impl<P: Platform> PointToPoint<P> {
     pub fn receive_now(&mut self, receive: &Receive, turns: u32, goes_on: impl Fn() -> bool) -> Option<Received> {
         let Some(context) = receive.context else { return Some(Received { status: Status::PROC_NULL, error: None }) };
         let reachable = receive.peer.is_none_or(|peer| matches!(self.peers[peer].route, Route::Shared(_)));
-        // A receive of a message in pieces is posted at once, and so is a large receive: its sender may write
-        // to it.
+        // A receive of a message in pieces is posted at once, and so is a receive that the kernel may serve:
+        // its sender looks for it.
         let looks = reachable && self.node.is_some() && self.has_only_rings();
-        if !looks || receive.data.len() > RING_PIECE_BYTES {
+        if !looks || receive.data.len() > RING_PIECE_BYTES.min(self.awaited_eager_max()) {
             return None;
         }
         if self.messages.matcher.has_unexpected(context, receive.source, receive.tag) {

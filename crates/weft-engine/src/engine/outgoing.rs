@@ -15,7 +15,7 @@ use crate::memory::UserData;
 use crate::messages::{CREDIT_PER_MESSAGE, Outgoing};
 use crate::peers::Route;
 use crate::protocols::{
-    self, BUSY_BYTES, Facts, PeerClass, Protocol, RING_PIECE_BYTES, Receiver, RouteClass, Situation,
+    self, BUSY_BYTES, Facts, PeerClass, Protocol, RING_PIECE_BYTES, Receiver, RouteClass, Situation, UNASKED_BYTES_MAX,
 };
 use crate::request::{Fin, Mode, Send, State};
 use crate::transport::{Frames, Platform};
@@ -93,7 +93,7 @@ impl<P: Platform> PointToPoint<P> {
     /// The facts of a send: its size, its route and its receiver.
     fn facts(&mut self, peer: PeerId, send: &Send) -> Facts {
         let bytes = send.data.len();
-        if bytes > RING_PIECE_BYTES {
+        if bytes > UNASKED_BYTES_MAX {
             self.follow_costs();
         }
         let receiver = if self.is_large(bytes) {

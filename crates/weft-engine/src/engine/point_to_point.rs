@@ -24,7 +24,7 @@ use crate::group::PeerId;
 use crate::jobs::{JobKey, Jobs};
 use crate::messages::{self, Messages, Outgoing, PeerAccess};
 use crate::peers::{NewPeer, Peers, Route};
-use crate::protocols::{self, Choices, CostModel, RING_PIECE_BYTES, Refinement};
+use crate::protocols::{self, Choices, CostModel, RING_PIECE_BYTES, Refinement, UNASKED_BYTES_MAX};
 use crate::request::{Cancellation, Send, State};
 use crate::transport::{CollectiveSlots, Frames, Node, Platform, Sleeping, SlotCounts};
 
@@ -161,7 +161,14 @@ impl<P: Platform> PointToPoint<P> {
     /// know of its receiver. Short messages never are, whatever the costs.
     #[inline(always)]
     pub fn is_large(&self, bytes: u64) -> bool {
-        bytes > RING_PIECE_BYTES && bytes >= self.choices.visible_bytes_min()
+        bytes > UNASKED_BYTES_MAX && bytes >= self.choices.visible_bytes_min()
+    }
+
+    /// The largest message for which its receiver waits without posting the receive where the sender sees it,
+    /// in bytes.
+    #[inline(always)]
+    pub(super) fn awaited_eager_max(&self) -> u64 {
+        self.eager_limit.min(self.choices.awaited_eager_max())
     }
 
     /// Takes over the costs of the node if there are new ones, and tells the node of costs that fit better.

@@ -13,6 +13,11 @@
 /// The length below which copies are always plain, in bytes: the fence behind streaming stores waits for
 /// memory.
 const BYTES_MIN: usize = 4 << 10;
+/// The bytes of a block, and the most bytes that are copied in blocks. The C library copies more than 2 KiB
+/// at once by one instruction (`rep movsb`), which takes 70 ns to begin on an AMD EPYC (Zen 5). Above 5 KiB
+/// the instruction is the quicker way all the same.
+const BLOCK_BYTES: usize = 2 << 10;
+const BLOCKS_BYTES_MAX: usize = 5 << 10;
 /// The number of copies between two tries of plain stores, at first and at most. A try in vain costs about as
 /// much as ten copies.
 const PAUSE_MIN: u32 = 128;
@@ -81,7 +86,7 @@ impl Writer {
     pub unsafe fn copy(&mut self, from: *const u8, to: *mut u8, len: usize) {
         if len < BYTES_MIN {
             // SAFETY: the caller's promise.
-            return unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+            return unsafe { copy_plain(from, to, len) };
         }
         // SAFETY: the caller's promise.
         unsafe { self.copy_long(from, to, len) }
@@ -96,7 +101,7 @@ impl Writer {
         }
         let began = (self.ticks)();
         // SAFETY: the caller's promise.
-        unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+        unsafe { copy_plain(from, to, len) };
         self.judge((self.ticks)().wrapping_sub(began) > len as u64 / self.slow_share);
     }
 
@@ -113,6 +118,25 @@ impl Writer {
             self.pause = (self.pause * 2).min(PAUSE_MAX);
         }
     }
+}
+
+/// Copies by plain stores.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
+#[inline]
+unsafe fn copy_plain(from: *const u8, to: *mut u8, len: usize) {
+    let mut done = 0;
+    if len <= BLOCKS_BYTES_MAX {
+        while len - done > BLOCK_BYTES {
+            // SAFETY: the block lies inside `len`; the caller's promise.
+            unsafe { std::ptr::copy_nonoverlapping(from.add(done), to.add(done), BLOCK_BYTES) };
+            // Otherwise the compiler sees that all this is one copy, and makes it one.
+            done = std::hint::black_box(done + BLOCK_BYTES);
+        }
+    }
+    // SAFETY: as above.
+    unsafe { std::ptr::copy_nonoverlapping(from.add(done), to.add(done), len - done) };
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -16,6 +16,8 @@ use super::{COST_PS_MAX, CostModel};
 pub const CALIBRATION_SHORT_BYTES: u64 = 16 << 10;
 /// The bytes of a long message. Where both sides copy, each copies half of it.
 pub const CALIBRATION_LONG_BYTES: u64 = 128 << 10;
+/// The bytes of a piece of a message that goes through the ring.
+pub const CALIBRATION_PIECE_BYTES: u64 = 8 << 10;
 /// The rounds without which a calibration says nothing.
 pub const CALIBRATION_ROUNDS_MIN: usize = 3;
 /// The most rounds of a calibration.
@@ -26,6 +28,8 @@ const MEDIAN_PERCENT_MAX: u64 = 150;
 
 /// What a calibration finds, as costs.
 struct Found {
+    /// A question and a frame of a few bytes as its answer.
+    small_frame_ns: u64,
     kernel_copy: Cost,
     /// Of each byte of a message of which both sides copy a half.
     both_per_byte_ps: u64,
@@ -37,6 +41,7 @@ struct Found {
 /// caches are near each other or far from each other, and this changes within seconds. The near figures are
 /// medians of seven jobs on the idle machine. The far figure is the median of six calibrations.
 const REFERENCE: Found = Found {
+    small_frame_ns: 300,
     kernel_copy: Cost { fixed_ps: 1_480_000, per_byte_ps: 64 },
     both_per_byte_ps: 34,
     ring_near_per_byte_ps: 33,
@@ -56,7 +61,7 @@ pub struct CalibrationRound {
     /// A question and, as its answer, a frame of a few bytes.
     pub small_frame_ns: u64,
     /// A question and, as its answer, a long message through a ring, in pieces of
-    /// [`super::RING_PIECE_BYTES`].
+    /// [`CALIBRATION_PIECE_BYTES`].
     pub ring_ns: u64,
 }
 
@@ -89,6 +94,7 @@ impl CalibrationSamples {
         let mut costs = CostModel {
             ring_near_per_byte_ps: ring(built_in.ring_near_per_byte_ps),
             ring_far_per_byte_ps: ring(built_in.ring_far_per_byte_ps),
+            ring_answer_ps: scaled(built_in.ring_answer_ps, small, REFERENCE.small_frame_ns),
             ..*others
         };
         // Two copies one after the other are no quicker than two at once. That they keep a program from

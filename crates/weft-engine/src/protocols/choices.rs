@@ -27,6 +27,7 @@ pub struct Range {
 pub struct Choices {
     costs: CostModel,
     visible_bytes_min: u64,
+    awaited_eager_max: u64,
     classes: Vec<Compiled>,
 }
 
@@ -41,7 +42,12 @@ struct Compiled {
 impl Choices {
     /// Makes the choices by these costs.
     pub fn new(costs: CostModel) -> Self {
-        Self { costs, visible_bytes_min: costs.visible_bytes_min(), classes: Vec::new() }
+        Self {
+            costs,
+            visible_bytes_min: costs.visible_bytes_min(),
+            awaited_eager_max: costs.awaited_eager_max(),
+            classes: Vec::new(),
+        }
     }
 
     /// The costs.
@@ -53,6 +59,13 @@ impl Choices {
     #[inline]
     pub fn visible_bytes_min(&self) -> u64 {
         self.visible_bytes_min
+    }
+
+    /// The largest message whose receiver waits without being seen, in bytes
+    /// ([`CostModel::awaited_eager_max`]).
+    #[inline]
+    pub fn awaited_eager_max(&self) -> u64 {
+        self.awaited_eager_max
     }
 
     /// Chooses the protocol that carries a message, and says why.

@@ -10,7 +10,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::RING_PIECE_BYTES;
+use super::UNASKED_BYTES_MAX;
 
 /// The largest cost that a model may name, in picoseconds: about a quarter of an hour. Sums of a few costs,
 /// and of one for each byte, stay far from the end of 128 bits.
@@ -103,9 +103,9 @@ cost_model! {
     ring_far_per_byte_ps = 66,
     /// on a node: each byte that is sent eagerly to a receiver that waits, for the times when another message
     /// comes first
-    ring_ahead_per_byte_ps = 8,
+    ring_ahead_per_byte_ps = 1,
     /// on a node: the answer to an announcement, by which the receiver asks for the data
-    ring_answer_ps = 4_194_304,
+    ring_answer_ps = 524_288,
     /// on a network: an announcement, without the wait for its answer
     announcement_ps = 1_048_600,
     /// everywhere: the wait for the answer to an announcement
@@ -151,8 +151,7 @@ impl CostModel {
     pub const fn single_copy_bytes_min(&self) -> u64 {
         let in_turn = Cost { fixed_ps: 0, per_byte_ps: self.ring_in_turn_per_byte_ps };
         match self.kernel_copy().overtakes(in_turn) {
-            // A message that goes through a ring in one piece is written to no posted receive.
-            Some(bytes) => max(bytes, RING_PIECE_BYTES + 1),
+            Some(bytes) => max(bytes, UNASKED_BYTES_MAX + 1),
             None => u64::MAX,
         }
     }
@@ -161,7 +160,17 @@ impl CostModel {
     /// the receive is posted, and whether the receiver waits. The answer matters where the kernel may copy
     /// the message, and above the eager limit. Receives with less room are not posted where senders see them.
     pub const fn visible_bytes_min(&self) -> u64 {
-        min(self.single_copy_bytes_min(), max(self.eager_limit(), RING_PIECE_BYTES) + 1)
+        min(self.single_copy_bytes_min(), max(self.eager_limit(), UNASKED_BYTES_MAX) + 1)
+    }
+
+    /// The largest message that goes eagerly through a ring although its receiver waits for it, in bytes. The
+    /// receiver of a longer message posts its receive where the sender sees it, for the kernel to copy.
+    pub const fn awaited_eager_max(&self) -> u64 {
+        let at_once = Cost { fixed_ps: 0, per_byte_ps: self.ring_near_per_byte_ps };
+        match self.kernel_copy().overtakes(at_once) {
+            Some(bytes) => min(max(bytes, UNASKED_BYTES_MAX + 1) - 1, self.eager_limit()),
+            None => self.eager_limit(),
+        }
     }
 
     /// The smallest message that both of its sides copy, if both are inside MPI, in bytes.
@@ -237,6 +246,16 @@ mod tests {
         let costs = CostModel::BUILT_IN;
         let thresholds = [costs.single_copy_bytes_min(), costs.cooperative_bytes_min(), costs.eager_limit()];
         assert_eq!(thresholds, [16 << 10, 64 << 10, 64 << 10]);
+    }
+
+    /// A kernel that copies less quickly than a ring, and one that copies twice as quickly.   Expect:
+    /// messages whose receivers wait go eagerly up to the eager limit on the one machine, and up to the size
+    /// from which the kernel is quicker on the other.
+    #[test]
+    fn receives_that_wait_are_shown_where_the_kernel_is_quicker_than_a_ring() {
+        let quick: CostModel =
+            "kernel_copy_ps 400000\nkernel_copy_per_byte_ps 33\nring_near_per_byte_ps 62".parse().expect("costs");
+        assert_eq!([CostModel::BUILT_IN, quick].map(|costs| costs.awaited_eager_max()), [64 << 10, 13_793]);
     }
 
     /// Small costs, all of them.   Expect: from the named size on a cost is at most the other, and below that

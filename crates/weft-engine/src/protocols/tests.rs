@@ -143,12 +143,13 @@ const SHORT: &[(&str, &str)] = &[
     ("network", "clear-to-send"),
     ("standard credit", "eager"),
     ("myself credit", "eager"),
-    ("wide copied contiguous credit", "eager 8K, fetch"),
-    ("wide credit", "eager 8K, clear-to-send"),
-    ("narrow copied contiguous credit", "eager 4K, fetch"),
+    ("wide credit", "eager"),
+    ("narrow copied contiguous credit nonblocking", "eager 4K, fetch"),
+    ("narrow copied contiguous credit", "eager 4K, clear-to-send 8K, fetch"),
     ("narrow credit", "eager 4K, clear-to-send"),
     ("contiguous myself", "fetch"),
-    ("contiguous copied", "fetch"),
+    ("contiguous copied nonblocking", "fetch"),
+    ("contiguous copied narrow", "clear-to-send 8K, fetch"),
     ("", "clear-to-send"),
 ];
 
@@ -164,26 +165,34 @@ const LARGE: &[(&str, &str)] = &[
     ("network", "clear-to-send"),
     // Through a ring alone.
     ("uncopied standard credit", "eager 64K, clear-to-send"),
+    ("uncopied wide credit", "eager 32K, clear-to-send"),
     ("uncopied", "clear-to-send"),
     // The receive is posted, and its process does not fetch the message.
     ("known untried outside", "write"),
     ("known untried scattered", "write"),
     // Both sides wait for this message.
     ("awaited inside contiguous blocking standard credit wide near", "eager 64K, pipeline 512K, clear-to-send"),
-    ("awaited inside contiguous blocking standard credit wide far", "eager 64K, pipeline 128K, cooperate"),
+    ("awaited inside contiguous blocking standard credit wide far", "eager 64K, pipeline 179361, cooperate"),
     ("awaited inside contiguous blocking standard credit narrow alone", "fetch 64K-1, cooperate"),
     // The receiver fetches the message at once, and one of the two sides may compute.
     ("known inside contiguous alone nonblocking", "fetch"),
     ("posted inside contiguous alone", "fetch"),
     // Nothing is known of the receiver, or nothing that helps.
     ("scattered standard credit", "eager 64K, clear-to-send"),
+    ("scattered wide credit", "eager 32K, clear-to-send"),
     ("scattered", "clear-to-send"),
     ("nonblocking standard credit", "eager 64K, fetch"),
+    ("nonblocking wide credit", "eager 32K, fetch"),
     ("nonblocking", "fetch"),
     ("posted standard credit", "eager 64K, fetch"),
+    ("posted wide credit", "eager 32K, fetch"),
     ("posted", "fetch"),
     ("wide near standard credit", "eager 64K, clear-to-send"),
-    ("wide near", "fetch 64K-1, clear-to-send"),
+    ("wide near credit", "eager 32K, clear-to-send"),
+    ("wide near", "clear-to-send"),
+    ("wide standard credit", "eager 64K, clear-to-send 160199, cooperate"),
+    ("wide credit", "eager 32K, clear-to-send 160199, cooperate"),
+    ("wide", "clear-to-send 160199, cooperate"),
     ("standard credit", "eager 64K, cooperate"),
     ("", "fetch 64K-1, cooperate"),
 ];
@@ -237,7 +246,8 @@ fn shown(ranges: &[Range], sizes: std::ops::RangeInclusive<u64>) -> String {
             text.push(match range.bytes_max {
                 most if most >= *sizes.end() => name.to_owned(),
                 most if most % 1024 == 0 => format!("{name} {}K", most / 1024),
-                most => format!("{name} {}K-1", (most + 1) / 1024),
+                most if (most + 1) % 1024 == 0 => format!("{name} {}K-1", (most + 1) / 1024),
+                most => format!("{name} {most}"),
             });
         }
         least = range.bytes_max.saturating_add(1);
@@ -280,7 +290,7 @@ fn costs_decide_where_both_sides_wait() {
                  ring_far_per_byte_ps 80\n";
     let mut choices = Choices::new(costs.parse().expect("they are costs"));
     let waits = Situation::BOTH_WAIT;
-    for (is_near, expected) in [(true, "eager 13K-1, fetch"), (false, "eager 8K-1, fetch")] {
+    for (is_near, expected) in [(true, "eager 13793, fetch"), (false, "eager 8510, fetch")] {
         let route = RouteClass::Ring { frame_max: 1 << 20, is_near, is_copied: true };
         let class = PeerClass { route, eager_limit: 64 << 10 };
         assert_eq!(shown(choices.ranges(&class, &waits), 0..=u64::MAX), expected);
@@ -312,8 +322,8 @@ fn limits_of_the_user_are_kept() {
     for (route, limit, situation, expected) in [
         (near, 256 << 10, unknown, "eager 256K, clear-to-send"),
         (near, 256 << 10, waits, "eager 256K, pipeline 512K, clear-to-send"),
-        (near, 0, unknown, "eager 0K, fetch 64K-1, clear-to-send"),
-        (near, 0, waits, "eager 0K, fetch 16K-1, pipeline 512K, clear-to-send"),
+        (near, 0, unknown, "eager 0K, clear-to-send"),
+        (near, 0, waits, "eager 0K, clear-to-send 16K-1, pipeline 512K, clear-to-send"),
         (RouteClass::Network, 256 << 10, unknown, "eager 256K, clear-to-send"),
         (RouteClass::Network, 0, unknown, "eager 0K, clear-to-send"),
     ] {

@@ -14,7 +14,7 @@ use crate::awaited::Awaited;
 use crate::constants::MPI_THREAD_MULTIPLE;
 use crate::contention::is_contended;
 use crate::engine::SleepOn;
-use crate::engine::protocols::RING_PIECE_BYTES;
+use crate::engine::protocols::UNASKED_BYTES_MAX;
 
 /// The most times that a spinning waiter yields to threads that want the lock before it takes the lock again.
 const YIELDS_MAX: u32 = 64;
@@ -290,7 +290,7 @@ impl Process {
     /// looked in vain.
     #[inline]
     pub fn expect_wait(&mut self, bytes: u64) {
-        if bytes > RING_PIECE_BYTES
+        if bytes > UNASKED_BYTES_MAX
             && let Some(engine) = &mut self.engine
             && engine.is_large(bytes)
         {

@@ -20,8 +20,8 @@ use std::sync::atomic::Ordering;
 use weft_core::time::{Duration, Instant};
 use weft_engine::memory::Writer;
 use weft_engine::protocols::{
-    CALIBRATION_LONG_BYTES, CALIBRATION_ROUNDS_MAX, CALIBRATION_ROUNDS_MIN, CALIBRATION_SHORT_BYTES, CalibrationRound,
-    CalibrationSamples, RING_PIECE_BYTES,
+    CALIBRATION_LONG_BYTES, CALIBRATION_PIECE_BYTES, CALIBRATION_ROUNDS_MAX, CALIBRATION_ROUNDS_MIN,
+    CALIBRATION_SHORT_BYTES, CalibrationRound, CalibrationSamples,
 };
 use weft_engine::transport::Sleeping as _;
 
@@ -337,8 +337,8 @@ impl Helper<'_> {
 
     /// Sends so many bytes, in pieces that `copy` writes.
     fn send(&mut self, bytes: u64, mut copy: impl FnMut(&[u8], &mut [u8])) -> Option<()> {
-        for start in (0..bytes).step_by(RING_PIECE_BYTES as usize) {
-            let piece = &self.buffers[0][start as usize..(start + RING_PIECE_BYTES).min(bytes) as usize];
+        for start in (0..bytes).step_by(CALIBRATION_PIECE_BYTES as usize) {
+            let piece = &self.buffers[0][start as usize..(start + CALIBRATION_PIECE_BYTES).min(bytes) as usize];
             let ring = &mut self.ring;
             look(self.end, || ring.push(&[], piece.len(), |out| copy(piece, out)).ok()?.then_some(()))?;
         }

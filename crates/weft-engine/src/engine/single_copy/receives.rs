@@ -28,7 +28,7 @@ impl<P: Platform> PointToPoint<P> {
         let (context, source, peer, tag, awaited) = (*context, *source, *peer, *tag, *blocking);
         let (Some(address), length) = (data.address(), data.len()) else { return false };
         // A message that a call waits for comes eagerly through the ring if it is short.
-        let eager_max = if awaited { self.eager_limit } else { 0 };
+        let eager_max = if awaited { self.awaited_eager_max() } else { 0 };
         if !self.is_large(length) || length <= eager_max {
             return false;
         }
