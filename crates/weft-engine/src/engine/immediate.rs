@@ -73,7 +73,8 @@ impl<P: Platform> PointToPoint<P> {
         true
     }
 
-    /// Returns whether a receive for this message is posted where this sender sees it: the protocols choose then.
+    /// Returns whether a receive for this message is posted where this sender sees it: the protocols choose
+    /// then.
     #[inline(never)]
     fn has_posted_receive(&mut self, peer: PeerId, envelope: &Envelope, bytes: u64) -> bool {
         self.is_large(bytes) && self.peers.get(peer).is_some() && self.candidate(peer, envelope) != Candidate::None
