@@ -83,6 +83,12 @@ pub(crate) fn processor() -> Option<u32> {
     u32::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
+/// The number of processors that the machine has switched on, whoever may use them.
+pub(crate) fn online_processors() -> usize {
+    // SAFETY: sysconf takes a number and returns one.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1)
+}
+
 /// Returns the processors that this thread may use; none if the machine has more than a `cpu_set_t`.
 pub(crate) fn processors() -> Vec<u32> {
     let bytes = size_of::<libc::cpu_set_t>();

@@ -28,7 +28,7 @@ use weft_engine::transport::Sleeping as _;
 use super::Node;
 use super::ring::{Consumer, Producer};
 use crate::atomic::{AtomicU32, AtomicU64};
-use crate::{clock, single_copy};
+use crate::{clock, single_copy, sys};
 
 /// The longest time for which one of the two ranks waits for the other one to come.
 const WAIT: Duration = Duration::from_micros(400);
@@ -38,6 +38,8 @@ const ROUNDS_TIME: Duration = Duration::from_micros(400);
 const LEADER_TIME: Duration = Duration::from_micros(900);
 /// The time after which the helper gives up.
 const HELPER_TIME: Duration = Duration::from_millis(2);
+/// Threads beside those on the processors that say nothing: a launcher that serves the ranks at this moment.
+const LAUNCHERS: usize = 1;
 /// The looks between two looks at the clock.
 const LOOKS: u32 = 32;
 
@@ -123,6 +125,20 @@ fn look<T>(end: Instant, mut found: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
+/// The reason why nothing is measured beside other programs.
+const BUSY: &str = "other programs have processors that the ranks of this node need";
+
+/// Returns whether the machine has more runnable threads than processors, as far as the kernel says.
+fn is_busy() -> bool {
+    let runnable = std::fs::read_to_string("/proc/loadavg").ok().and_then(|text| runnable(&text));
+    runnable.is_some_and(|runnable| runnable > sys::online_processors() + LAUNCHERS)
+}
+
+/// The number of runnable threads in the text of `/proc/loadavg` (proc(5)), `0.20 0.18 0.12 3/80 11206`.
+fn runnable(text: &str) -> Option<usize> {
+    text.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
+}
+
 impl Node {
     /// Measures copies between this rank, the leader, and local rank 1. Takes a millisecond at most. The
     /// leader then calls [`Self::end_calibration`].
@@ -134,6 +150,9 @@ impl Node {
         let segment = &self.inbox.segment;
         if self.is_oversubscribed() {
             return Err("the ranks of this node take turns on their processors".into());
+        }
+        if is_busy() {
+            return Err(BUSY.into());
         }
         let words = segment.calibration_words();
         let Some(area) = segment.calibration_ring() else { return Err("the shared segment has no room for it".into()) };
@@ -164,6 +183,10 @@ impl Node {
             && let Some(round) = leader.round()
         {
             rounds.push(round);
+        }
+        // All rounds are slow beside a program that ran all the time, and no time stands out.
+        if is_busy() {
+            return Err(BUSY.into());
         }
         Ok(CalibrationSamples { rounds, is_near: words.is_far.load(Ordering::Acquire) == 0 })
     }
@@ -364,6 +387,15 @@ fn timed(something: impl FnOnce() -> Option<()>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernel_says_how_many_threads_run() {
+        assert_eq!(runnable("0.20 0.18 0.12 3/80 11206\n"), Some(3));
+        for nothing in ["", "0.20 0.18 0.12", "0.20 0.18 0.12 3 11206", "0.20 0.18 0.12 -3/80 11206"] {
+            assert_eq!(runnable(nothing), None, "{nothing}");
+        }
+        assert!(sys::online_processors() > 0);
+    }
 
     #[test]
     fn orders_are_understood() {
