@@ -25,7 +25,7 @@ use crate::memory::UserData;
 use crate::transport::{
     Address, Carrier, CarrierAttributes, Multicast, Placement, Registration, RemoteMemory, RemoteMemoryAccess,
 };
-pub(crate) use coalescing::{COALESCE_TIME_MAX, Coalescing};
+pub(crate) use coalescing::{COALESCE_TIME_MAX, Coalescing, coalesced_bytes_max};
 
 /// A carrier of any kind.
 pub type BoxedCarrier = Box<dyn Carrier + std::marker::Send>;

@@ -14,6 +14,16 @@ const COALESCE_TIME: Duration = Duration::from_micros(10);
 /// thread sends the message.
 pub(crate) const COALESCE_TIME_MAX: Duration = Duration::from_micros(100);
 
+/// The share of a packet up to which messages wait until they fill one packet. Longer messages wait until they
+/// fill a train: a packet for each few of them would cost a system call each.
+const SHORT_SHARE: usize = 16;
+
+/// The most bytes that may wait when messages of `length` bytes follow each other, where a packet takes
+/// `packet` bytes of messages, and a train `train`.
+pub(crate) fn coalesced_bytes_max(length: usize, packet: usize, train: usize) -> usize {
+    if length <= packet / SHORT_SHARE { packet } else { train }
+}
+
 /// Small messages to one peer that wait for others to share their packet.
 ///
 /// The first messages of a burst leave at once. All messages leave when the program waits.
@@ -53,6 +63,12 @@ impl Coalescing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_messages_fill_a_packet_and_longer_ones_a_train() {
+        let most = |length| coalesced_bytes_max(length, 1352, 64_000);
+        assert_eq!([1, 84, 85, 1352, 1353, 4000].map(most), [1352, 1352, 64_000, 64_000, 64_000, 64_000]);
+    }
 
     #[test]
     fn the_first_messages_of_a_burst_leave_at_once_and_a_wait_ends_the_burst() {

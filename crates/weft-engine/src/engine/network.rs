@@ -17,7 +17,9 @@ use super::{FRAMES_PER_PASS, PointToPoint};
 use intake::{Intake, OnStream, without_questions};
 pub(super) use remotes::Remotes;
 
-use crate::carriers::{COALESCE_TIME_MAX, CarrierId, CarrierPath, Carriers, Conversation, Remote, Submission};
+use crate::carriers::{
+    COALESCE_TIME_MAX, CarrierId, CarrierPath, Carriers, Conversation, Remote, Submission, coalesced_bytes_max,
+};
 use crate::group::PeerId;
 use crate::jobs::Jobs;
 use crate::messages::Messages;
@@ -294,8 +296,7 @@ impl<P: Platform> PointToPoint<P> {
         let may_coalesce = self.network.attended
             && match &remote.conversation {
                 Conversation::Flow { flow: Some(flow), .. } => {
-                    let packet = flow.frame_max();
-                    flow.may_coalesce(length, if length <= packet { packet } else { train })
+                    flow.may_coalesce(length, coalesced_bytes_max(length, flow.frame_max(), train))
                 }
                 Conversation::Connection { connection: Some(connection), .. } => {
                     connection.queued_bytes() + length <= connection.frame_max()

@@ -20,8 +20,9 @@ use crate::protocols::{
 use crate::request::{Fin, Mode, Send, State};
 use crate::transport::{Frames, Platform};
 
-/// The room in a packet above which the first piece of a message fills the packet up, in bytes.
-const FIRST_PIECE_MIN: u64 = 128;
+/// The room in a packet above which the first piece of a message fills the packet up, in bytes: little more
+/// than a head. A packet that is not full ends a train.
+const FIRST_PIECE_MIN: u64 = 48;
 /// The least and the most bytes of a piece of a message in a ring, except the first piece. Each piece costs
 /// about as much as a copy of 4 KiB, so long messages have longer pieces (docs/design/node.md).
 const NEXT_PIECE_BYTES: (u64, u64) = (16 << 10, 64 << 10);
