@@ -14,8 +14,8 @@ const COALESCE_TIME: Duration = Duration::from_micros(10);
 /// thread sends the message.
 pub(crate) const COALESCE_TIME_MAX: Duration = Duration::from_micros(100);
 
-/// The share of a packet up to which messages wait until they fill one packet. Longer messages wait until they
-/// fill a train: a packet for each few of them would cost a system call each.
+/// The share of a packet up to which messages wait until they fill one packet. Longer messages wait until
+/// they fill a train: a packet for each few of them would cost a system call each.
 const SHORT_SHARE: usize = 16;
 
 /// The most bytes that may wait when messages of `length` bytes follow each other, where a packet takes
