@@ -55,11 +55,10 @@ fn tasks_keep_the_promises_of_a_process_manager() {
     in_a_step(steps(2), LONG, |manager| {
         keeps_its_promises(manager);
         assert!(manager.can_come_back() && manager.observer().is_none() && manager.names().is_some());
-        assert_eq!((manager.secret(), manager.appnum(), manager.universe_size()), (
-            Some(JobSecret::new([7; 16])),
-            Some(0),
-            Some(2)
-        ));
+        assert_eq!(
+            (manager.secret(), manager.appnum(), manager.universe_size()),
+            (Some(JobSecret::new([7; 16])), Some(0), Some(2))
+        );
         manager.come_back().expect("it still listens");
         // Larger than a frame, and than what a socket holds.
         let card = |rank: u32| format!("{rank}").repeat(16_000);

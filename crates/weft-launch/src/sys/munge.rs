@@ -143,7 +143,10 @@ impl Munge {
         if !data.is_null() {
             // SAFETY: the library has made so many bytes by malloc, and they are this process's now.
             unsafe {
-                bytes.extend_from_slice(std::slice::from_raw_parts(data.cast::<u8>(), usize::try_from(length).unwrap_or(0)));
+                bytes.extend_from_slice(std::slice::from_raw_parts(
+                    data.cast::<u8>(),
+                    usize::try_from(length).unwrap_or(0),
+                ));
                 libc::free(data);
             }
         }

@@ -39,7 +39,12 @@ pub(super) type Decode<'a> = &'a dyn Fn(&str) -> Result<(String, u32), MungeErro
 ///
 /// # Errors
 /// The first task is not found within `limit`; MUNGE does not work here.
-pub(super) fn connect(step: &Step, decode: Decode<'_>, limit: Duration, ending: Ending) -> Result<UnixStream, LaunchError> {
+pub(super) fn connect(
+    step: &Step,
+    decode: Decode<'_>,
+    limit: Duration,
+    ending: Ending,
+) -> Result<UnixStream, LaunchError> {
     let deadline = Instant::now() + limit;
     let hosts = hosts(step)?;
     let mut pause = PAUSE_FIRST;
@@ -60,7 +65,8 @@ pub(super) fn connect(step: &Step, decode: Decode<'_>, limit: Duration, ending: 
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSE_MAX);
     };
-    let system = |error: io::Error| LaunchError::Connection(format!("no thread or descriptor: {}", sys::reason(&error)));
+    let system =
+        |error: io::Error| LaunchError::Connection(format!("no thread or descriptor: {}", sys::reason(&error)));
     let (own, near) = UnixStream::pair().map_err(system)?;
     let near = File::from(OwnedFd::from(near));
     sys::spawn_without_signals("weft-step", move || {

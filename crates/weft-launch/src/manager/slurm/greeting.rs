@@ -81,7 +81,9 @@ mod tests {
         let line = line.trim_end();
         assert_eq!(read_hello(line.as_bytes(), "12.1", 4), None, "another step");
         assert_eq!(read_hello(line.as_bytes(), "12.0", 3), None, "a rank that the step has not");
-        for line in ["", "GET / HTTP/1.1", "weft-step/2 12.0 3 07", &line[..line.len() - 1], &line.replace(" 3 ", " -1 ")] {
+        for line in
+            ["", "GET / HTTP/1.1", "weft-step/2 12.0 3 07", &line[..line.len() - 1], &line.replace(" 3 ", " -1 ")]
+        {
             assert_eq!(read_hello(line.as_bytes(), "12.0", 4), None, "{line}");
         }
         assert_eq!(read_hello(&[0xff; 60], "12.0", 4), None);

@@ -131,7 +131,10 @@ mod tests {
     fn pair(secret_of_task: u8) -> (Sealed, Sealed) {
         let secret = |byte| JobSecret::new([byte; 16]);
         let (one, other) = ([1; 16], [2; 16]);
-        (Sealed::new(&secret(7), Side::Server, &one, &other), Sealed::new(&secret(secret_of_task), Side::Task, &one, &other))
+        (
+            Sealed::new(&secret(7), Side::Server, &one, &other),
+            Sealed::new(&secret(secret_of_task), Side::Task, &one, &other),
+        )
     }
 
     #[test]

@@ -94,7 +94,8 @@ struct StepServer {
 pub(super) fn listen(step: &Step) -> Result<TcpListener, LaunchError> {
     let bind = |port: u16| match step.one_node {
         true => TcpListener::bind((Ipv4Addr::LOCALHOST, port)),
-        false => TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))),
+        false => TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
+            .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))),
     };
     let mut why = String::new();
     for &port in &step.ports {
@@ -236,7 +237,8 @@ impl StepServer {
         if self.listener.is_some() && now >= self.join_by {
             self.listener = None;
             let awaited = |task: &Task| matches!(task, Task::Awaited);
-            let ranks: Vec<u32> = (0..).zip(&self.tasks).filter(|(_, task)| awaited(task)).map(|(rank, _)| rank).collect();
+            let ranks: Vec<u32> =
+                (0..).zip(&self.tasks).filter(|(_, task)| awaited(task)).map(|(rank, _)| rank).collect();
             for task in self.tasks.iter_mut().filter(|task| awaited(task)) {
                 *task = Task::Gone;
             }

@@ -72,7 +72,8 @@ impl Step {
 
 /// The ranks in `0,1,4`, in order; `None` where it is no list of ranks below `size`.
 fn ranks(list: &str, size: u32) -> Option<Vec<u32>> {
-    let mut ranks = list.split(',').map(|rank| rank.parse().ok().filter(|&rank| rank < size)).collect::<Option<Vec<u32>>>()?;
+    let mut ranks =
+        list.split(',').map(|rank| rank.parse().ok().filter(|&rank| rank < size)).collect::<Option<Vec<u32>>>()?;
     ranks.sort_unstable();
     Some(ranks)
 }
@@ -200,9 +201,10 @@ pub(in crate::manager) mod tests {
 
     #[test]
     fn ports_are_those_that_are_reserved_or_derived_ones() {
-        assert_eq!(read(&[("SLURM_STEP_RESV_PORTS", "12000-12001,12005")]).expect("sound").expect("a task").ports, [
-            12000, 12001, 12005
-        ]);
+        assert_eq!(
+            read(&[("SLURM_STEP_RESV_PORTS", "12000-12001,12005")]).expect("sound").expect("a task").ports,
+            [12000, 12001, 12005]
+        );
         assert_eq!(reserved("12000-12999").map(|ports| ports.len()), Some(PORTS_MAX));
         assert!([None, Some(Vec::new())].contains(&reserved("12000-11000")) && reserved("0").is_none());
         for (job, step) in [(1, 0), (1, 1), (2, 0), (u32::MAX, u32::MAX)] {
