@@ -66,10 +66,10 @@ if is_for tests; then
     have tshark || want tshark
     have valgrind || want valgrind
     { has_library libfabric.so.1 && [ -e /usr/include/rdma/fabric.h ]; } || want libfabric-dev
-    # Slurm, with what its plugin for PMIx loads. Its daemons are started by the tests alone.
+    # Slurm, with the library that its plugin for PMIx loads. Its daemons are started by the tests alone.
     { have slurmctld && have slurmd && have srun; } || want slurm-wlm
     { have munged && have unmunge; } || want munge
-    has_library libpmix.so.2 || want libpmix2
+    { has_library libpmix.so || has_library pmix2/lib/libpmix.so; } || want libpmix-dev
 fi
 # lack PACKAGE: the goal rdma is impossible without the package; other goals leave out what takes it.
 lack() { if is_for rdma; then need "$1"; else want "$1"; fi; }

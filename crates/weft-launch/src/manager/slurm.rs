@@ -1,8 +1,8 @@
 //! Tasks that Slurm's `srun` has started without a process manager (`--mpi=none`): they find each other by
 //! themselves.
 //!
-//! The first task of the step (rank 0) listens at a port that all tasks derive from the numbers of job and
-//! step, and answers the requests of all. A credential of MUNGE, which only processes of the same user can
+//! The first task on the step's first node listens at a port that all tasks derive from the numbers of job
+//! and step, and answers the requests of all. A credential of MUNGE, which only processes of the same user can
 //! read, carries the secret that tasks need to take part. The conversation is that of Weft's `mpiexec`.
 
 mod client;
@@ -74,7 +74,7 @@ impl Slurm {
         let system =
             |error: io::Error| LaunchError::Connection(format!("no thread or descriptor: {}", sys::reason(&error)));
         let ending = Ending::default();
-        let near = if step.rank == 0 {
+        let near = if step.is_first() {
             // The port comes first: the others may connect while the credential is made.
             let listener = server::listen(step)?;
             let credentials = Munge::open(sys::user(), munge_socket().as_deref()).map_err(munge)?;

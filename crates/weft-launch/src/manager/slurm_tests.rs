@@ -20,6 +20,8 @@ fn steps(size: u32) -> Vec<Step> {
         size,
         neighbours: Some((0..size).collect()),
         first_node: "n0".into(),
+        node: 0,
+        local: rank,
         one_node: true,
         launcher: None,
         ports: vec![free.as_ref().expect("a port").port()],
@@ -30,7 +32,7 @@ fn steps(size: u32) -> Vec<Step> {
 /// The manager of a task. The credential is the content itself.
 fn join(step: &Step, limit: Duration) -> Result<Slurm, LaunchError> {
     let ending = Ending::default();
-    let near = match step.rank {
+    let near = match step.local {
         0 => {
             let secret = JobSecret::new([7; 16]);
             let credential = greeting::content(&step.name, &secret);
@@ -94,7 +96,7 @@ fn a_first_task_that_ends_is_said() {
             return;
         }
         let error = manager.fence().expect_err("rank 0 has ended");
-        assert!(error.to_string().contains("rank 0"), "{error}");
+        assert!(error.to_string().contains("rank 0 of 2 has ended"), "{error}");
     });
 }
 

@@ -82,8 +82,8 @@ pub(super) fn connect(
 fn not_found(step: &Step, limit: Duration, why: &str) -> LaunchError {
     let place = if step.one_node { "on this node" } else { "on the node" };
     LaunchError::Connection(format!(
-        "the first task of step {} {place} {} was not found within {} s ({why}): has rank 0 called MPI_Init, and may \
-         nodes connect to each other? If not, {}",
+        "the first task of step {} {place} {} was not found within {} s ({why}): has it called MPI_Init, and may nodes \
+         connect to each other? If not, {}",
         step.name,
         step.first_node,
         limit.as_secs(),
@@ -186,7 +186,7 @@ struct Relay {
 impl Relay {
     /// Relays until one side is gone; returns the reason.
     fn run(&mut self) -> String {
-        let gone = || "the first task of this step (rank 0) has ended".to_owned();
+        let gone = || "the first task of this step, which answers the others, has ended".to_owned();
         let mut bytes = vec![0; CONTENT_MAX];
         loop {
             match self.sealed.open(&mut self.inbox) {

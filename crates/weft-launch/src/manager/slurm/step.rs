@@ -22,8 +22,11 @@ pub(in crate::manager) struct Step {
     pub(super) size: u32,
     /// The ranks on this task's node, if Slurm says so.
     pub(super) neighbours: Option<Vec<u32>>,
-    /// The name of the node with the first task.
+    /// The name of the first node.
     pub(super) first_node: String,
+    /// The number of this task's node in the step, and of this task on its node.
+    pub(super) node: u32,
+    pub(super) local: u32,
     /// Says that all tasks are on one node.
     pub(super) one_node: bool,
     /// The address of the host with `srun`, which often is the first node.
@@ -42,8 +45,12 @@ impl Step {
         size: u64,
     ) -> Result<Option<Self>, LaunchError> {
         let get = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let (Some(rank), Some(step), Some(nodes), Some(count)) =
-            (get("SLURM_PROCID"), get("SLURM_STEP_ID"), get("SLURM_STEP_NODELIST"), get("SLURM_STEP_NUM_NODES"))
+        let (Some(rank), Some(node), Some(local)) = (get("SLURM_PROCID"), get("SLURM_NODEID"), get("SLURM_LOCALID"))
+        else {
+            return Ok(None);
+        };
+        let (Some(step), Some(nodes), Some(count)) =
+            (get("SLURM_STEP_ID"), get("SLURM_STEP_NODELIST"), get("SLURM_STEP_NUM_NODES"))
         else {
             return Ok(None);
         };
@@ -51,7 +58,8 @@ impl Step {
         let nonsense = |name: &str, value: &str| LaunchError::Environment(format!("{name}={value:?} makes no sense"));
         let number = |name: &str, value: &str| value.parse::<u32>().map_err(|_| nonsense(name, value));
         let (job, step) = (number("SLURM_JOB_ID", &job)?, number("SLURM_STEP_ID", &step)?);
-        let rank = number("SLURM_PROCID", &rank)?;
+        let (rank, node, local) =
+            (number("SLURM_PROCID", &rank)?, number("SLURM_NODEID", &node)?, number("SLURM_LOCALID", &local)?);
         let size = u32::try_from(size).ok().filter(|&size| rank < size && size <= TASKS_MAX);
         let size = size.ok_or_else(|| nonsense("SLURM_PROCID", &format!("{rank}")))?;
         let first_node = first_name(&nodes).ok_or_else(|| nonsense("SLURM_STEP_NODELIST", &nodes))?;
@@ -61,12 +69,19 @@ impl Step {
         let launcher = get("SLURM_LAUNCH_NODE_IPADDR").and_then(|address| address.parse().ok());
         let reserved = get("SLURM_STEP_RESV_PORTS").and_then(|list| reserved(&list));
         let ports = reserved.unwrap_or_else(|| derived(job, step));
-        Ok(Some(Self { name: format!("{job}.{step}"), rank, size, neighbours, first_node, one_node, launcher, ports }))
+        let name = format!("{job}.{step}");
+        Ok(Some(Self { name, rank, size, neighbours, first_node, node, local, one_node, launcher, ports }))
+    }
+
+    /// Returns whether this is the first task: the first one on the first node. It is rank 0, unless the user
+    /// has placed each task.
+    pub(super) fn is_first(&self) -> bool {
+        self.node == 0 && self.local == 0
     }
 
     /// Returns whether the first task runs on this task's node.
     pub(super) fn is_on_first_node(&self) -> bool {
-        self.neighbours.as_ref().is_some_and(|ranks| ranks.first() == Some(&0))
+        self.node == 0
     }
 }
 
@@ -127,10 +142,11 @@ pub(in crate::manager) mod tests {
     use super::*;
 
     /// The variables of task 2 of `srun -N2 -n3`, as Slurm 22.05 writes them.
-    pub(in crate::manager) const RECORDED: [(&str, &str); 12] = [
+    pub(in crate::manager) const RECORDED: [(&str, &str); 13] = [
         ("SLURM_JOB_ID", "12"),
         ("SLURM_STEP_ID", "1"),
         ("SLURM_PROCID", "2"),
+        ("SLURM_NODEID", "1"),
         ("SLURM_LOCALID", "0"),
         ("SLURM_GTIDS", "2"),
         ("SLURM_NTASKS", "3"),
@@ -156,13 +172,17 @@ pub(in crate::manager) mod tests {
         assert_eq!((step.name.as_str(), step.rank, step.size), ("12.1", 2, 3));
         assert_eq!((step.first_node.as_str(), step.one_node), ("n0", false));
         assert_eq!(step.neighbours, Some(vec![2]));
-        assert!(!step.is_on_first_node());
+        assert!(!step.is_on_first_node() && !step.is_first());
         assert_eq!(step.launcher, "198.18.0.1".parse().ok());
-        let first = read(&[("SLURM_PROCID", "0"), ("SLURM_GTIDS", "0,1")]).expect("sound").expect("a task");
-        assert!(first.is_on_first_node());
+        let first = read(&[("SLURM_PROCID", "0"), ("SLURM_NODEID", "0"), ("SLURM_GTIDS", "0,1")]);
+        let first = first.expect("sound").expect("a task");
+        assert!(first.is_on_first_node() && first.is_first());
         assert_eq!(first.ports, step.ports, "all tasks of a step derive the same ports");
         let alone = read(&[("SLURM_STEP_NUM_NODES", "1"), ("SLURM_GTIDS", "")]).expect("sound").expect("a task");
-        assert!(alone.one_node && alone.is_on_first_node());
+        assert!(alone.one_node && alone.neighbours == Some(vec![0, 1, 2]));
+        // `--distribution=arbitrary`: the list of nodes is in order, but rank 0 is on the second one.
+        let placed = read(&[("SLURM_PROCID", "1"), ("SLURM_NODEID", "0"), ("SLURM_GTIDS", "1,2")]);
+        assert!(placed.expect("sound").expect("a task").is_first());
     }
 
     #[test]
@@ -176,6 +196,7 @@ pub(in crate::manager) mod tests {
             ("SLURM_STEP_NODELIST", "[1-2"),
             ("SLURM_STEP_NODELIST", "-oProxy"),
             ("SLURM_STEP_NUM_NODES", "two"),
+            ("SLURM_NODEID", "x"),
         ] {
             let error = read(&[(name, value)]).expect_err("nonsense").to_string();
             assert!(error.starts_with(name), "{error}");
