@@ -16,6 +16,8 @@ mod slurm;
 mod tests;
 mod weft;
 
+pub(crate) use slurm::{foreign_seeds as step_seeds, take_foreign_apart as take_step_apart};
+
 use crate::{JobSecret, LaunchError, sys};
 use std::fmt::Debug;
 

@@ -162,6 +162,40 @@ fn socket_in(configuration: &str) -> Option<String> {
     options.filter_map(|option| option.trim().strip_prefix("socket=")).map(str::to_owned).last()
 }
 
+/// Takes apart what strangers may send to a task, for `weft-fuzz`: first lines of both sides, contents of
+/// credentials, frames. The first byte says which.
+pub(crate) fn take_foreign_apart(bytes: &[u8]) {
+    let Some((which, rest)) = bytes.split_first() else { return };
+    let secret = JobSecret::new([7; JobSecret::LENGTH]);
+    let text = String::from_utf8_lossy(rest);
+    match which % 4 {
+        0 => drop(greeting::read_hello(rest, "12.0", 4)),
+        1 => drop(greeting::read_offer(rest)),
+        2 => drop((greeting::read_content(&text, "12.0"), socket_in(&text))),
+        _ => {
+            let mut sealed = sealed::Sealed::new(&secret, sealed::Side::Server, &[1; 16], &[2; 16]);
+            let mut inbox = rest.to_vec();
+            while let Ok(Some(_)) = sealed.open(&mut inbox) {}
+        }
+    }
+}
+
+/// Valid inputs of [`take_foreign_apart`].
+pub(crate) fn foreign_seeds() -> Vec<Vec<u8>> {
+    let secret = JobSecret::new([7; JobSecret::LENGTH]);
+    let mut frames = Vec::new();
+    let mut sealed = sealed::Sealed::new(&secret, sealed::Side::Task, &[1; 16], &[2; 16]);
+    sealed.seal(sealed::Kind::Proof, b"", &mut frames);
+    sealed.seal(sealed::Kind::Talk, b"cmd=init", &mut frames);
+    let seeds = [
+        greeting::hello("12.0", 3, &[1; 16]).into_bytes(),
+        greeting::offer(&[2; 16], "MUNGE:AwQDAAB=:").into_bytes(),
+        greeting::content("12.0", &secret).into_bytes(),
+        frames,
+    ];
+    (0u8..).zip(seeds).map(|(which, seed)| [&[which][..], &seed].concat()).collect()
+}
+
 impl ProcessManager for Slurm {
     fn rank(&self) -> u32 {
         self.weft.rank()
