@@ -51,6 +51,7 @@ SlurmdUser=root
 MailProg=/bin/true
 StateSaveLocation=$directory/state
 SlurmdSpoolDir=$directory/spool-%n
+TmpFS=$directory/tmp-%n
 SlurmctldPidFile=$directory/slurmctld.pid
 SlurmdPidFile=$directory/slurmd-%n.pid
 ProctrackType=proctrack/linuxproc
@@ -72,7 +73,8 @@ END
 printf 'CgroupPlugin=cgroup/v1\nCgroupMountpoint=%s\n' "$directory/cgroup" >"$directory/cgroup.conf"
 address=0
 for host in $nodes; do
-    mkdir "$directory/spool-n$address"
+    mkdir -m 755 "$directory/spool-n$address"
+    mkdir -m 1777 "$directory/tmp-n$address"
     echo "NodeName=n$address NodeHostname=n$address NodeAddr=198.18.0.$((address + 1)) CPUs=64 RealMemory=1000"
     address=$((address + 1))
 done >>"$directory/slurm.conf"

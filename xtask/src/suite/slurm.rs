@@ -94,6 +94,19 @@ impl Maker {
         Self { cluster: Rc::new(Lazy::new()), cases: Vec::new() }
     }
 
+    /// Adds a case of a way to start.
+    fn add_start<R: Into<Outcome>>(
+        &mut self,
+        start: Start,
+        what: String,
+        run: impl Fn(&Context, &Cluster) -> R + 'static,
+    ) {
+        self.add(format!("{}{what}", start.name()), move |context, cluster| {
+            let missing = if start == Pmix { cluster.why_no_pmix() } else { None };
+            missing.map_or_else(|| run(context, cluster).into(), Outcome::Skipped)
+        });
+    }
+
     /// Adds a case. What it leaves on the hosts is an error.
     fn add<R: Into<Outcome>>(&mut self, name: String, run: impl Fn(&Context, &Cluster) -> R + 'static) {
         let lazy = Rc::clone(&self.cluster);
@@ -116,7 +129,7 @@ impl Maker {
 
     fn ring(&mut self, start: Start, (ranks, nodes): (u32, u32)) {
         let hosts = if nodes == 1 { "one node".to_owned() } else { format!("{nodes} nodes") };
-        self.add(format!("{}, {ranks} ranks on {hosts}", start.name()), move |context, cluster| {
+        self.add_start(start, format!(", {ranks} ranks on {hosts}"), move |context, cluster| {
             let run = || start.run(context, cluster, (ranks, nodes), &[]).arg(context.compile(RING)?).finish();
             Expected::code(0).says(over(ranks)).says("(right) on Weft").judge(run())
         });
@@ -138,7 +151,7 @@ impl Maker {
     }
 
     fn cancel(&mut self, start: Start) {
-        self.add(format!("{}, scancel ends 5 ranks on 2 nodes", start.name()), move |context, cluster| {
+        self.add_start(start, ", scancel ends 5 ranks on 2 nodes".into(), move |context, cluster| {
             let attempt = || -> anyhow::Result<Finished> {
                 let program = context.compile(BEHAVE)?;
                 let run = start.run(context, cluster, (5, 2), &[]).arg(program).arg("hang");
@@ -164,15 +177,15 @@ impl Maker {
     }
 
     fn death(&mut self, start: Start, what: &'static str, options: &'static [&'static str], nodes: u32) {
-        let name = format!("{}{}, {what}, 5 ranks on {nodes} nodes", start.name(), joined(options));
-        self.add(name, move |context, cluster| {
+        let what_then = format!("{}, {what}, 5 ranks on {nodes} nodes", joined(options));
+        self.add_start(start, what_then, move |context, cluster| {
             let run = start.run(context, cluster, (5, nodes), options).env("WEFT_PEER_TIMEOUT", "4");
             Expected::failure().judge(behave(context, run, what))
         });
     }
 
     fn stream(&mut self, start: Start) {
-        self.add(format!("{}, a megabyte of output, and standard input", start.name()), move |context, cluster| {
+        self.add_start(start, ", a megabyte of output, and standard input".into(), move |context, cluster| {
             let input = "0123456789abcdef".repeat(4096);
             let attempt = || {
                 let program = context.compile(STREAM)?;
@@ -231,7 +244,9 @@ fn until(limit: Duration, condition: impl Fn() -> bool) -> bool {
 /// A selection that takes half a minute.
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut maker = Maker::new();
-    for (start, shape) in [(Plain, (16, 4)), (Plain, (5, 1)), (Pmi2, (5, 2)), (Salloc, (5, 2)), (Sbatch, (16, 4))] {
+    for (start, shape) in
+        [(Plain, (16, 4)), (Plain, (5, 1)), (Pmi2, (5, 2)), (Pmix, (5, 2)), (Salloc, (5, 2)), (Sbatch, (16, 4))]
+    {
         maker.ring(start, shape);
     }
     maker.add("plain srun, one rank is a job of its own".into(), |context, cluster| {
@@ -407,8 +422,9 @@ fn inside_an_allocation(maker: &mut Maker) {
 fn point_to_point(maker: &mut Maker) {
     maker.cases.push(peers::mpi4py_build("mpi4py, built from the source distribution"));
     for start in STARTS {
-        maker.add(
-            format!("{}, mpi4py's tests of point-to-point communication, 3 ranks", start.name()),
+        maker.add_start(
+            start,
+            ", mpi4py's tests of point-to-point communication, 3 ranks".into(),
             move |context, cluster| {
                 let attempt = || {
                     let (tests, words) = peers::test_words(context, 3, &["-i", POINT_TO_POINT])?;

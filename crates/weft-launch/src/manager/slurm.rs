@@ -84,6 +84,8 @@ impl Slurm {
             server::start(step, listener, (secret, credential), JOIN_LIMIT, ending.clone()).map_err(system)?
         } else {
             let credentials = Munge::open(sys::user(), munge_socket().as_deref()).map_err(munge)?;
+            // Where MUNGE's daemon is missing, this task need not wait for the first one to learn that.
+            credentials.encode(&step.name).map_err(munge)?;
             client::connect(step, &|credential| credentials.decode(credential), JOIN_LIMIT, ending.clone())?
         };
         Self::meet(near, step, ending)

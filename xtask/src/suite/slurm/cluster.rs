@@ -36,6 +36,7 @@ pub(super) struct Cluster {
     head: String,
     /// What the daemons have on the hosts.
     before: OnceCell<BTreeSet<String>>,
+    why_no_pmix: OnceCell<Option<String>>,
 }
 
 /// The cluster of a suite, made when the first case needs it.
@@ -86,7 +87,15 @@ impl Cluster {
                     said.first().map(|list| list.split(',').map(str::to_owned).collect()).unwrap_or_default();
                 let Some((head, nodes)) = hosts.split_last() else { break };
                 let (head, nodes) = (head.clone(), nodes.to_vec());
-                let cluster = Self { holder, directory, weft, nodes, head, before: OnceCell::new() };
+                let cluster = Self {
+                    holder,
+                    directory,
+                    weft,
+                    nodes,
+                    head,
+                    before: OnceCell::new(),
+                    why_no_pmix: OnceCell::new(),
+                };
                 let _ = cluster.before.set(cluster.things().map_err(broken)?);
                 return Ok(cluster);
             }
@@ -113,6 +122,18 @@ impl Cluster {
     fn on<T: AsRef<std::ffi::OsStr>>(&self, host: &str, command: impl IntoIterator<Item = T>) -> Run {
         let run = Run::new(&self.weft).args(["hosts", "enter", host]).args(command);
         run.env("SLURM_CONF", self.directory.join("slurm.conf"))
+    }
+
+    /// The reason why Slurm cannot start jobs with PMIx.
+    pub(super) fn why_no_pmix(&self) -> Option<String> {
+        let try_it = || {
+            let tried = self.run(["srun", "--mpi=pmix", "--ntasks=1", "true"]).finish();
+            let works = tried.is_ok_and(|finished| finished.code == Some(0));
+            let why =
+                "Slurm's plugin for PMIx does not work here; as root, tools/setup.sh tests installs what it loads";
+            (!works).then(|| why.to_owned())
+        };
+        self.why_no_pmix.get_or_init(try_it).clone()
     }
 
     /// A file of the cluster: it is gone with it.
