@@ -135,6 +135,14 @@ impl Maker {
         });
     }
 
+    /// A test program in C.
+    fn program(&mut self, start: Start, source: &'static str) {
+        self.add_start(start, format!(", {source}, 3 ranks on 2 nodes"), move |context, cluster| {
+            let run = || start.run(context, cluster, (3, 2), &[]).arg(context.compile(source)?).finish();
+            Expected::code(0).judge(run())
+        });
+    }
+
     fn abort(&mut self, start: Start, who: u32) {
         self.add(
             format!("{}, rank {who} calls MPI_Abort, 5 ranks on 2 nodes", start.name()),
@@ -271,6 +279,8 @@ pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
         for who in [0, 4] {
             maker.abort(start, who);
         }
+        maker.program(start, "tests/c/sessions.c");
+        maker.program(start, "tests/c/point_to_point.c");
         maker.death(start, "signal 3 9", &[], 1);
         maker.cancel(start);
         maker.stream(start);
