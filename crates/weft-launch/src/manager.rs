@@ -3,8 +3,8 @@
 //!
 //! [`process_manager`] finds the process manager. Each kind has its own file: [`weft`] for Weft's `mpiexec`,
 //! [`pmi1`] for all others that speak PMI-1.1, [`pmix`] for those that speak PMIx, [`slurm`] for tasks of
-//! `srun` that have none, [`singleton`] for a process that is alone. A new kind needs a file that implements [`ProcessManager`], and a line in the list of
-//! candidates of [`detect`].
+//! `srun` that have none, [`singleton`] for a process that is alone. A new kind needs a file that implements
+//! [`ProcessManager`], and a line in the list of candidates of [`detect`].
 
 mod detect;
 mod link;

@@ -350,14 +350,11 @@ fn plain_only(maker: &mut Maker) {
             Expected::failure().says("MUNGE").says("srun --mpi=pmi2").never_says("ring:").judge(run())
         },
     );
-    maker.add(
-        "plain srun, another user cannot read the credential that the first task shows".into(),
-        |context, cluster| stranger(context, cluster),
-    );
+    maker.add("plain srun, another user cannot read the credential that the first task shows".into(), stranger);
 }
 
-/// Asks the first task of a step, whose others have not come, for its credential, and decodes that as its user
-/// and as another one.
+/// Asks the first task of a step, whose others have not come, for its credential, and decodes that as its
+/// user and as another one.
 fn stranger(context: &Context, cluster: &Cluster) -> Outcome {
     let attempt = || -> anyhow::Result<()> {
         let program = context.compile(RING)?;

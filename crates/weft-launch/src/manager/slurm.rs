@@ -2,11 +2,12 @@
 //! themselves.
 //!
 //! The first task on the step's first node listens at a port that all tasks derive from the numbers of job
-//! and step, and answers the requests of all. A credential of MUNGE, which only processes of the same user can
-//! read, carries the secret that tasks need to take part. The conversation is that of Weft's `mpiexec`.
+//! and step, and answers the requests of all. A credential of MUNGE, which only processes of the same user
+//! can read, carries the secret that tasks need to take part. The conversation is that of Weft's `mpiexec`.
 
 mod client;
 mod greeting;
+mod member;
 mod sealed;
 mod server;
 mod step;
@@ -43,8 +44,8 @@ const ALIVE_QUESTIONS: u32 = 3;
 /// The longest time for which data may stay without acknowledgement.
 const ACKNOWLEDGED_WITHIN_MS: u32 = 60_000;
 
-/// The configuration of Slurm where no variable names it: the usual place, and that of sites where nodes fetch
-/// it.
+/// The configuration of Slurm where no variable names it: the usual place, and that of sites where nodes
+/// fetch it.
 const CONFIGURATIONS: [&str; 2] = ["/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf"];
 const CONFIGURATION_BYTES_MAX: u64 = 1 << 20;
 
@@ -123,15 +124,15 @@ fn no_munge(step: &Step, why: &str) -> LaunchError {
 }
 
 /// Sets what every connection between tasks needs: short requests leave at once, and a host that is gone is
-/// noticed.
-fn prepare(stream: &TcpStream) -> io::Result<()> {
+/// noticed. Where an option cannot be set, that costs time only.
+fn prepare(stream: &TcpStream) {
     use rustix::net::sockopt;
-    stream.set_nodelay(true)?;
-    sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, ALIVE_AFTER)?;
-    sockopt::set_tcp_keepintvl(stream, ALIVE_EVERY)?;
-    sockopt::set_tcp_keepcnt(stream, ALIVE_QUESTIONS)?;
-    Ok(sockopt::set_tcp_user_timeout(stream, ACKNOWLEDGED_WITHIN_MS)?)
+    let _ = stream.set_nodelay(true);
+    let _ = sockopt::set_socket_keepalive(stream, true);
+    let _ = sockopt::set_tcp_keepidle(stream, ALIVE_AFTER);
+    let _ = sockopt::set_tcp_keepintvl(stream, ALIVE_EVERY);
+    let _ = sockopt::set_tcp_keepcnt(stream, ALIVE_QUESTIONS);
+    let _ = sockopt::set_tcp_user_timeout(stream, ACKNOWLEDGED_WITHIN_MS);
 }
 
 /// Ends a conversation with this process. The descriptor stays: a request that is being written gets no
@@ -158,10 +159,10 @@ fn munge_socket() -> Option<String> {
 
 /// The socket in a line such as `AuthInfo=socket=/run/munge/other,ttl=300`.
 fn socket_in(configuration: &str) -> Option<String> {
-    let lines = configuration.lines().filter_map(|line| line.split('#').next()?.trim().split_once('='));
-    let (_, options) = lines.filter(|(name, _)| name.trim().eq_ignore_ascii_case("AuthInfo")).last()?;
+    let mut lines = configuration.lines().filter_map(|line| line.split('#').next()?.trim().split_once('='));
+    let (_, options) = lines.rfind(|(name, _)| name.trim().eq_ignore_ascii_case("AuthInfo"))?;
     let options = options.trim().trim_matches('"').split(',');
-    options.filter_map(|option| option.trim().strip_prefix("socket=")).map(str::to_owned).last()
+    options.filter_map(|option| option.trim().strip_prefix("socket=")).map(str::to_owned).next_back()
 }
 
 /// Takes apart what strangers may send to a task, for `weft-fuzz`: first lines of both sides, contents of

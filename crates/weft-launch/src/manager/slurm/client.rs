@@ -118,7 +118,7 @@ fn attempt(address: SocketAddr, step: &Step, decode: Decode<'_>) -> Result<(TcpS
     let elsewhere = |error: io::Error| Failure::Elsewhere(format!("{address}: {}", sys::reason(&error)));
     let mut stream = TcpStream::connect_timeout(&address, CONNECT_LIMIT).map_err(elsewhere)?;
     let stranger = |what: &str| Failure::Elsewhere(format!("{address}: {what}"));
-    super::prepare(&stream).map_err(elsewhere)?;
+    super::prepare(&stream);
     stream.set_write_timeout(Some(SEND_LIMIT)).map_err(elsewhere)?;
     let deadline = Instant::now() + ANSWER_LIMIT;
     let mut of_task: Challenge = [0; 16];

@@ -1,5 +1,5 @@
-//! The connection between a task and the first task: frames that are encrypted and authenticated, so that
-//! nobody on the network can read or change them, repeat them, or leave one out.
+//! The connection between a task and the first task: frames that are encrypted and authenticated. Nobody on
+//! the network can read or change them, repeat one, or leave one out.
 //!
 //! ```text
 //! length (4 bytes) │ kind (1 byte), content │ seal (16 bytes)

@@ -5,21 +5,19 @@
 //! When all tasks have come, nobody else may.
 
 use super::greeting;
+use super::member::Member;
 use super::sealed::{CONTENT_MAX, Challenge, FRAME_MAX, Kind, Sealed, Side};
 use super::{Ending, step::Step};
 use crate::agent::server::{Action, Server};
 use crate::control::{BindTo, Binding, InputTo, Label, MapBy, Phase, Plan, Program};
 use crate::service_names::ServiceNames;
-use crate::sys::{self, Poll, READ, Ready, WRITE};
+use crate::sys::{self, Poll, READ, Ready};
 use crate::{JobSecret, LaunchError, wire};
-use rustix::event::PollFlags;
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The longest time for a connection to prove that it is a task's.
@@ -30,10 +28,6 @@ const STRANGERS_MAX: usize = 128;
 const BACKLOG: i32 = 4096;
 /// The longest time for the news of an abort to reach the other tasks.
 const ABORT_LIMIT: Duration = Duration::from_secs(2);
-/// Bytes read at once.
-const CHUNK: usize = 64 * 1024;
-/// The most answers that may wait for a task before it is heard again.
-const PIECES_MAX: usize = 64;
 /// No descriptor: tasks do not note their calls for each other.
 const NO_DESCRIPTOR: i32 = -1;
 /// Descriptors of this process beside the connections.
@@ -48,24 +42,10 @@ struct Stranger {
     claim: Option<(u32, Sealed)>,
 }
 
-/// A task that has joined.
-struct Member {
-    stream: File,
-    /// The ciphers of the connection; this process itself needs none.
-    sealed: Option<Sealed>,
-    inbox: Vec<u8>,
-    /// The bytes to send that were not sealed yet: pieces, the first of them from `begun` on.
-    pieces: VecDeque<(Kind, Rc<[u8]>)>,
-    begun: usize,
-    /// The frames to send, of which `written` bytes have left.
-    outbox: Vec<u8>,
-    written: usize,
-}
-
 /// The state of one task of the step.
 enum Task {
     Awaited,
-    Joined(Member),
+    Joined(Box<Member>),
     /// Its connection has ended.
     Gone,
 }
@@ -137,7 +117,7 @@ pub(super) fn start(
     sys::spawn_without_signals("weft-step", move || {
         let plan = plan(&step, secret);
         let mut tasks: Vec<Task> = (0..step.size).map(|_| Task::Awaited).collect();
-        tasks[step.rank as usize] = Task::Joined(Member::new(File::from(OwnedFd::from(other)), None));
+        tasks[step.rank as usize] = Task::Joined(Box::new(Member::new(File::from(OwnedFd::from(other)), None)));
         let mut service = StepServer {
             server: Server::new(&plan, NO_DESCRIPTOR),
             step,
@@ -153,8 +133,7 @@ pub(super) fn start(
         };
         while !service.is_over() {
             if let Err(error) = service.turn() {
-                let _ = service.ending.set(format!("the first task cannot serve the others: {}", sys::reason(&error)));
-                return;
+                return service.give_up(&error);
             }
         }
     })?;
@@ -225,6 +204,15 @@ impl StepServer {
         Ok(())
     }
 
+    /// Ends the service, which the system does not let go on.
+    fn give_up(mut self, error: &io::Error) {
+        let own = std::mem::replace(&mut self.tasks[self.step.rank as usize], Task::Gone);
+        if let Task::Joined(own) = own {
+            let _ = self.ending.set(format!("the first task cannot serve the others: {}", sys::reason(error)));
+            super::end_near(own.stream);
+        }
+    }
+
     fn next_timeout(&self) -> Option<Duration> {
         let join = self.listener.as_ref().map(|_| self.join_by);
         let first = self.strangers.iter().map(|stranger| stranger.until).chain(join).min();
@@ -249,7 +237,8 @@ impl StepServer {
     fn accept(&mut self) {
         while self.strangers.len() < STRANGERS_MAX {
             let Some(Ok((stream, _))) = self.listener.as_ref().map(TcpListener::accept) else { return };
-            if super::prepare(&stream).and_then(|()| stream.set_nonblocking(true)).is_ok() {
+            super::prepare(&stream);
+            if stream.set_nonblocking(true).is_ok() {
                 let until = Instant::now() + PROOF_LIMIT;
                 self.strangers.push(Stranger { stream, until, inbox: Vec::new(), claim: None });
             }
@@ -312,7 +301,7 @@ impl StepServer {
             let mut member = Member::new(File::from(OwnedFd::from(stranger.stream)), Some(sealed));
             member.inbox = stranger.inbox;
             member.queue(Kind::Proof, b"".as_slice().into());
-            *task = Task::Joined(member);
+            *task = Task::Joined(Box::new(member));
             // Requests may have come with the proof.
             self.handle_member(rank as usize);
         }
@@ -437,91 +426,5 @@ impl StepServer {
             Ok(count) => count > 0,
             Err(error) => error.kind() == ErrorKind::WouldBlock,
         }
-    }
-}
-
-impl Member {
-    fn new(stream: File, sealed: Option<Sealed>) -> Self {
-        let (inbox, pieces, outbox) = (Vec::new(), VecDeque::new(), Vec::new());
-        Self { stream, sealed, inbox, pieces, begun: 0, outbox, written: 0 }
-    }
-
-    fn queue(&mut self, kind: Kind, bytes: Rc<[u8]>) {
-        self.pieces.push_back((kind, bytes));
-    }
-
-    /// The events to wait for. A task that does not read its answers is not heard.
-    fn events(&self) -> PollFlags {
-        let hears = if self.pieces.len() < PIECES_MAX { READ } else { PollFlags::empty() };
-        if self.has_unsent() { hears | WRITE } else { hears }
-    }
-
-    /// Reads what has come, unless too many answers wait to be read. Returns `false` when the connection has
-    /// ended.
-    fn fill(&mut self) -> bool {
-        if self.pieces.len() >= PIECES_MAX {
-            return true;
-        }
-        let mut bytes = vec![0; CHUNK];
-        match self.stream.read(&mut bytes) {
-            Ok(count) => {
-                self.inbox.extend_from_slice(&bytes[..count]);
-                count > 0
-            }
-            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
-        }
-    }
-
-    fn has_unsent(&self) -> bool {
-        self.written < self.outbox.len() || !self.pieces.is_empty()
-    }
-
-    /// Writes as much as possible without waiting.
-    fn flush(&mut self) -> io::Result<()> {
-        while self.has_unsent() {
-            if self.written == self.outbox.len() {
-                self.refill();
-            }
-            match self.stream.write(&self.outbox[self.written..]) {
-                Ok(count) => self.written += count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes the next frame. The pieces of all tasks are the same bytes, so only a frame of each is in memory
-    /// twice.
-    fn refill(&mut self) {
-        self.outbox.clear();
-        self.written = 0;
-        let Some((kind, bytes)) = self.pieces.front() else { return };
-        let end = bytes.len().min(self.begun + CONTENT_MAX);
-        let part = &bytes[self.begun..end];
-        match &mut self.sealed {
-            Some(sealed) => sealed.seal(*kind, part, &mut self.outbox),
-            None if *kind == Kind::Talk => self.outbox.extend_from_slice(part),
-            None => {}
-        }
-        self.begun = end;
-        if end == bytes.len() {
-            self.pieces.pop_front();
-            self.begun = 0;
-        }
-    }
-
-    /// Takes what the task has said. `None`: the bytes are not the task's.
-    fn take(&mut self) -> Option<Vec<Vec<u8>>> {
-        let Some(sealed) = &mut self.sealed else { return Some(vec![std::mem::take(&mut self.inbox)]) };
-        let mut said = Vec::new();
-        while let Some((kind, content)) = sealed.open(&mut self.inbox).ok()? {
-            match kind {
-                Kind::Talk => said.push(content),
-                _ => return None,
-            }
-        }
-        Some(said)
     }
 }
