@@ -1,6 +1,7 @@
 //! Tests of Weft's programs under a real Slurm on four virtual hosts, by every way in which it starts them:
 //! `srun` without a process manager and with `pmi2` or `pmix`, and Weft's `mpiexec` in an allocation.
 
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ const READY: Duration = Duration::from_secs(30);
 const END: Duration = Duration::from_secs(20);
 const BEHAVE: &str = "tests/launcher/behave.c";
 const RING: &str = "examples/ring.c";
+/// The user id of an ordinary user.
+const NOBODY: &str = "65534";
 const STREAM: &str = "tests/slurm/stream.c";
 /// The lines of 64 bytes that four ranks write together: a megabyte.
 const RANKS_OF_STREAM: u32 = 4;
@@ -350,7 +353,22 @@ fn plain_only(maker: &mut Maker) {
             Expected::failure().says("MUNGE").says("srun --mpi=pmi2").never_says("ring:").judge(run())
         },
     );
+    maker.add("plain srun, an ordinary user".into(), ordinary_user);
     maker.add("plain srun, another user cannot read the credential that the first task shows".into(), stranger);
+}
+
+/// The ring as an ordinary user, who can read what is copied to the cluster's files.
+fn ordinary_user(context: &Context, cluster: &Cluster) -> Outcome {
+    let attempt = || {
+        let (program, library) = (cluster.file("ring"), cluster.file("libmpi_abi.so.1"));
+        std::fs::copy(context.compile(RING)?, &program)?;
+        std::fs::copy(context.prefix.join("lib/libmpi_abi.so.1"), &library)?;
+        let become_user = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"];
+        let run = cluster.run(become_user).args(["srun", "--nodes=2", "--ntasks=5", "--mpi=none"]).arg(&program);
+        let run = run.env("LD_LIBRARY_PATH", cluster.file("")).directory(Path::new("/"));
+        run.limit(LIMIT_SECONDS).finish()
+    };
+    Expected::code(0).says(over(5)).says("(right) on Weft").judge(attempt())
 }
 
 /// Asks the first task of a step, whose others have not come, for its credential, and decodes that as its
