@@ -61,6 +61,7 @@ struct StepServer {
     strangers: Vec<Stranger>,
     tasks: Vec<Task>,
     join_by: Instant,
+    join_limit: Duration,
     names: ServiceNames,
     /// The reason why no exchange can be completed any more.
     lost: Option<String>,
@@ -127,6 +128,7 @@ pub(super) fn start(
             strangers: Vec::new(),
             tasks,
             join_by,
+            join_limit,
             names: ServiceNames::default(),
             lost: None,
             ending,
@@ -223,20 +225,32 @@ impl StepServer {
         let now = Instant::now();
         self.strangers.retain(|stranger| now < stranger.until);
         if self.listener.is_some() && now >= self.join_by {
-            self.listener = None;
-            let awaited = |task: &Task| matches!(task, Task::Awaited);
-            let ranks: Vec<u32> =
-                (0..).zip(&self.tasks).filter(|(_, task)| awaited(task)).map(|(rank, _)| rank).collect();
-            for task in self.tasks.iter_mut().filter(|task| awaited(task)) {
-                *task = Task::Gone;
-            }
-            self.lose(format!("the ranks {} have not called MPI_Init in time", wire::format_ranks(&ranks)));
+            self.close(&format!("have not called MPI_Init within {} s", self.join_limit.as_secs()));
         }
+    }
+
+    /// Waits no longer for the tasks that have not come.
+    fn close(&mut self, why: &str) {
+        self.listener = None;
+        let awaited = |task: &Task| matches!(task, Task::Awaited);
+        let ranks: Vec<u32> = (0..).zip(&self.tasks).filter(|(_, task)| awaited(task)).map(|(rank, _)| rank).collect();
+        for task in self.tasks.iter_mut().filter(|task| awaited(task)) {
+            *task = Task::Gone;
+        }
+        self.lose(format!("the ranks {} {why}", wire::format_ranks(&ranks)));
     }
 
     fn accept(&mut self) {
         while self.strangers.len() < STRANGERS_MAX {
-            let Some(Ok((stream, _))) = self.listener.as_ref().map(TcpListener::accept) else { return };
+            let Some(accepted) = self.listener.as_ref().map(TcpListener::accept) else { return };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => continue,
+                Err(error) => {
+                    return self.close(&format!("cannot join: {}", sys::reason(&error)));
+                }
+            };
             super::prepare(&stream);
             if stream.set_nonblocking(true).is_ok() {
                 let until = Instant::now() + PROOF_LIMIT;
@@ -325,9 +339,8 @@ impl StepServer {
     /// Notes that the connection of a task has ended.
     fn miss(&mut self, rank: usize) {
         self.tasks[rank] = Task::Gone;
-        if self.server.phase(rank) != Phase::Finalized {
-            self.lose(format!("rank {rank} of {} has ended, or its host", self.step.size));
-        }
+        let how = if self.server.phase(rank) == Phase::Finalized { "left the job" } else { "ended, or its host" };
+        self.lose(format!("rank {rank} of {} has {how}", self.step.size));
     }
 
     fn lose(&mut self, why: String) {
