@@ -94,15 +94,22 @@ if is_for rdma tests; then
     [ -e /usr/include/rdma/fabric.h ] || want libfabric-dev
 fi
 
-# apt PACKAGE…: installs the packages. Debian starts a package's daemons unless a policy forbids it.
+# apt PACKAGE…: installs the packages. Debian starts the daemons of a package unless a policy forbids it.
+policy=/usr/sbin/policy-rc.d
 apt() {
     say "installing $*"
     export DEBIAN_FRONTEND=noninteractive
-    policy=/usr/sbin/policy-rc.d
-    if [ -e "$policy" ]; then policy=; else printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy"; fi
+    own_policy=
+    if [ ! -e "$policy" ]; then
+        own_policy=$policy
+        trap 'rm -f "$policy"; exit 130' HUP INT TERM
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod +x "$policy"
+    fi
     installed=0
     { apt-get update -q && apt-get install -q -y --no-install-recommends "$@"; } >/dev/null || installed=$?
-    [ -z "$policy" ] || rm -f "$policy"
+    [ -z "$own_policy" ] || rm -f "$own_policy"
+    trap - HUP INT TERM
     return "$installed"
 }
 # shellcheck disable=SC2086 # lists of words
