@@ -7,7 +7,7 @@
 #   bench    also those for measuring: virtual hosts (`weft hosts`), also with losses, and fetching peers
 #   demo     also those for the demonstration
 #   tests    also those for all tests: virtual machines, a browser for the pages of `weft report`, tshark for
-#            captured packets, and valgrind, which counts instructions
+#            captured packets, valgrind, which counts instructions, and Slurm
 #   rdma     also virtual machines with RDMA devices in software, whose kernel is downloaded and not installed
 #
 # An ordinary user is stopped only when a package is missing without which the goal is impossible. A package
@@ -66,6 +66,10 @@ if is_for tests; then
     have tshark || want tshark
     have valgrind || want valgrind
     { has_library libfabric.so.1 && [ -e /usr/include/rdma/fabric.h ]; } || want libfabric-dev
+    # Slurm, with the library that its plugin for PMIx loads. Its daemons are started by the tests alone.
+    { have slurmctld && have slurmd && have srun; } || want slurm-wlm
+    { have munged && have unmunge; } || want munge
+    { has_library libpmix.so || has_library pmix2/lib/libpmix.so; } || want libpmix-dev
 fi
 # lack PACKAGE: the goal rdma is impossible without the package; other goals leave out what takes it.
 lack() { if is_for rdma; then need "$1"; else want "$1"; fi; }
@@ -90,11 +94,23 @@ if is_for rdma tests; then
     [ -e /usr/include/rdma/fabric.h ] || want libfabric-dev
 fi
 
-# apt PACKAGE…: installs the packages.
+# apt PACKAGE…: installs the packages. Debian starts the daemons of a package unless a policy forbids it.
+policy=/usr/sbin/policy-rc.d
 apt() {
     say "installing $*"
     export DEBIAN_FRONTEND=noninteractive
-    { apt-get update -q && apt-get install -q -y --no-install-recommends "$@"; } >/dev/null
+    own_policy=
+    if [ ! -e "$policy" ]; then
+        own_policy=$policy
+        trap 'rm -f "$policy"; exit 130' HUP INT TERM
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod +x "$policy"
+    fi
+    installed=0
+    { apt-get update -q && apt-get install -q -y --no-install-recommends "$@"; } >/dev/null || installed=$?
+    [ -z "$own_policy" ] || rm -f "$own_policy"
+    trap - HUP INT TERM
+    return "$installed"
 }
 # shellcheck disable=SC2086 # lists of words
 if [ "$(id -u)" != 0 ]; then

@@ -38,6 +38,7 @@ pub fn targets() -> &'static [Target] {
         Target { name: "run-file", run: weft_bench::foreign::run_file, seeds: texts::run_file_seeds },
         Target { name: "control", run: weft_launch::foreign::control, seeds: weft_launch::foreign::control_seeds },
         Target { name: "pmi", run: weft_launch::foreign::pmi, seeds: texts::pmi_seeds },
+        Target { name: "step", run: weft_launch::foreign::step, seeds: weft_launch::foreign::step_seeds },
         Target { name: "lines", run: weft_launch::foreign::lines, seeds: texts::line_seeds },
         Target { name: "texts", run: weft_launch::foreign::texts, seeds: texts::launcher_seeds },
     ]

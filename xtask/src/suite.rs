@@ -40,6 +40,7 @@ mod rdma;
 pub(crate) mod rdma_bench;
 mod report;
 mod scripts;
+mod slurm;
 pub(crate) mod soak;
 mod strangers;
 mod tcp;
@@ -167,6 +168,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "conformance", what: "programs for each chapter, on MPICH and on Weft", cases: conformance::cases },
     Suite { name: "hydra", what: "Weft's programs under Hydra and MPICH's under Weft", cases: peers::hydra },
     Suite { name: "pmix", what: "Weft's programs under a launcher that speaks PMIx", cases: pmix::cases },
+    Suite { name: "slurm", what: "Weft's programs under Slurm, a selection", cases: slurm::cases },
     Suite { name: "porting", what: "what programs and their configure scripts ask for", cases: porting::cases },
     Suite { name: "cmake", what: "find_package(MPI)", cases: peers::cmake },
     Suite { name: "measurements", what: "the programs of bench/ measure what they say", cases: peers::measurements },
@@ -208,6 +210,11 @@ const LARGE: &[Suite] = &[
         name: "mpi4py-windows",
         what: "those of windows with up to 5 ranks on up to four hosts",
         cases: peers::mpi4py_windows,
+    },
+    Suite {
+        name: "slurm-all",
+        what: "all ways in which Slurm starts jobs, 1 to 16 ranks on up to four nodes",
+        cases: slurm::all_cases,
     },
     Suite { name: "rdma", what: "iWARP and RoCE between virtual machines", cases: rdma::cases },
 ];

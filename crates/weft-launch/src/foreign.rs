@@ -5,6 +5,7 @@ use crate::JobSecret;
 use crate::agent::server::Server;
 use crate::control::{BindTo, Binding, InputTo, Label, MapBy, Order, Plan, Program, Report};
 use crate::hosts;
+use crate::manager;
 use crate::mpiexec::stats::{Format, Stats};
 use crate::wire::{self, Line};
 
@@ -39,6 +40,16 @@ pub fn pmi(bytes: &[u8]) {
         while server.poll_action().is_some() {}
     }
     server.handle_bytes(0, b"\n");
+}
+
+/// Parses what strangers may send to tasks of a step of Slurm that find each other by themselves.
+pub fn step(bytes: &[u8]) {
+    manager::take_step_apart(bytes);
+}
+
+/// Valid inputs of [`step`].
+pub fn step_seeds() -> Vec<Vec<u8>> {
+    manager::step_seeds()
 }
 
 /// Parses lines and values of PMI-1.1.

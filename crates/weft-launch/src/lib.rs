@@ -26,6 +26,7 @@ mod processors;
 pub mod reach;
 mod say;
 mod secret;
+mod service_names;
 pub mod standing;
 #[allow(unsafe_code)]
 mod sys;

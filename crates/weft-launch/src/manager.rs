@@ -2,18 +2,21 @@
 //! (`weft_mpi::start`) uses it to join and leave a job.
 //!
 //! [`process_manager`] finds the process manager. Each kind has its own file: [`weft`] for Weft's `mpiexec`,
-//! [`pmi1`] for all others that speak PMI-1.1, [`pmix`] for those that speak PMIx, [`singleton`] for a
-//! process without one. A new kind needs a file that implements [`ProcessManager`], and a line in the list of
-//! candidates of [`detect`].
+//! [`pmi1`] for all others that speak PMI-1.1, [`pmix`] for those that speak PMIx, [`slurm`] for tasks of
+//! `srun` that have none, [`singleton`] for a process that is alone. A new kind needs a file that implements
+//! [`ProcessManager`], and a line in the list of candidates of [`detect`].
 
 mod detect;
 mod link;
 mod pmi1;
 mod pmix;
 mod singleton;
+mod slurm;
 #[cfg(test)]
 mod tests;
 mod weft;
+
+pub(crate) use slurm::{foreign_seeds as step_seeds, take_foreign_apart as take_step_apart};
 
 use crate::{JobSecret, LaunchError, sys};
 use std::fmt::Debug;
@@ -150,7 +153,12 @@ pub trait Observer {
     fn report_stats(&mut self, lines: &str) -> Result<(), LaunchError>;
 }
 
-/// Ends this process for an abort with `code`, which no shell shall take for success.
+/// Ends this process for an abort with `code`.
 fn exit_aborted(code: i32) -> ! {
-    sys::exit_as_c(if code != 0 && code & 0xff == 0 { 1 } else { code })
+    sys::exit_as_c(status_aborted(code))
+}
+
+/// The exit status of an abort with `code`, which no shell shall take for success.
+fn status_aborted(code: i32) -> i32 {
+    if code != 0 && code & 0xff == 0 { 1 } else { code }
 }

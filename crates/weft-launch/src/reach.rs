@@ -8,6 +8,12 @@ use std::path::Path;
 /// The command template unless the user gives another (`--agent`, `WEFT_AGENT`). The program to run is
 /// appended.
 pub const TEMPLATE: &str = "ssh -o BatchMode=yes {host}";
+/// The command template for hosts of an allocation of Slurm. An agent may share processors and memory with
+/// other steps, and has all of the job's on its host. What the user wishes for steps of programs does not
+/// count. Nothing of what passes between agent and `mpiexec` is changed, or kept back until a line ends.
+pub const SLURM_TEMPLATE: &str = "env -u SLURM_LABELIO srun --quiet --nodes=1 --ntasks=1 --ntasks-per-node=1 \
+     --nodelist={host} --overlap --cpu-bind=none --mem=0 --mpi=none --kill-on-bad-exit=0 --export=ALL --input=all \
+     --output=all --error=all --unbuffered";
 /// The longest time for a program on another host to answer for the first time, in seconds, unless the user
 /// gives another.
 pub const ANSWER_SECONDS: u64 = 20;

@@ -2,6 +2,8 @@
 //! not offer.
 
 mod affinity;
+mod library;
+pub(crate) mod munge;
 pub(crate) mod pmix;
 mod poll;
 mod process;
@@ -11,7 +13,7 @@ pub(crate) use affinity::affinity;
 pub(crate) use poll::{Poll, READ, Ready, WRITE};
 pub(crate) use process::{Ended, Fork, Spawn, clear_death_signal, exit_now, fork, is_foreground, on_fork, reap};
 pub(crate) use process::{SpawnError, Step, become_subreaper, kill, kill_group, new_group, spawn};
-pub(crate) use signals::{Mask, Signals, expect_full_files, is_ignored};
+pub(crate) use signals::{Mask, Signals, expect_full_files, is_ignored, spawn_without_signals};
 
 use rustix::fs::{MemfdFlags, OFlags};
 use rustix::io::Errno;

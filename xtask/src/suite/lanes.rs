@@ -60,6 +60,8 @@ const WAITING: &[&str] = &[
     "path-mtu",
     "rails",
     "report",
+    "slurm",
+    "slurm-all",
     "tools",
     "trace",
 ];

@@ -24,6 +24,8 @@ pub(crate) enum Need {
     /// The right to attach programs to interfaces of the hosts.
     AttachedPrograms,
     Root,
+    /// Slurm and MUNGE, and the right to run their daemons.
+    Slurm,
 }
 
 impl Need {
@@ -47,6 +49,12 @@ impl Need {
                 let is_root = !context.hosts()?.are_without_root();
                 unless(is_root, "AF_XDP needs root: the kernel takes programs from nobody else")
             }
+            Need::Slurm if !geteuid().is_root() => Some("only root can run Slurm's daemons".to_owned()),
+            Need::Slurm => {
+                let are_here = ["slurmctld", "slurmd"].iter().all(|program| says_version(program, "-V"));
+                let why = "no Slurm here; as root, tools/setup.sh tests installs it";
+                unless(are_here && says_version("munged", "--version"), why)
+            }
             Need::Root => unless(geteuid().is_root(), "only root can become another user"),
         })
     }
@@ -54,5 +62,9 @@ impl Need {
 
 /// Returns whether a program prints its version.
 fn answers(program: &str) -> bool {
-    Run::new(program).arg("-v").finish().is_ok_and(|finished| finished.code == Some(0))
+    says_version(program, "-v")
+}
+
+fn says_version(program: &str, option: &str) -> bool {
+    Run::new(program).arg(option).finish().is_ok_and(|finished| finished.code == Some(0))
 }

@@ -5,6 +5,7 @@ use super::link::Link;
 use super::pmi1::{Conversation, Pmi1};
 use super::pmix::Pmix;
 use super::singleton::Singleton;
+use super::slurm::{ADVICE as ADVICE_SLURM, Slurm, Step};
 use super::weft::Weft;
 use crate::LaunchError;
 
@@ -14,7 +15,7 @@ type Candidate = fn(&Environment<'_>) -> Result<Option<Found>, LaunchError>;
 
 /// All kinds of starts, the preferred ones first.
 const CANDIDATES: [Candidate; 7] =
-    [pmi1_descriptor, pmi1_port, pmix, open_mpi, slurm_without_pmi, pmi_rank_without_connection, singleton];
+    [pmi1_descriptor, pmi1_port, pmix, open_mpi, slurm_step, pmi_rank_without_connection, singleton];
 
 /// The process manager that was found.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(super) enum Found {
     Port { address: String, id: String },
     /// PMIx, by the library of the launcher, which may have said where it is installed.
     Pmix { prefix: Option<String> },
+    /// No process manager, but a step of Slurm whose tasks can find each other.
+    SlurmStep(Step),
 }
 
 impl Found {
@@ -40,6 +43,7 @@ impl Found {
             Self::Descriptor { fd, rank, size } => (Link::inherit(fd)?, rank, size),
             Self::Port { address, id } => Link::connect(&address, &id)?,
             Self::Pmix { prefix } => return Ok(Box::new(Pmix::connect(prefix.as_deref())?)),
+            Self::SlurmStep(step) => return Ok(Box::new(Slurm::join(&step)?)),
         };
         let (talk, is_weft) = Conversation::begin(link)?;
         Ok(match is_weft {
@@ -117,7 +121,6 @@ fn pmi1_port(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError
 }
 
 const ADVICE_MPIEXEC: &str = "start the program with Weft's mpiexec";
-const ADVICE_SLURM: &str = "type `srun --mpi=pmi2 …` or start the program with Weft's mpiexec";
 
 /// Refuses a launcher with no interface that Weft speaks. A single task of it may be a singleton; several are
 /// refused.
@@ -162,8 +165,13 @@ fn open_mpi(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError>
     refuse("Open MPI's mpirun", environment.count("OMPI_COMM_WORLD_SIZE"), ADVICE_MPIEXEC)
 }
 
-fn slurm_without_pmi(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError> {
+fn slurm_step(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError> {
     let tasks = environment.slurm_tasks().filter(|_| environment.has("SLURM_PROCID"));
+    if let Some(tasks) = tasks.filter(|&tasks| tasks > 1)
+        && let Some(step) = Step::read(environment.variable, tasks)?
+    {
+        return Ok(Some(Found::SlurmStep(step)));
+    }
     refuse("Slurm's srun", tasks, ADVICE_SLURM)
 }
 
@@ -178,6 +186,7 @@ fn singleton(_: &Environment<'_>) -> Result<Option<Found>, LaunchError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::slurm::RECORDED;
     use super::*;
 
     fn with(variables: &[(&str, &str)]) -> Result<Found, LaunchError> {
@@ -221,6 +230,7 @@ mod tests {
             assert!(matches!(error, LaunchError::NoProcessManager { .. }), "{error}");
             error.to_string()
         };
+        // Variables that say nothing of a step: its tasks cannot find each other.
         assert!(refused(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]).contains("srun --mpi=pmi2"));
         assert!(
             refused(&[("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "4"), ("ENVIRONMENT", "BATCH")]).contains("4")
@@ -228,6 +238,15 @@ mod tests {
         assert!(refused(&[("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_RANK", "0")]).contains("Open MPI"));
         assert!(refused(&[("PMIX_RANK", "0"), ("PMIX_NAMESPACE", "x")]).contains("PMIx"));
         assert!(refused(&[("PMI_RANK", "0"), ("PMI_SIZE", "2")]).contains("PMI_FD"));
+    }
+
+    #[test]
+    fn tasks_of_a_step_of_slurm_find_each_other() {
+        assert!(matches!(with(&RECORDED), Ok(Found::SlurmStep(_))));
+        let by_pmi = [&RECORDED[..], &[("PMI_FD", "7"), ("PMI_RANK", "2"), ("PMI_SIZE", "3")]].concat();
+        assert!(matches!(with(&by_pmi), Ok(Found::Descriptor { .. })), "a process manager is better");
+        let alone = [&[("SLURM_STEP_NUM_TASKS", "1")], &RECORDED[..]].concat();
+        assert_eq!(with(&alone), Ok(Found::Singleton));
     }
 
     #[test]

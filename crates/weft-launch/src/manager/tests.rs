@@ -6,9 +6,8 @@ use super::singleton::Singleton;
 use super::weft::Weft;
 use super::{Observer, ProcessManager};
 use crate::agent::server::{Action, Server};
-use crate::control::NameRequest;
+use crate::service_names::ServiceNames;
 use crate::{LaunchError, foreign};
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -35,7 +34,7 @@ fn serve(streams: Vec<UnixStream>) {
         });
     }
     drop(said);
-    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    let mut names = ServiceNames::default();
     for (local_rank, bytes) in heard {
         server.handle_bytes(local_rank, &bytes);
         while let Some(action) = server.poll_action() {
@@ -45,18 +44,7 @@ fn serve(streams: Vec<UnixStream>) {
                 }
                 Action::Gathered { gathered, .. } => server.handle_gathered(gathered),
                 Action::Name { local_rank, request } => {
-                    let unknown = || "no such name".to_string();
-                    let (command, answer) = match request {
-                        NameRequest::Publish { service, port } => {
-                            let is_new = !names.contains_key(&service);
-                            names.entry(service).or_insert(port);
-                            ("publish", is_new.then(String::new).ok_or_else(|| "it is taken".to_string()))
-                        }
-                        NameRequest::Lookup { service } => ("lookup", names.get(&service).cloned().ok_or_else(unknown)),
-                        NameRequest::Unpublish { service } => {
-                            ("unpublish", names.remove(&service).map(|_| String::new()).ok_or_else(unknown))
-                        }
-                    };
+                    let (command, answer) = names.serve(request);
                     server.handle_name(local_rank, command, &answer);
                 }
                 Action::Stats { text } => assert_eq!(text, "0 1 udp 5 100 0\n"),
@@ -86,7 +74,7 @@ fn in_a_job<M: ProcessManager + 'static>(meet: fn(Conversation, u32, u32) -> Res
 }
 
 /// Checks what every process manager promises to each rank.
-fn keeps_its_promises(manager: &mut dyn ProcessManager) {
+pub(super) fn keeps_its_promises(manager: &mut dyn ProcessManager) {
     let (rank, size) = (manager.rank(), manager.size());
     assert!(rank < size && !manager.job_name().is_empty());
     assert_eq!(manager.local_ranks(), Some((0..size).collect()));

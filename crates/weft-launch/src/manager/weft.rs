@@ -63,6 +63,20 @@ impl Weft {
     }
 }
 
+impl Weft {
+    fn tell_abort(&mut self, code: i32, message: &str) {
+        let mut text = wire::escape(message);
+        text.truncate(wire::CARD_MAX);
+        self.talk.abort(&format!("cmd=abort exitcode={code} escaped={text}"));
+    }
+
+    /// Tells that the job ends, and waits until the other side has told all others: it ends the connection.
+    pub(super) fn pass_abort_on(&mut self, code: i32, message: &str) {
+        self.tell_abort(code, message);
+        while self.talk.receive_bytes(1).is_ok() {}
+    }
+}
+
 impl ProcessManager for Weft {
     fn rank(&self) -> u32 {
         self.rank
@@ -123,9 +137,7 @@ impl ProcessManager for Weft {
     }
 
     fn abort(&mut self, code: i32, message: &str) -> ! {
-        let mut text = wire::escape(message);
-        text.truncate(wire::CARD_MAX);
-        self.talk.abort(&format!("cmd=abort exitcode={code} escaped={text}"));
+        self.tell_abort(code, message);
         exit_aborted(code)
     }
 

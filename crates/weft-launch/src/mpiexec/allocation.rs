@@ -2,6 +2,7 @@
 //! Grid Engine.
 
 use crate::hosts::{self, Host};
+use crate::reach;
 
 /// The most hosts of an allocation.
 const HOSTS_MAX: usize = 1 << 16;
@@ -40,6 +41,14 @@ pub(crate) fn hosts(
         return read(&path).and_then(|text| of_lines(&text, second)).map_err(|why| explain("Grid Engine", why));
     }
     Ok(Vec::new())
+}
+
+/// Returns the command template that reaches `hosts` by the batch system's own means; `None` where they are
+/// not hosts of an allocation that has such means.
+pub(crate) fn template(variable: &dyn Fn(&str) -> Option<String>, hosts: &[&str]) -> Option<&'static str> {
+    let (_, list) = variable("SLURM_JOB_ID").zip(variable("SLURM_JOB_NODELIST"))?;
+    let listed = expand(&list).ok()?;
+    hosts.iter().all(|host| listed.iter().any(|name| name == host)).then_some(reach::SLURM_TEMPLATE)
 }
 
 /// Reads a host in the first word of each line. `slots` finds its slots in the other words.
@@ -141,6 +150,20 @@ mod tests {
         let engine = "a 4 all.q@a UNDEFINED\nb 2 all.q@b UNDEFINED\n";
         assert_eq!(found(&[("PE_HOSTFILE", "/file")], engine).expect("hosts"), ["a:4", "b:2"]);
         assert_eq!(found(&[("HOME", "/root")], "").expect("none"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn hosts_of_an_allocation_of_slurm_are_reached_by_srun() {
+        let template = |variables: &[(&str, &str)], hosts: &[&str]| {
+            let variable =
+                |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            super::template(&variable, hosts).map(|template| template.contains("srun") && template.contains("{host}"))
+        };
+        let inside = [("SLURM_JOB_ID", "12"), ("SLURM_JOB_NODELIST", "n[1-3]")];
+        assert_eq!(template(&inside, &["n1", "n3"]), Some(true));
+        assert_eq!(template(&inside, &["n1", "login"]), None, "srun reaches no host outside of the allocation");
+        assert_eq!(template(&inside[1..], &["n1"]), None);
+        assert_eq!(template(&[], &["n1"]), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// Variables that are not sent to other hosts.
-const HOST_BOUND: [&str; 22] = [
+const HOST_BOUND: [&str; 31] = [
     "_",
     "DBUS_SESSION_BUS_ADDRESS",
     "DISPLAY",
@@ -24,6 +24,15 @@ const HOST_BOUND: [&str; 22] = [
     "PWD",
     "SHELL",
     "SHLVL",
+    "SLURMD_NODENAME",
+    "SLURM_CPUS_ON_NODE",
+    "SLURM_GTIDS",
+    "SLURM_LAUNCH_NODE_IPADDR",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_PROCID",
+    "SLURM_TASK_PID",
+    "SLURM_TOPOLOGY_ADDR",
     "TMPDIR",
     "TTY",
     "USER",

@@ -12,9 +12,9 @@ use super::stats::Stats;
 use super::survey::{Purpose, Survey};
 use super::verdict::{self, Verdict};
 use crate::control::{INPUT_WINDOW, InputTo, Order, Phase, Watch};
+use crate::service_names::ServiceNames;
 use crate::sys::{self, Mask, Poll, READ, Ready, Signals};
 use crate::wire;
-use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
@@ -135,7 +135,7 @@ struct Running {
     /// The number of times that the user wanted the end.
     interrupts: u32,
     /// Service names and ports (MPI-5.0 §11.9.4).
-    names: BTreeMap<String, String>,
+    names: ServiceNames,
     stats: Stats,
     /// The bytes of written output that were not reported to agents yet, by agent.
     credits: Vec<usize>,
@@ -165,7 +165,7 @@ impl Running {
             survey: None,
             check_at: None,
             interrupts: 0,
-            names: BTreeMap::new(),
+            names: ServiceNames::default(),
             stats: Stats::default(),
         }
     }

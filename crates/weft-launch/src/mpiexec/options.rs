@@ -378,9 +378,13 @@ fn output(settings: &mut Settings, name: &str, text: &str) -> Result<(), String>
 fn launcher(name: &str, text: &str) -> Result<Option<String>, String> {
     match text {
         // This host needs no command.
-        "ssh" | "fork" => Ok(None),
+        "fork" => Ok(None),
+        "ssh" => Ok(Some(reach::TEMPLATE.into())),
         "rsh" => Ok(Some("rsh {host}".into())),
-        _ => Err(format!("{name} says ssh or rsh here, not `{text}`; --agent 'COMMAND {{host}}' says any other way")),
+        "slurm" | "srun" => Ok(Some(reach::SLURM_TEMPLATE.into())),
+        _ => Err(format!(
+            "{name} says ssh, rsh or slurm here, not `{text}`; --agent 'COMMAND {{host}}' says any other way"
+        )),
     }
 }
 

@@ -159,7 +159,9 @@ fn what_other_launchers_say_is_understood() {
     assert_eq!(settings("--pernode a").ranks_per_host, Some(1));
     assert_eq!(settings("--prefix /opt/weft/ a").agent_program.as_deref(), Some("/opt/weft/bin/mpiexec"));
     assert_eq!(settings("-launcher rsh a").launcher.as_deref(), Some("rsh {host}"));
-    assert_eq!(settings("-bootstrap ssh a").launcher, None);
+    assert_eq!(settings("-bootstrap ssh a").launcher.as_deref(), Some(reach::TEMPLATE));
+    assert_eq!(settings("-bootstrap slurm a").launcher.as_deref(), Some(reach::SLURM_TEMPLATE));
+    assert_eq!(settings("-bootstrap fork a").launcher, None);
     assert_eq!(settings("-bootstrap-exec /usr/bin/ssh a").launcher.as_deref(), Some("'/usr/bin/ssh' {host}"));
     assert_eq!(settings("-path /a:/b a").blocks[0].search_path.as_deref(), Some(OsStr::new("/a:/b")));
     let shown = settings("--display map,bind a");
@@ -188,7 +190,7 @@ fn what_is_wrong_is_said_in_one_sentence() {
         ("-l=1 a", "takes no value"),
         ("--stdin some a", "`some`"),
         ("-arch mips a", "hosts have processors like"),
-        ("-launcher slurm a", "--agent"),
+        ("-launcher lsf a", "--agent"),
         ("--output dir=x a", "tag or merge"),
         ("--output-filename x a", "sh -c"),
         ("--rankfile x a", "--hosts"),

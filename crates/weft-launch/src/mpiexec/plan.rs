@@ -48,8 +48,8 @@ pub(crate) fn make(settings: Settings) -> Result<Job, String> {
             hosts::add(&mut all, host.clone());
         }
     }
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     if all.is_empty() {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let read =
             |path: &str| std::fs::read_to_string(path).map_err(|error| format!("{path} cannot be read: {error}"));
         all = allocation::hosts(&variable, &read, &own_name)?;
@@ -67,8 +67,6 @@ pub(crate) fn make(settings: Settings) -> Result<Job, String> {
     }
     let placed = place(&settings, &all, &counts)?;
     let explicit_agent = settings.agent.is_some();
-    let template = settings.agent.clone().or_else(|| settings.launcher.clone());
-    let template = template.unwrap_or_else(|| reach::TEMPLATE.to_string());
     let is_remote = |host: &str| named && (explicit_agent || !reach::is_local(host, &own_name));
     let mut shares: Vec<Share> = Vec::new();
     let mut share_of_rank = Vec::new();
@@ -84,6 +82,10 @@ pub(crate) fn make(settings: Settings) -> Result<Job, String> {
         shares[share].plan.ranks.push((rank, *block));
         share_of_rank.push(share);
     }
+    let template = settings.agent.clone().or_else(|| settings.launcher.clone()).unwrap_or_else(|| {
+        let remote: Vec<&str> = shares.iter().filter(|share| share.remote).map(|share| share.host.as_str()).collect();
+        allocation::template(&variable, &remote).unwrap_or(reach::TEMPLATE).to_string()
+    });
     let job = Job { settings, template, shares, share_of_rank, size };
     complete(job)
 }

@@ -5,6 +5,7 @@
 //! texts of fixed length, and a value as a kind and a union of 24 bytes.
 #![allow(unsafe_code)]
 
+use super::library;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::{offset_of, transmute};
 use std::ptr::{null, null_mut};
@@ -146,19 +147,8 @@ impl Library {
     }
 
     fn open_file(file: &str) -> Result<Self, String> {
-        let name = CString::new(file).map_err(|_| format!("{file:?} is no name of a file"))?;
-        // SAFETY: the name ends with a zero. The library's constructors run; it stays open for ever.
-        let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if library.is_null() {
-            // SAFETY: a call has just failed, so there is a sentence, which is valid until the next call.
-            let said = unsafe { text(libc::dlerror()) };
-            return Err(said.unwrap_or_else(|| format!("{file} cannot be opened")));
-        }
-        let symbol = |name: &CStr| {
-            // SAFETY: the handle is open, and the name ends with a zero.
-            let symbol = unsafe { libc::dlsym(library, name.as_ptr()) };
-            if symbol.is_null() { Err(format!("{file} has no {}", name.to_string_lossy())) } else { Ok(symbol) }
-        };
+        let library = library::open(file)?;
+        let symbol = |name: &CStr| library::symbol(library, file, name);
         // SAFETY: `pmix.h` declares the functions of these names so, and pointers to functions are as large
         // as others.
         unsafe {
@@ -282,18 +272,9 @@ impl Library {
     /// The library's name of a status.
     pub(crate) fn describe(&self, status: Status) -> String {
         // SAFETY: the library returns a constant text, or null.
-        let said = unsafe { text((self.error_string)(status)) };
+        let said = unsafe { library::text((self.error_string)(status)) };
         said.unwrap_or_else(|| format!("status {status}"))
     }
-}
-
-/// A text that is valid until the next call, copied.
-///
-/// # Safety
-/// `text` is null, or ends with a zero.
-unsafe fn text(text: *const c_char) -> Option<String> {
-    // SAFETY: the caller's promise.
-    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
 /// What a value holds, whose text is freed.
@@ -306,7 +287,7 @@ unsafe fn taken(value: &Value) -> Option<Datum> {
             let address = std::ptr::with_exposed_provenance_mut::<c_char>(value.data[0] as usize);
             // SAFETY: the caller's promise.
             unsafe {
-                let found = text(address);
+                let found = library::text(address);
                 libc::free(address.cast());
                 found.map(Datum::Text)
             }

@@ -4,6 +4,7 @@ use super::check;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::thread::JoinHandle;
 
 /// The signals that a process has blocked.
 #[derive(Clone, Copy)]
@@ -50,6 +51,23 @@ impl Signals {
             }
             _ => None,
         }
+    }
+}
+
+/// Starts a thread to which no signal of the program is delivered.
+///
+/// # Errors
+/// There cannot be another thread.
+pub(crate) fn spawn_without_signals(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    // SAFETY: sets of zeros are valid places for sets; the calls read and write only these. A new thread has
+    // the signal mask of the thread that starts it, which gets its own mask back at once.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        thread
     }
 }
 

@@ -6,11 +6,7 @@ use crate::mpiexec::debugger;
 use crate::mpiexec::reach::Stage;
 use crate::mpiexec::verdict::{self, Verdict};
 use crate::sys::Ended;
-use std::collections::btree_map::Entry;
 use std::time::Instant;
-
-/// The most service names of one job.
-const NAMES_MAX: usize = 4096;
 
 impl Running {
     /// Handles everything that has arrived from an agent.
@@ -188,27 +184,7 @@ impl Running {
     }
 
     fn serve_name(&mut self, index: usize, rank: u32, request: NameRequest) {
-        let (command, answer) = match request {
-            NameRequest::Publish { service, port } => {
-                let full = self.names.len() >= NAMES_MAX;
-                let answer = match self.names.entry(service) {
-                    Entry::Occupied(_) => Err("the name is taken".to_string()),
-                    Entry::Vacant(_) if full => Err("too many names".to_string()),
-                    Entry::Vacant(entry) => {
-                        entry.insert(port);
-                        Ok(String::new())
-                    }
-                };
-                ("publish", answer)
-            }
-            NameRequest::Lookup { service } => {
-                ("lookup", self.names.get(&service).cloned().ok_or_else(|| "no such name".to_string()))
-            }
-            NameRequest::Unpublish { service } => {
-                let found = self.names.remove(&service).map(|_| String::new());
-                ("unpublish", found.ok_or_else(|| "no such name".to_string()))
-            }
-        };
+        let (command, answer) = self.names.serve(request);
         let order = Order::Name { rank, command: command.to_string(), answer };
         let fits = self.agents[index].order(&order);
         assert!(fits, "a name and a port are short");

@@ -211,9 +211,9 @@ pub(crate) static OPTIONS: &[Entry] = &[
     global(
         Reach,
         &["-launcher", "-bootstrap"],
-        one("ssh|rsh"),
+        one("ssh|rsh|slurm"),
         Global::Launcher,
-        "how hosts are reached: by ssh (default) or rsh; --agent says any other way",
+        "how hosts are reached: by ssh, rsh or srun (default: srun in an allocation of Slurm, else ssh); --agent says any other way",
     ),
     global(
         Reach,
