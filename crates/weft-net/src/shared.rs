@@ -58,7 +58,7 @@ pub use cooperative_copy::CooperativeCopy;
 use doorbell::Doorbell;
 pub use inbox::Inbox;
 #[cfg(not(loom))]
-pub use kept_costs::{keep_costs, kept_costs};
+pub use kept_costs::{KeptCosts, keep_costs, kept_costs};
 pub use outbox::Outbox;
 use outbox::Ring;
 pub use posted_receives::PostedReceives;

@@ -74,6 +74,12 @@ macro_rules! cost_model {
                 values.iter().all(|value| *value <= COST_PS_MAX).then_some(Self { $($name),+ })
             }
 
+            /// The model with the lower of the two values of each cost.
+            #[must_use]
+            pub fn lowest(&self, other: &Self) -> Self {
+                Self { $($name: self.$name.min(other.$name),)+ }
+            }
+
             fn value_mut(&mut self, name: &str) -> Option<&mut u64> {
                 match name {
                     $(stringify!($name) => Some(&mut self.$name),)+
@@ -285,6 +291,8 @@ mod tests {
         assert_eq!(model.to_string().parse(), Ok(model));
         let mut values: Vec<u64> = model.values().collect();
         assert_eq!(CostModel::from_values(&values), Some(model));
+        let higher = CostModel { answer_ps: COST_PS_MAX, ring_near_per_byte_ps: 1, ..model };
+        assert_eq!(model.lowest(&higher), CostModel { ring_near_per_byte_ps: 1, ..model });
         assert_eq!(CostModel::from_values(&values[1..]), None);
         values[3] = COST_PS_MAX + 1;
         assert_eq!(CostModel::from_values(&values), None);

@@ -203,7 +203,7 @@ pub const COSTS: Setting = Setting {
     allowed: "auto, built-in or the path of a file with costs",
     meaning: "the costs of the parts of moving a message, by which Weft chooses protocols. With auto the first \
               job of a user after the host has booted measures them as it starts, in a millisecond, and keeps \
-              them for later jobs. `weft info --costs` prints the costs in the form of such a file. The same \
+              them for later jobs; two later ones measure again, and the lowest costs count. `weft info --costs` prints the costs in the form of such a file. The same \
               for all ranks of a host",
     reader: Reader::Library,
 };

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use weft_engine::transport::NodeCosts as _;
-use weft_net::shared::{self, Node};
+use weft_net::shared::{self, KeptCosts, Node};
 
 use crate::engine::Engine;
 use crate::engine::protocols::CostModel;
@@ -22,8 +22,7 @@ pub(super) fn settle(settings: &Settings, wanted: &shared::Settings, node: &mut 
     node.share_costs();
     match local_rank {
         0 => {
-            let kept = shared::kept_costs(wanted).map(|(costs, _)| costs);
-            if let Some(costs) = kept.or_else(|| measure(wanted, node)) {
+            if let Some(costs) = costs_of_machine(wanted, node) {
                 node.share(&costs.values().collect::<Vec<_>>());
             }
             node.end_calibration();
@@ -33,22 +32,37 @@ pub(super) fn settle(settings: &Settings, wanted: &shared::Settings, node: &mut 
     }
 }
 
+/// The costs that earlier jobs have kept, or that this one measures. `None`: there are none yet.
+fn costs_of_machine(wanted: &shared::Settings, node: &Node) -> Option<CostModel> {
+    let kept = shared::kept_costs(wanted);
+    let measured = if kept.as_ref().is_none_or(KeptCosts::is_due) { measure(node) } else { None };
+    match measured {
+        Some(measured) => Some(keep(wanted, kept.as_ref(), measured)),
+        None => kept.map(|kept| kept.costs),
+    }
+}
+
 /// Keeps the costs of the node for the next job if they have turned out to be others than an earlier job
 /// kept.
 pub(super) fn keep_refined(engine: &Engine, shm_dir: Option<&Path>) {
     let Some(costs) = engine.costs_of_node() else { return };
     let wanted = shared::Settings { directory: shm_dir.map(Path::to_path_buf), ..shared::Settings::default() };
-    if shared::kept_costs(&wanted).is_some_and(|(kept, _)| kept != costs) {
-        // The next job finds out again.
-        let _ = shared::keep_costs(&wanted, &costs);
+    if let Some(kept) = shared::kept_costs(&wanted).filter(|kept| kept.costs != costs) {
+        // Where they cannot be kept, the next job finds out again.
+        let _ = shared::keep_costs(&wanted, &costs, kept.measurements);
     }
 }
 
-/// Measures the costs of this machine with local rank 1, and keeps them. `None` where the ranks have no
-/// processor each, or were disturbed: the next job measures again.
-fn measure(wanted: &shared::Settings, node: &Node) -> Option<CostModel> {
-    let costs = node.calibrate().ok()?.costs(&CostModel::BUILT_IN).ok()?;
+/// Measures the costs of this machine with local rank 1. `None` where the ranks have no processor each, or
+/// were disturbed: the next job measures again.
+fn measure(node: &Node) -> Option<CostModel> {
+    node.calibrate().ok()?.costs(&CostModel::BUILT_IN).ok()
+}
+
+/// Keeps costs that were measured, and returns the lowest of them and of those that were kept before.
+fn keep(wanted: &shared::Settings, kept: Option<&KeptCosts>, measured: CostModel) -> CostModel {
+    let costs = kept.map_or(measured, |kept| kept.costs.lowest(&measured));
     // Without a place for them they count for this job only.
-    let _ = shared::keep_costs(wanted, &costs);
-    Some(costs)
+    let _ = shared::keep_costs(wanted, &costs, kept.map_or(0, |kept| kept.measurements).saturating_add(1));
+    costs
 }
