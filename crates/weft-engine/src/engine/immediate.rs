@@ -48,7 +48,7 @@ impl<P: Platform> PointToPoint<P> {
     /// was.
     #[inline]
     pub fn send_now(&mut self, peer: PeerId, envelope: Envelope, data: &UserData) -> bool {
-        if data.len() > UNASKED_BYTES_MAX && self.has_posted_receive(peer, &envelope, data.len()) {
+        if data.len() > UNASKED_BYTES_MAX && self.has_choice(peer, &envelope, data.len()) {
             return false;
         }
         let Some(state) = self.peers.get_mut(peer) else { return false };
@@ -73,11 +73,13 @@ impl<P: Platform> PointToPoint<P> {
         true
     }
 
-    /// Returns whether a receive for this message is posted where this sender sees it: the protocols choose
-    /// then.
+    /// Returns whether another protocol may be better for this message than to send it at once: its receive
+    /// is posted where this sender sees it, or would be, if the receiver waits.
     #[inline(never)]
-    fn has_posted_receive(&mut self, peer: PeerId, envelope: &Envelope, bytes: u64) -> bool {
-        self.is_large(bytes) && self.peers.get(peer).is_some() && self.candidate(peer, envelope) != Candidate::None
+    fn has_choice(&mut self, peer: PeerId, envelope: &Envelope, bytes: u64) -> bool {
+        self.is_large(bytes)
+            && self.peers.get(peer).is_some()
+            && (bytes > self.awaited_eager_max() || self.candidate(peer, envelope) != Candidate::None)
     }
 
     /// Returns whether looking at the rings of the node alone leaves nothing behind that this process could
