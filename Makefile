@@ -35,6 +35,7 @@ help:
 	@echo 'make loom                  all schedules of the lock-free parts, by a model checker'
 	@echo 'make miri                  memory errors in the rings and in the program'\''s buffers, by an interpreter (needs Rust nightly)'
 	@echo 'make bench                 measure beside MPICH, Open MPI and Intel MPI (ten minutes); docs/performance.md'
+	@echo 'make bench-auto            whether the choice of carriers keeps up with the best single one (five minutes)'
 	@echo 'make bench-multicast       broadcasts by each scheme of multicast and down trees, on eight virtual hosts and in simulation (10 minutes); docs/book/multicast.md'
 	@echo 'make bench-rdma            what MPI costs over iWARP, RoCE, TCP and UDP in a virtual machine, in instructions and packets (twenty minutes)'
 	@echo 'make instructions [BEFORE=DIR]  what a message of 8 bytes costs, beside the Weft in DIR (half a minute for each)'
@@ -156,6 +157,9 @@ instructions: own setup-tests
 bench: setup-bench own
 	@bench/bench.sh
 
+bench-auto: setup-bench own
+	@bench/auto.sh
+
 bench-multicast: own
 	@bench/multicast.sh
 
@@ -165,4 +169,4 @@ bench-rdma: setup-rdma own
 clean:
 	rm -rf build target
 
-.PHONY: bench-multicast bench-rdma test-applications test-large test-rdma soak help setup setup-bench setup-demo setup-rdma setup-tests build install own demo collectives check compiled tests suite test loom miri mutants swarm fuzz instructions bench clean
+.PHONY: bench-auto bench-multicast bench-rdma test-applications test-large test-rdma soak help setup setup-bench setup-demo setup-rdma setup-tests build install own demo collectives check compiled tests suite test loom miri mutants swarm fuzz instructions bench clean

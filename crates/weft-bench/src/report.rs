@@ -10,9 +10,9 @@ use clap::Args;
 
 use crate::show::chart::{self, Chart};
 use crate::show::summarize::summarize;
-use crate::show::summary::Summary;
+use crate::show::summary::{Standing, Summary};
 use crate::show::terminal::Look;
-use crate::show::{export, history, html, markdown, read, terminal};
+use crate::show::{export, history, html, markdown, read, terminal, words};
 
 /// The arguments of `weft report`.
 #[derive(Args, Default)]
@@ -43,6 +43,9 @@ pub struct Options {
     /// beside it
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Fail if the first library is behind another one in a row, by more than 5 % (2 points)
+    #[arg(long)]
+    bar: bool,
     /// Print the figures as one JSON object instead of tables
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -58,7 +61,8 @@ impl Options {
     }
 }
 
-/// Runs `weft report`; the code is 1 when a file cannot be read or written.
+/// Runs `weft report`; the code is 1 when a file cannot be read or written, or a library is behind and
+/// `--bar` asks for that.
 pub fn run(options: &Options) -> ExitCode {
     match report(options) {
         Ok(()) => ExitCode::SUCCESS,
@@ -99,7 +103,27 @@ fn report(options: &Options) -> anyhow::Result<()> {
         }
     }
     out.flush()?;
-    write_files(options, &summaries)
+    write_files(options, &summaries)?;
+    if options.bar { keeps_up(&summaries) } else { Ok(()) }
+}
+
+/// Checks that the first library of each run keeps up with the others.
+///
+/// # Errors
+/// The rows in which it is behind, one a line; or nothing was compared.
+pub(crate) fn keeps_up(summaries: &[Summary]) -> anyhow::Result<()> {
+    let verdicts: Vec<_> = summaries.iter().flat_map(words::verdicts).collect();
+    anyhow::ensure!(!verdicts.is_empty(), "no row compares two libraries");
+    let behind = verdicts.iter().filter(|verdict| verdict.standing == Standing::Behind);
+    let rows: Vec<String> = behind.map(|verdict| format!("\n  {}: {}", verdict.subject, verdict.figures)).collect();
+    anyhow::ensure!(
+        rows.is_empty(),
+        "{} of {} rows are behind the best other library:{}",
+        rows.len(),
+        verdicts.len(),
+        rows.concat()
+    );
+    Ok(())
 }
 
 /// Writes the files. Each file is named on standard error: standard output may be JSON.

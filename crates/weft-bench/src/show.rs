@@ -23,7 +23,7 @@ pub(crate) mod summary;
 pub(crate) mod terminal;
 mod units;
 mod warnings;
-mod words;
+pub(crate) mod words;
 
 #[cfg(test)]
 mod tests;

@@ -541,3 +541,19 @@ fn a_record_tells_the_course_of_each_row_and_each_machine() {
     let alone = history::entry(&[run_of("pingpong us 8 weft 0 5", "")], "d", None).unwrap_err().to_string();
     assert!(alone.contains("no row of these runs"), "{alone}");
 }
+
+/// Weft takes as long as another library, then twice as long, then is measured alone.   Expect: only the
+/// first passes the bar. The sentence names the row.
+#[test]
+fn a_bar_is_missed_where_a_row_is_behind() {
+    let of = |weft: u32| {
+        let samples =
+            (0..5).map(|round| format!("pingpong us 8 weft {round} {weft}\npingpong us 8 other {round} 10\n"));
+        run_of(&samples.collect::<String>(), "")
+    };
+    assert!(crate::report::keeps_up(&[of(10)]).is_ok());
+    let said = crate::report::keeps_up(&[of(10), of(20)]).expect_err("twice as long").to_string();
+    assert!(said.starts_with("1 of 2 rows are behind") && said.contains("8 B"), "{said}");
+    let said = crate::report::keeps_up(&[run_of("pingpong us 8 weft 0 5", "")]).expect_err("alone").to_string();
+    assert!(said.contains("no row"), "{said}");
+}
