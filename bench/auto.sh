@@ -1,7 +1,7 @@
 #!/bin/sh
-# make bench-auto: measures Weft between two virtual hosts with all carriers and with one alone, in turns. Fails
-# where the choice of the carrier (WEFT_LINK=auto) is more than 5 % slower than the best single carrier, quiet
-# and beside a program that keeps a processor busy. Takes about five minutes on two processors.
+# make bench-auto: measures Weft between two virtual hosts with all carriers and with one alone, in turns.
+# Fails where the choice of the carrier (WEFT_LINK=auto) is more than 5 % slower than the best single carrier,
+# quiet and beside a program that keeps a processor busy. Takes about five minutes on two processors.
 set -eu
 cd "$(dirname "$0")/.."
 weft=build/prefix/bin/weft
