@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
-use weft_launch::reach;
+use weft_launch::{mpiexec, reach};
 use weft_mpi::settings::AGENT;
 
 use findings::Level;
@@ -38,7 +38,7 @@ const TIMEOUT_MAX: f64 = 3600.0;
 /// The arguments of `weft doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Hosts, also as lists with commas; none: this machine alone
+    /// Hosts, also as lists with commas; none: those of a batch system's allocation, else this machine alone
     hosts: Vec<String>,
     /// The hosts, as for mpiexec
     #[arg(long = "hosts", value_name = "H0,H1")]
@@ -106,25 +106,29 @@ fn plan(options: &Options) -> Result<Plan, String> {
             }
         }
     }
-    if names.len() > HOSTS_MAX {
-        return Err(format!("{} hosts are too many for one run: at most {HOSTS_MAX}", names.len()));
-    }
     if !(options.agent_timeout > 0.0 && options.agent_timeout <= TIMEOUT_MAX) {
         return Err(format!("--agent-timeout is a number of seconds up to {TIMEOUT_MAX}"));
     }
     let own = reach::own_name();
+    let full_name = reach::full_name();
+    let allocated = if names.is_empty() { mpiexec::allocated()? } else { None };
+    let template = allocated.as_ref().and_then(|allocated| allocated.template.clone());
+    names.extend(allocated.into_iter().flat_map(|allocated| allocated.hosts));
+    if names.len() > HOSTS_MAX {
+        return Err(format!("{} hosts are too many for one run: at most {HOSTS_MAX}", names.len()));
+    }
     let said = options.agent.clone().or_else(|| std::env::var(AGENT.name).ok()).filter(|text| !text.is_empty());
     // As for mpiexec: a user who names a command wants it used for this host as well.
     let explicit = said.is_some();
     let hosts = match names.is_empty() {
         true => vec![(own, false)],
         false => {
-            let is_remote = |name: &str| explicit || !reach::is_local(name, &own);
+            let is_remote = |name: &str| explicit || !reach::is_local(name, &full_name);
             names.iter().map(|name| (name.clone(), is_remote(name))).collect()
         }
     };
     let program = options.agent_program.clone().map_or_else(host::own_path, Ok)?;
-    let template = said.unwrap_or_else(|| AGENT.default.to_owned());
+    let template = said.or(template).unwrap_or_else(|| AGENT.default.to_owned());
     reach::command("host", &template, &program, &[]).map_err(|why| format!("--agent or WEFT_AGENT: {why}"))?;
     let answer = Duration::from_secs_f64(options.agent_timeout);
     Ok(Plan { hosts, reach: Reach { template, program, answer } })

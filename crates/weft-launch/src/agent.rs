@@ -10,6 +10,7 @@ mod executable;
 mod input;
 mod leftovers;
 mod lines;
+mod numbers;
 mod orders;
 mod rank;
 mod search;

@@ -1,5 +1,6 @@
 //! The program `mpiexec`: from a command line to a job that has ended.
 
+mod advice;
 mod allocation;
 mod binding;
 mod console;
@@ -10,15 +11,40 @@ mod job;
 mod options;
 mod plan;
 mod reach;
+mod run;
 mod settings;
 mod standings;
 pub(crate) mod stats;
 mod survey;
 mod table;
+mod variables;
 mod verdict;
 
 pub use debugger::Debugger;
 
+/// The hosts of an allocation of a batch system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allocated {
+    /// The names of the hosts.
+    pub hosts: Vec<String>,
+    /// The command template by which the batch system starts a program on a host; `None`: it has none that
+    /// takes these names, or the program for it is not here.
+    pub template: Option<String>,
+}
+
+/// The allocation of the batch system in which this process runs; `None` where there is none.
+///
+/// # Errors
+/// One sentence about the variable, file or program that is wrong.
+pub fn allocated() -> Result<Option<Allocated>, String> {
+    let Some(allocation) = allocation::of_environment(&RemoteShell::default())? else { return Ok(None) };
+    let own = crate::reach::own_name();
+    let takes_names = allocation.hosts.iter().all(|host| host.reached_as.is_none() || host.name == own);
+    let template = allocation.agent.filter(|_| takes_names);
+    Ok(Some(Allocated { hosts: allocation.hosts.into_iter().map(|host| host.name).collect(), template }))
+}
+
+use crate::reach::RemoteShell;
 use options::Request;
 use std::ffi::OsString;
 

@@ -19,6 +19,35 @@ pub const SLURM_TEMPLATE: &str = "env -u SLURM_LABELIO srun --quiet --nodes=1 --
 pub const ANSWER_SECONDS: u64 = 20;
 /// The names of this host that every host has.
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+/// The remote shell unless the user names another.
+const SHELL: &str = "ssh";
+/// With this option ssh asks no question that nobody could answer.
+const ASK_NOTHING: &str = "BatchMode";
+
+/// A remote shell: a command that runs another command on a host, as ssh does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RemoteShell {
+    /// The program and arguments of its own, as a shell would read them, perhaps with `{host}` for the host;
+    /// `None`: ssh.
+    pub program: Option<String>,
+    /// Arguments that stand behind those and before the host's name, as a shell would read them.
+    pub arguments: Option<String>,
+}
+
+impl RemoteShell {
+    /// The command template of this shell.
+    pub fn template(&self) -> String {
+        let program = self.program.as_deref().unwrap_or(SHELL);
+        let arguments = self.arguments.as_deref().unwrap_or_default();
+        let first = words::split(program).ok().and_then(|words| words.into_iter().next()).unwrap_or_default();
+        let is_ssh = Path::new(&first).file_name() == Some(OsStr::new(SHELL));
+        let is_said = format!("{program} {arguments}").contains(ASK_NOTHING);
+        let quiet = if is_ssh && !is_said { format!("-o {ASK_NOTHING}=yes") } else { String::new() };
+        let host = if program.contains("{host}") { "" } else { "{host}" };
+        let words = [program, &quiet, arguments, host];
+        words.iter().map(|word| word.trim()).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    }
+}
 
 /// The words of the command that runs `program` with `arguments` on `host`.
 ///
@@ -58,10 +87,26 @@ pub fn own_name() -> String {
     if name.is_empty() { "localhost".to_string() } else { name.to_string() }
 }
 
-/// Returns whether a name stands for this host, whose name is `own`. No name service is asked.
+/// The longest name of this host that the file of hosts, /etc/hosts, has for it; else the kernel's name. In a
+/// pod of Kubernetes that is `pi-launcher.pi.default.svc.cluster.local`, where the kernel says `pi-launcher`.
+pub fn full_name() -> String {
+    let own = own_name();
+    let table = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+    longest_name(&table, &own).unwrap_or(own)
+}
+
+/// The longest name in `table` that begins with the name `own`.
+fn longest_name(table: &str, own: &str) -> Option<String> {
+    let lines = table.lines().map(|line| line.split('#').next().unwrap_or(""));
+    let names = lines.flat_map(|line| line.split_whitespace().skip(1));
+    names.filter(|name| is_local(own, name)).max_by_key(|name| name.len()).map(str::to_owned)
+}
+
+/// Returns whether a name stands for this host, whose longest name is `own`. A name without the last parts of
+/// the domain is a name too. No name service is asked.
 pub fn is_local(name: &str, own: &str) -> bool {
-    let short = |name: &str| name.split('.').next().unwrap_or("").to_string();
-    LOCAL_NAMES.contains(&name) || name == own || (short(own) == name)
+    let rest = own.strip_prefix(name).filter(|_| !name.is_empty());
+    LOCAL_NAMES.contains(&name) || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 #[cfg(test)]
@@ -76,6 +121,32 @@ mod tests {
         assert_eq!(words("env WEFT_NODE={host}", "m"), "env|WEFT_NODE=h1|m|--agent");
         assert!(command("h1", "  ", "m", &[]).is_err());
         assert!(command("h1", "'", "m", &[]).is_err());
+    }
+
+    #[test]
+    fn a_remote_shell_makes_a_template() {
+        let template = |program: Option<&str>, arguments: Option<&str>| {
+            RemoteShell { program: program.map(str::to_owned), arguments: arguments.map(str::to_owned) }.template()
+        };
+        assert_eq!(template(None, None), TEMPLATE);
+        assert_eq!(template(None, Some(" -F config -p 2222 ")), "ssh -o BatchMode=yes -F config -p 2222 {host}");
+        assert_eq!(template(Some("/opt/bin/ssh -4"), None), "/opt/bin/ssh -4 -o BatchMode=yes {host}");
+        assert_eq!(template(None, Some("-o BatchMode=no")), "ssh -o BatchMode=no {host}");
+        assert_eq!(template(Some("rsh"), Some("-n")), "rsh -n {host}");
+        assert_eq!(template(Some("'/a b/kubexec.sh'"), None), "'/a b/kubexec.sh' {host}");
+    }
+
+    #[test]
+    fn the_file_of_hosts_knows_the_longest_name_of_this_host() {
+        let pod = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n\
+                   10.244.1.5\tpi-launcher.pi.default.svc.cluster.local\tpi-launcher\n";
+        let own = longest_name(pod, "pi-launcher").expect("a name");
+        assert_eq!(own, "pi-launcher.pi.default.svc.cluster.local");
+        assert!(is_local("pi-launcher.pi.default.svc", &own) && is_local("pi-launcher", &own));
+        assert!(!is_local("pi-launcher.pi.def", &own) && !is_local("pi", &own) && !is_local("", &own));
+        assert!(!is_local("pi-launcher.other.default.svc", &own));
+        assert_eq!(longest_name(pod, "pi-worker-0"), None);
+        assert_eq!(longest_name("127.0.1.1 # node1.site node1\n", "node1"), None);
     }
 
     #[test]

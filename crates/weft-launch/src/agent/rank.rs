@@ -3,6 +3,7 @@
 use super::binding::Bound;
 use super::executable;
 use super::lines::Lines;
+use super::numbers::{self, Numbers};
 use super::search::{self, Unusable};
 use crate::control::{InputTo, Label, Plan, Program, Stream};
 use crate::processors::{LOAD_VARIABLE, Set};
@@ -135,13 +136,15 @@ impl<'a> Starter<'a> {
             sys::set_nonblocking(file).map_err(failed)?;
         }
         let shared = self.environment.len();
-        for (name, value) in [
-            ("PMI_FD", u64::try_from(child_conversation.as_raw_fd()).unwrap_or(0)),
-            ("PMI_RANK", u64::from(number)),
-            ("PMI_SIZE", u64::from(self.plan.size)),
-            ("MPI_LOCALRANKID", local_rank as u64),
-            ("MPI_LOCALNRANKS", self.plan.ranks.len() as u64),
-        ] {
+        let numbers = Numbers {
+            rank: number,
+            size: self.plan.size,
+            local_rank: u32::try_from(local_rank).unwrap_or(u32::MAX),
+            local_size: u32::try_from(self.plan.ranks.len()).unwrap_or(u32::MAX),
+        };
+        let descriptor = ("PMI_FD", child_conversation.as_raw_fd().to_string());
+        let own = numbers::VARIABLES.iter().map(|&(name, number)| (name, number(&numbers).to_string()));
+        for (name, value) in std::iter::once(descriptor).chain(own) {
             self.environment.push(CString::new(format!("{name}={value}")).expect("no zero byte"));
         }
         self.environment.push(CString::new(format!("{LOAD_VARIABLE}={}", bound.load)).expect("no zero byte"));
@@ -179,6 +182,7 @@ impl<'a> Starter<'a> {
             death_signal: libc::SIGKILL,
             mask: self.mask,
             affinity,
+            session: false,
         };
         let mut result = sys::spawn(&spawn);
         // A script without `#!` is for the shell, as with execvp and every shell.

@@ -8,14 +8,23 @@ use super::singleton::Singleton;
 use super::slurm::{ADVICE as ADVICE_SLURM, Slurm, Step};
 use super::weft::Weft;
 use crate::LaunchError;
+use crate::processors::LOAD_VARIABLE;
 
 /// A test for one kind of start. `None`: it is another kind, and the next candidate is asked. An error: it is
 /// this kind, but it cannot be used.
 type Candidate = fn(&Environment<'_>) -> Result<Option<Found>, LaunchError>;
 
 /// All kinds of starts, the preferred ones first.
-const CANDIDATES: [Candidate; 7] =
-    [pmi1_descriptor, pmi1_port, pmix, open_mpi, slurm_step, pmi_rank_without_connection, singleton];
+const CANDIDATES: [Candidate; 8] = [
+    pmi1_descriptor,
+    pmi1_port,
+    weft_without_connection,
+    pmix,
+    open_mpi,
+    slurm_step,
+    pmi_rank_without_connection,
+    singleton,
+];
 
 /// The process manager that was found.
 #[derive(Debug, PartialEq, Eq)]
@@ -121,6 +130,8 @@ fn pmi1_port(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError
 }
 
 const ADVICE_MPIEXEC: &str = "start the program with Weft's mpiexec";
+const ADVICE_DESCRIPTOR: &str =
+    "it did, but PMI_FD is gone from the environment: let the script that starts the program keep it";
 
 /// Refuses a launcher with no interface that Weft speaks. A single task of it may be a singleton; several are
 /// refused.
@@ -140,6 +151,16 @@ const PMIX_SERVERS: [&str; 6] = [
     "PMIX_SERVER_URI2",
     "PMIX_SERVER_URI",
 ];
+
+/// Weft's `mpiexec` also sets the variables by which scripts know Open MPI and PMIx, but never a namespace. A
+/// script that starts a rank without PMI_FD has removed it.
+fn weft_without_connection(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError> {
+    if !environment.has(LOAD_VARIABLE) || environment.has("PMIX_NAMESPACE") || !environment.has("PMI_RANK") {
+        return Ok(None);
+    }
+    let tasks = environment.count("PMI_SIZE");
+    refuse("Weft's mpiexec", tasks, ADVICE_DESCRIPTOR)
+}
 
 fn pmix(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError> {
     if !environment.has("PMIX_RANK") && !environment.has("PMIX_NAMESPACE") {
@@ -238,6 +259,9 @@ mod tests {
         assert!(refused(&[("OMPI_COMM_WORLD_SIZE", "2"), ("OMPI_COMM_WORLD_RANK", "0")]).contains("Open MPI"));
         assert!(refused(&[("PMIX_RANK", "0"), ("PMIX_NAMESPACE", "x")]).contains("PMIx"));
         assert!(refused(&[("PMI_RANK", "0"), ("PMI_SIZE", "2")]).contains("PMI_FD"));
+        let own = [("WEFT_LOAD", "2/2"), ("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("PMIX_RANK", "0")];
+        let own = refused(&[&own[..], &[("OMPI_COMM_WORLD_SIZE", "2")]].concat());
+        assert!(own.contains("Weft's mpiexec") && own.contains("PMI_FD is gone"), "{own}");
     }
 
     #[test]
@@ -257,6 +281,7 @@ mod tests {
             &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8"), ("ENVIRONMENT", "BATCH")],
             &[("SLURM_NTASKS", "8")],
             &[("OMPI_COMM_WORLD_SIZE", "1"), ("PMIX_RANK", "0")],
+            &[("WEFT_LOAD", "1/2"), ("PMI_RANK", "0"), ("PMI_SIZE", "1"), ("OMPI_COMM_WORLD_SIZE", "1")],
         ] {
             assert_eq!(with(variables), Ok(Found::Singleton), "{variables:?}");
         }

@@ -1,6 +1,7 @@
 //! The text of `mpiexec --help`, and the page of the book, made from the table of options.
 
 use super::table::{Action, Entry, OPTIONS, Section, Takes};
+use super::variables::VARIABLES;
 
 /// The column where the texts of options begin.
 const COLUMN: usize = 27;
@@ -16,6 +17,23 @@ mpiexec starts the ranks of an MPI job, on this host or on several.
 
 One dash or two may stand before the name of any option.
 ";
+
+const VARIABLES_TITLE: &str = "Variables of other launchers";
+const VARIABLES_REMARK: &str = "mpiexec reads them as those launchers do. An option counts more than a variable. Of two \
+                                variables that say the same the first one here counts, and -v says which was taken.";
+
+/// What the variables of other launchers say, each with the names of those that say it.
+fn by_meaning() -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut lines: Vec<(&str, Vec<&str>)> = Vec::new();
+    for row in VARIABLES {
+        let meaning = row.meaning.text();
+        match lines.iter_mut().find(|(known, _)| *known == meaning) {
+            Some((_, names)) => names.push(row.name),
+            None => lines.push((meaning, vec![row.name])),
+        }
+    }
+    lines
+}
 
 /// A test which options are shown.
 type Filter = fn(&Entry) -> bool;
@@ -34,6 +52,11 @@ pub(crate) fn text() -> String {
         }
         out.push_str(&format!("{:COLUMN$}{}\n", "", broken(section.remark(), COLUMN)));
     }
+    out.push_str(&format!("\n{VARIABLES_TITLE}\n"));
+    for (meaning, names) in by_meaning() {
+        out.push_str(&format!("  {meaning}\n{:COLUMN$}{}\n", "", broken(&names.join(" "), COLUMN)));
+    }
+    out.push_str(&format!("{:COLUMN$}{}\n", "", broken(VARIABLES_REMARK, COLUMN)));
     let lists: [(&str, Filter); 2] =
         [("Accepted, without effect", is_ignored), ("Not here: what is used instead is said", is_elsewhere)];
     for (title, is_wanted) in lists {
@@ -64,6 +87,12 @@ pub(crate) fn page() -> String {
         of(section, works).for_each(|entry| out.push_str(&row(entry)));
         out.push_str(&format!("\n{}\n", broken(section.remark(), 0)));
     }
+    out.push_str(&format!("\n## {VARIABLES_TITLE}\n\n| what they say | variables |\n|---|---|\n"));
+    for (meaning, names) in by_meaning() {
+        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        out.push_str(&format!("| {meaning} | {} |\n", names.join(", ")));
+    }
+    out.push_str(&format!("\n{}\n", broken(VARIABLES_REMARK, 0)));
     let lists: [(&str, &str, Filter); 2] = [
         ("Accepted, without effect", "why", is_ignored),
         ("Refused, because the job would be another one", "what is used instead", is_elsewhere),

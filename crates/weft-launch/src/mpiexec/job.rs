@@ -2,10 +2,11 @@
 //! the clock.
 
 mod endings;
+mod reaching;
 mod reports;
 
 use super::console::{Console, Fed, Feeder};
-use super::plan::{Job, Share};
+use super::plan::Job;
 use super::reach::{Agent, Stage};
 use super::settings::Loudness;
 use super::stats::Stats;
@@ -15,6 +16,7 @@ use crate::control::{INPUT_WINDOW, InputTo, Order, Phase, Watch};
 use crate::service_names::ServiceNames;
 use crate::sys::{self, Mask, Poll, READ, Ready, Signals};
 use crate::wire;
+use reaching::Connecting;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
@@ -60,12 +62,13 @@ pub(crate) fn run(job: Job) -> Result<i32, String> {
     let wanted: Vec<i32> =
         SIGNALS.into_iter().filter(|&signal| signal != libc::SIGHUP || !sys::is_ignored(signal)).collect();
     let (signals, mask) = Signals::block(&wanted).map_err(system)?;
-    let (agents, unreachable) = start_agents(&job, &mask)?;
-    let mut running = Running::new(job, agents, signals);
+    let (agents, unreachable) = reaching::start_agents(&job, &mask)?;
+    let mut running = Running::new(job, agents, signals, mask);
     if let Some(text) = unreachable {
         running.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
     }
     running.say_notes();
+    running.start_queued();
     // A job on this host alone waits for no greeting.
     running.launch_when_ready();
     while !running.is_over() {
@@ -75,43 +78,14 @@ pub(crate) fn run(job: Job) -> Result<i32, String> {
     Ok(running.failed.or(running.verdict).unwrap_or(0))
 }
 
-/// Starts one agent for each host, the local one first. The text names the hosts without an agent.
-fn start_agents(job: &Job, mask: &Mask) -> Result<(Vec<Agent>, Option<String>), String> {
-    let mut agents: Vec<Option<Agent>> = job.shares.iter().map(|_| None).collect();
-    let mut unreachable = None;
-    let program = match &job.settings.agent_program {
-        Some(program) => program.clone(),
-        None if job.shares.iter().all(|share| !share.remote) => String::new(),
-        None => {
-            let path =
-                std::env::current_exe().map_err(|error| format!("where this program is stays unknown: {error}"))?;
-            path.to_str().ok_or("the path of this program is not text; name it with --agent-program")?.to_string()
-        }
-    };
-    let (local, remote): (Vec<_>, Vec<_>) = (0..job.shares.len()).partition(|&index| !job.shares[index].remote);
-    for index in local.into_iter().chain(remote) {
-        let Share { host, remote, .. } = &job.shares[index];
-        let agent = if *remote {
-            Agent::start_remote(host, &job.template, &program, mask)
-        } else {
-            Agent::start_local(host, mask)
-                .map_err(|error| format!("no process can be started: {}", sys::reason(&error)))
-        };
-        match agent {
-            Ok(agent) => agents[index] = Some(agent),
-            Err(why) => {
-                unreachable = Some(format!("the host {host} cannot be reached: {why}"));
-                break;
-            }
-        }
-    }
-    Ok((agents.into_iter().flatten().collect(), unreachable))
-}
-
 struct Running {
     job: Job,
     agents: Vec<Agent>,
     signals: Signals,
+    /// The signals that are blocked in the commands of agents.
+    mask: Mask,
+    /// The commands of agents that may be on their way at a time.
+    connecting: Connecting,
     console: Console,
     feeder: Feeder,
     started_at: Instant,
@@ -142,7 +116,7 @@ struct Running {
 }
 
 impl Running {
-    fn new(job: Job, agents: Vec<Agent>, signals: Signals) -> Self {
+    fn new(job: Job, agents: Vec<Agent>, signals: Signals, mask: Mask) -> Self {
         let now = Instant::now();
         let wants_input = job.settings.input != InputTo::Nobody;
         let size = job.size as usize;
@@ -152,6 +126,8 @@ impl Running {
             job,
             agents,
             signals,
+            mask,
+            connecting: Connecting::new(now),
             console: Console::new(),
             feeder: Feeder::new(wants_input),
             started_at: now,
@@ -192,7 +168,7 @@ impl Running {
         if verbose {
             for (share, agent) in self.job.shares.iter().zip(&self.agents) {
                 let ranks: Vec<u32> = share.plan.ranks.iter().map(|&(rank, _)| rank).collect();
-                let (ranks, command) = (wire::format_ranks(&ranks), &agent.command);
+                let (ranks, command) = (wire::format_ranks(&ranks), &agent.command());
                 self.console.say(&format!("on {}: ranks {ranks}, agent: {command}", share.host));
             }
         }
@@ -218,7 +194,7 @@ impl Running {
         let mut entries = Vec::with_capacity(self.agents.len());
         for agent in &self.agents {
             let channel = match agent.stage {
-                Stage::Done => (None, None),
+                Stage::Queued | Stage::Done => (None, None),
                 _ => agent.channel.wait_in(&mut poll),
             };
             entries.push((channel, agent.wait_for_errors(&mut poll)));
@@ -242,6 +218,7 @@ impl Running {
         if input.is_some_and(|entry| ready.has(entry)) {
             self.feed();
         }
+        self.start_queued();
         self.launch_when_ready();
         self.handle_timers();
         Ok(())
@@ -249,7 +226,7 @@ impl Running {
 
     /// The time until the next timer, if there is one.
     fn next_timeout(&self) -> Option<Duration> {
-        let greeting = self.agents.iter().any(|agent| agent.stage == Stage::Started).then(|| self.greeting_limit());
+        let greeting = self.greeting_limit();
         let closing = self.agents.iter().filter(|agent| agent.stage != Stage::Done);
         let closing = closing.filter_map(|agent| agent.closed_at).map(|at| at + STATUS_WAIT).min();
         let survey = self.survey.as_ref().map(|survey| survey.deadline);
@@ -263,19 +240,11 @@ impl Running {
         timers.into_iter().flatten().min().map(|at| at.saturating_duration_since(now))
     }
 
-    fn greeting_limit(&self) -> Instant {
-        self.started_at + self.job.settings.agent_timeout
-    }
-
     fn handle_timers(&mut self) {
         let now = Instant::now();
         let passed = |at: Option<Instant>| at.is_some_and(|at| now >= at);
-        if now >= self.greeting_limit() && self.verdict.is_none() {
-            let seconds = self.job.settings.agent_timeout.as_secs_f64();
-            if let Some(agent) = self.agents.iter_mut().find(|agent| agent.stage == Stage::Started) {
-                let text = agent.explain(Some(seconds));
-                self.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
-            }
+        if passed(self.greeting_limit()) && self.verdict.is_none() {
+            self.lose_unreached();
         }
         if passed(self.time_limit_at) {
             self.time_limit_at = None;

@@ -2,7 +2,7 @@
 
 use super::environment::{Base, Variables};
 use super::settings::{Block, Loudness, RANKS_MAX, Settings, number};
-use super::{binding, stats, table};
+use super::{binding, run, stats, table};
 use crate::control::InputTo;
 use crate::hosts::{self, Host, Order};
 use crate::{reach, words};
@@ -12,8 +12,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
 use table::{Action, Global, Local, Takes};
 
+mod borrowed;
+
 /// The longest time that an option may give, in seconds (a year).
 const SECONDS_MAX: f64 = 366.0 * 86400.0;
+/// The setting that names a host's interfaces.
+const INTERFACE: &str = "WEFT_INTERFACE";
+
 /// The task of `mpiexec`.
 #[derive(Debug)]
 pub(crate) enum Request {
@@ -168,14 +173,10 @@ impl<'a> Parser<'a> {
         let explain = |why: String| format!("{name}: {why}");
         match option {
             Global::Hosts => add_all(&mut settings.hosts, hosts::parse_list(&first()).map_err(explain)?),
-            Global::HostFile => {
-                let text = std::fs::read_to_string(&values[0])
-                    .map_err(|error| format!("the hostfile {} cannot be read: {error}", first()))?;
-                let (listed, notes) =
-                    hosts::parse_file(&text).map_err(|why| format!("the hostfile {}: {why}", first()))?;
-                let loud = |note: String| (Loudness::Everybody, format!("the hostfile {}: {note}", first()));
-                settings.notes.extend(notes.into_iter().map(loud));
-                add_all(&mut settings.hosts, listed);
+            Global::HostFile => read_host_file(settings, &first())?,
+            Global::HostScript => {
+                let text = run::output(&[first()])?;
+                add_host_file(settings, &format!("the hosts that {} prints", first()), &text)?;
             }
             Global::RanksPerHost => settings.ranks_per_host = Some(number(name, &first())?),
             Global::OnePerHost => settings.ranks_per_host = Some(1),
@@ -194,8 +195,9 @@ impl<'a> Parser<'a> {
             Global::Display => display(settings, name, &first()),
             Global::Output => output(settings, name, &first())?,
             Global::KeepOthers => settings.keep_others = true,
-            Global::Launcher => settings.launcher = launcher(name, &first())?,
-            Global::LauncherProgram => settings.launcher = Some(launcher_program(name, &first())?),
+            Global::Launcher => settings.remote_shell.program = launcher(name, &first())?,
+            Global::LauncherProgram => settings.remote_shell.program = Some(launcher_program(name, &first())?),
+            Global::LauncherArguments => settings.remote_shell.arguments = Some(shell_words(name, &first())?),
             Global::Prefix => settings.agent_program = Some(format!("{}/bin/mpiexec", first().trim_end_matches('/'))),
             Global::Input => settings.input = input_to(name, &first())?,
             Global::TimeLimit => settings.time_limit = Some(seconds(name, &first())?),
@@ -208,7 +210,7 @@ impl<'a> Parser<'a> {
             Global::Universe => settings.universe = Some(number(name, &first())?),
             Global::Verbose => settings.verbose = true,
             Global::Quiet => settings.quiet = true,
-            Global::Interface => self.set.push(("WEFT_INTERFACE".into(), values[0].clone())),
+            Global::Interface => self.set.push((INTERFACE.into(), values[0].clone())),
             Global::Set => self.set.push((values[0].clone(), values[1].clone())),
             Global::Export => self.export(&values[0]),
             Global::BaseAll => self.base = Base::All,
@@ -301,8 +303,22 @@ impl<'a> Parser<'a> {
         {
             self.settings.agent = Some(template("WEFT_AGENT", &value.to_string_lossy())?);
         }
+        self.borrow()?;
         Ok(self.settings)
     }
+}
+
+fn read_host_file(settings: &mut Settings, path: &str) -> Result<(), String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("the hostfile {path} cannot be read: {error}"))?;
+    add_host_file(settings, &format!("the hostfile {path}"), &text)
+}
+
+/// Adds the hosts in the text of a hostfile, which messages call `name`.
+fn add_host_file(settings: &mut Settings, name: &str, text: &str) -> Result<(), String> {
+    let (listed, notes) = hosts::parse_file(text).map_err(|why| format!("{name}: {why}"))?;
+    settings.notes.extend(notes.into_iter().map(|note| (Loudness::Everybody, format!("{name}: {note}"))));
+    add_all(&mut settings.hosts, listed);
+    Ok(())
 }
 
 /// Returns the largest number of triplets `a:b:c` (from a to b in steps of c, MPI-5.0 §11.8.4) that is not
@@ -374,13 +390,12 @@ fn output(settings: &mut Settings, name: &str, text: &str) -> Result<(), String>
     Ok(())
 }
 
-/// The command template for a launcher in Hydra's words.
+/// The remote shell for a launcher in Hydra's words; `None`: the usual one.
 fn launcher(name: &str, text: &str) -> Result<Option<String>, String> {
     match text {
+        "ssh" | "rsh" => Ok(Some(text.to_owned())),
         // This host needs no command.
         "fork" => Ok(None),
-        "ssh" => Ok(Some(reach::TEMPLATE.into())),
-        "rsh" => Ok(Some("rsh {host}".into())),
         "slurm" | "srun" => Ok(Some(reach::SLURM_TEMPLATE.into())),
         _ => Err(format!(
             "{name} says ssh, rsh or slurm here, not `{text}`; --agent 'COMMAND {{host}}' says any other way"
@@ -392,7 +407,7 @@ fn launcher_program(name: &str, text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains('\'') {
         return Err(format!("{name} needs the name of a program, not `{text}`; --agent says a whole command"));
     }
-    Ok(format!("'{text}' {{host}}"))
+    Ok(format!("'{text}'"))
 }
 
 fn add_all(list: &mut Vec<Host>, more: Vec<Host>) {
@@ -435,6 +450,12 @@ fn template(name: &str, text: &str) -> Result<String, String> {
         Ok(_) => Ok(text.to_string()),
         Err(why) => Err(format!("{name} is no command: {why}")),
     }
+}
+
+/// Checks that a shell could split the text into words.
+fn shell_words(name: &str, text: &str) -> Result<String, String> {
+    words::split(text).map_err(|why| format!("{name}={text}: {why}"))?;
+    Ok(text.to_owned())
 }
 
 fn stats_format(text: &str) -> Result<stats::Format, String> {

@@ -3,9 +3,13 @@
 use super::*;
 
 fn read(line: &str) -> Result<Request, String> {
-    let variable = |name: &str| match name {
-        "HERE" => Some(OsString::from("yes")),
-        _ => None,
+    read_with(&[("HERE", "yes")], line)
+}
+
+fn read_with(variables: &[(&str, &str)], line: &str) -> Result<Request, String> {
+    let variable = |name: &str| {
+        let found = variables.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| OsString::from(value))
     };
     let words = words::split(line).expect("words");
     parse(words.into_iter().map(OsString::from).collect(), &variable)
@@ -91,6 +95,7 @@ fn every_option_is_read() {
             (Takes::Pair, _) => "A=b",
             (Takes::One, Action::ConfigFile) => "/no/such/file",
             (Takes::One, Action::Global(Global::HostFile)) => "/dev/null",
+            (Takes::One, Action::Global(Global::HostScript)) => "true",
             (Takes::One, Action::Global(Global::BindTo)) => "core",
             (Takes::One, Action::Global(Global::Launcher)) => "ssh",
             (Takes::One, Action::Global(Global::Output)) => "tag",
@@ -103,7 +108,9 @@ fn every_option_is_read() {
             match (entry.action, read(&line)) {
                 (Action::Help, Ok(Request::Help)) | (Action::Version, Ok(Request::Version)) => {}
                 (Action::ConfigFile, Err(why)) => assert!(why.contains("cannot be read"), "{why}"),
-                (Action::Global(Global::HostFile), Err(why)) => assert!(why.contains("names no host"), "{why}"),
+                (Action::Global(Global::HostFile | Global::HostScript), Err(why)) => {
+                    assert!(why.contains("names no host"), "{why}")
+                }
                 (Action::Instead, Err(why)) => assert!(why.contains(name) && why.ends_with(entry.text), "{why}"),
                 (Action::Ignored(loudness), Ok(Request::Run(settings))) => {
                     let noted =
@@ -158,17 +165,52 @@ fn numbers_of_ranks_may_be_soft() {
 fn what_other_launchers_say_is_understood() {
     assert_eq!(settings("--pernode a").ranks_per_host, Some(1));
     assert_eq!(settings("--prefix /opt/weft/ a").agent_program.as_deref(), Some("/opt/weft/bin/mpiexec"));
-    assert_eq!(settings("-launcher rsh a").launcher.as_deref(), Some("rsh {host}"));
-    assert_eq!(settings("-bootstrap ssh a").launcher.as_deref(), Some(reach::TEMPLATE));
-    assert_eq!(settings("-bootstrap slurm a").launcher.as_deref(), Some(reach::SLURM_TEMPLATE));
-    assert_eq!(settings("-bootstrap fork a").launcher, None);
-    assert_eq!(settings("-bootstrap-exec /usr/bin/ssh a").launcher.as_deref(), Some("'/usr/bin/ssh' {host}"));
+    let template = |line: &str| settings(line).remote_shell.template();
+    assert_eq!(template("-launcher rsh a"), "rsh {host}");
+    assert_eq!(template("-bootstrap ssh a"), reach::TEMPLATE);
+    assert_eq!(template("-bootstrap slurm a"), reach::SLURM_TEMPLATE);
+    assert_eq!(settings("-bootstrap fork a").remote_shell, reach::RemoteShell::default());
+    assert_eq!(template("-bootstrap-exec /usr/bin/ssh a"), "'/usr/bin/ssh' -o BatchMode=yes {host}");
+    assert_eq!(template("--launcher-args '-F c -p 22' a"), "ssh -o BatchMode=yes -F c -p 22 {host}");
     assert_eq!(settings("-path /a:/b a").blocks[0].search_path.as_deref(), Some(OsStr::new("/a:/b")));
     let shown = settings("--display map,bind a");
     assert!(shown.print_rank_map && shown.binding.report);
     let output = settings("--output tag,merge a");
     assert!(output.labels && output.merge);
     assert!(settings("-disable-auto-cleanup a").keep_others);
+}
+
+/// Expect: variables of other launchers count where no option says the same, and a note says where each came
+/// from.
+#[test]
+fn variables_of_other_launchers_count_after_options() {
+    let file = std::env::temp_dir().join(format!("weft-borrowed-{}", std::process::id()));
+    std::fs::write(&file, "pi-worker-0.pi.default.svc slots=2\npi-worker-1.pi.default.svc\n").expect("a file");
+    let path = file.to_str().expect("text");
+    let variables = [
+        ("OMPI_MCA_orte_default_hostfile", path),
+        ("OMPI_MCA_plm_rsh_args", "-o ConnectionAttempts=10"),
+        ("OMPI_MCA_orte_set_default_slots", "3"),
+        ("I_MPI_PERHOST", "4"),
+        ("HYDRA_IFACE", "eth5"),
+    ];
+    let with = |line: &str| match read_with(&variables, line) {
+        Ok(Request::Run(settings)) => settings,
+        other => panic!("{line}: {other:?}"),
+    };
+    let all = with("./a");
+    let hosts: Vec<_> = all.hosts.iter().map(|host| (host.name.as_str(), host.slots)).collect();
+    assert_eq!(hosts, [("pi-worker-0.pi.default.svc", Some(2)), ("pi-worker-1.pi.default.svc", Some(3))]);
+    assert_eq!(all.remote_shell.template(), "ssh -o BatchMode=yes -o ConnectionAttempts=10 {host}");
+    assert_eq!((all.ranks_per_host, all.notes.len()), (Some(4), 5));
+    assert_eq!(all.blocks[0].environment.set, [("WEFT_INTERFACE".into(), "eth5".into())]);
+    let own = with("--hosts x -ppn 1 --launcher-args -4 -iface eth0 ./a");
+    assert_eq!((own.hosts.len(), own.ranks_per_host), (1, Some(1)));
+    assert_eq!(own.remote_shell.template(), "ssh -o BatchMode=yes -4 {host}");
+    assert_eq!(own.blocks[0].environment.set, [("WEFT_INTERFACE".into(), "eth0".into())]);
+    let _ = std::fs::remove_file(&file);
+    let gone = read_with(&[("HYDRA_HOST_FILE", path)], "./a").expect_err("no file");
+    assert!(gone.contains("HYDRA_HOST_FILE") && gone.contains(path), "{gone}");
 }
 
 #[test]
@@ -189,6 +231,8 @@ fn what_is_wrong_is_said_in_one_sentence() {
         ("--labels=1 a", "not known"),
         ("-l=1 a", "takes no value"),
         ("--stdin some a", "`some`"),
+        ("--launcher-args '\"x' a", "double quote"),
+        ("--host-discovery-script /no/such/script a", "/no/such/script"),
         ("-arch mips a", "hosts have processors like"),
         ("-launcher lsf a", "--agent"),
         ("--output dir=x a", "tag or merge"),

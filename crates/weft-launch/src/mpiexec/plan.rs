@@ -2,10 +2,11 @@
 
 use super::allocation;
 use super::environment;
-use super::settings::{Block, RANKS_MAX, Settings};
+use super::settings::{Block, Loudness, RANKS_MAX, Settings};
 use crate::control::{Binding, InputTo, Label, Plan, Program};
 use crate::hosts::{self, Host};
-use crate::{JobSecret, reach, sys, wire};
+use crate::reach::{self, RemoteShell};
+use crate::{JobSecret, sys, wire};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
@@ -28,6 +29,8 @@ pub(crate) struct Job {
 /// The part of one host in the job.
 pub(crate) struct Share {
     pub(crate) host: String,
+    /// The name by which the agent's command reaches the host, where it is another one.
+    pub(crate) reached_as: Option<String>,
     pub(crate) remote: bool,
     pub(crate) plan: Plan,
 }
@@ -36,8 +39,9 @@ pub(crate) struct Share {
 ///
 /// # Errors
 /// One sentence with the reason why not.
-pub(crate) fn make(settings: Settings) -> Result<Job, String> {
+pub(crate) fn make(mut settings: Settings) -> Result<Job, String> {
     let own_name = reach::own_name();
+    let full_name = reach::full_name();
     let mut all = Vec::new();
     for host in &settings.hosts {
         hosts::add(&mut all, host.clone());
@@ -48,15 +52,16 @@ pub(crate) fn make(settings: Settings) -> Result<Job, String> {
             hosts::add(&mut all, host.clone());
         }
     }
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    if all.is_empty() {
-        let read =
-            |path: &str| std::fs::read_to_string(path).map_err(|error| format!("{path} cannot be read: {error}"));
-        all = allocation::hosts(&variable, &read, &own_name)?;
+    if all.is_empty()
+        && let Some(allocation) = allocation::of_environment(&settings.remote_shell)?
+    {
+        let note = format!("the hosts are those that {} has allocated", allocation.system);
+        settings.notes.push((Loudness::Verbose, note));
+        all = allocation.hosts.into_iter().map(|host| Host { reached_as: None, ..host }).collect();
     }
     let named = !all.is_empty();
     if !named {
-        all.push(Host { name: own_name.clone(), slots: None, interface: None });
+        all.push(Host::new(own_name.clone(), None));
     }
     let counts = counts(&settings, &all, named)?;
     let size: u32 = counts.iter().sum();
@@ -67,7 +72,7 @@ pub(crate) fn make(settings: Settings) -> Result<Job, String> {
     }
     let placed = place(&settings, &all, &counts)?;
     let explicit_agent = settings.agent.is_some();
-    let is_remote = |host: &str| named && (explicit_agent || !reach::is_local(host, &own_name));
+    let is_remote = |host: &str| named && (explicit_agent || !reach::is_local(host, &full_name));
     let mut shares: Vec<Share> = Vec::new();
     let mut share_of_rank = Vec::new();
     for (rank, (name, block)) in (0..).zip(&placed) {
@@ -76,18 +81,40 @@ pub(crate) fn make(settings: Settings) -> Result<Job, String> {
         let known = shares.iter().position(|share| if remote { share.host == *name } else { !share.remote });
         let share = known.unwrap_or_else(|| {
             let plan = empty_plan(&settings, name, size);
-            shares.push(Share { host: name.clone(), remote, plan });
+            let listed = all.iter().chain(settings.blocks.iter().flat_map(|block| &block.hosts));
+            let reached_as = listed.filter(|host| host.name == *name).find_map(|host| host.reached_as.clone());
+            shares.push(Share { host: name.clone(), reached_as, remote, plan });
             shares.len() - 1
         });
         shares[share].plan.ranks.push((rank, *block));
         share_of_rank.push(share);
     }
-    let template = settings.agent.clone().or_else(|| settings.launcher.clone()).unwrap_or_else(|| {
-        let remote: Vec<&str> = shares.iter().filter(|share| share.remote).map(|share| share.host.as_str()).collect();
-        allocation::template(&variable, &remote).unwrap_or(reach::TEMPLATE).to_string()
-    });
+    let template = template(&settings, &mut shares);
     let job = Job { settings, template, shares, share_of_rank, size };
     complete(job)
+}
+
+/// The command template that reaches the hosts: the user's, or that of the batch system whose hosts they are,
+/// or that of the remote shell. Notes by which names the batch system reaches them.
+fn template(settings: &Settings, shares: &mut [Share]) -> String {
+    if let Some(agent) = &settings.agent {
+        return agent.clone();
+    }
+    let mut remote: Vec<&mut Share> = shares.iter_mut().filter(|share| share.remote).collect();
+    // A user who names a remote shell wants it used, also in an allocation.
+    if !remote.is_empty() && settings.remote_shell == RemoteShell::default() {
+        let named: Vec<&str> =
+            remote.iter().map(|share| share.reached_as.as_ref().unwrap_or(&share.host).as_str()).collect();
+        // Where the user has named the hosts, an allocation that cannot be read is no obstacle.
+        let allocation = allocation::of_environment(&settings.remote_shell).ok().flatten();
+        if let Some((template, names)) = allocation.and_then(|allocation| allocation.means(&named)) {
+            for (share, name) in remote.iter_mut().zip(names) {
+                share.reached_as = Some(name);
+            }
+            return template;
+        }
+    }
+    settings.remote_shell.template()
 }
 
 /// The number of ranks of each program. A single program fills the hosts that are `named`.
@@ -136,8 +163,12 @@ fn place(settings: &Settings, all: &[Host], counts: &[u32]) -> Result<Vec<(Strin
     Ok(placed)
 }
 
-/// Checks `--no-oversubscribe`. Without it more ranks than slots are allowed, as with MPICH.
+/// Checks the most ranks of each host, and `--no-oversubscribe`. Without this option more ranks than slots
+/// are allowed, as with MPICH.
 fn check_capacity(settings: &Settings, list: &[Host], count: u32) -> Result<(), String> {
+    if let Some(room) = hosts::room(list).filter(|&room| count > room) {
+        return Err(format!("{count} ranks are more than the {room} that max_slots of the hostfile allows"));
+    }
     if settings.oversubscribe {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! Starts agents on hosts and receives their greeting.
 
-use super::table;
+use super::{advice, table};
 use crate::agent;
 use crate::control::{Channel, GREETING, Gathered, Order, State, VERSION, Watch};
 use crate::sys::{self, Ended, Fork, Mask, Poll, READ, Spawn};
@@ -18,12 +18,16 @@ use std::time::Instant;
 const NOISE_MAX: usize = 64 * 1024;
 /// The bytes of an agent's standard error that are kept to explain a failure.
 const ERRORS_KEPT: usize = 2048;
+/// The most times that a command is started which is turned away.
+const ATTEMPTS_MAX: u32 = 10;
 /// The number of its last lines that are shown.
 const ERROR_LINES_SHOWN: usize = 3;
 
 /// The progress of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
+    /// The agent waits for its turn to be started.
+    Queued,
     /// The agent was started and has not greeted.
     Started,
     /// The agent waits for the plan.
@@ -40,8 +44,16 @@ pub(crate) struct Agent {
     pub(crate) remote: bool,
     /// The machine that the agent runs on; several hosts may be virtual hosts of one machine.
     pub(crate) machine: String,
-    /// The command that started the agent, for messages.
-    pub(crate) command: String,
+    /// The command that starts the agent.
+    words: Vec<String>,
+    /// The name by which the command reaches the host.
+    reached_as: String,
+    /// The path of `mpiexec` on the host.
+    program: String,
+    /// The time at which the agent was started, the last time.
+    pub(crate) started_at: Instant,
+    /// The number of times that it was started.
+    attempts: u32,
     pub(crate) channel: Channel,
     pub(crate) stage: Stage,
     /// The process of the agent; `None` when it has ended.
@@ -60,24 +72,33 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    fn new(host: &str, remote: bool, command: String, channel: Channel, pid: i32, errors: Option<File>) -> Self {
+    fn new(host: &str, remote: bool, channel: Channel) -> Self {
         Self {
             host: host.to_string(),
             remote,
             machine: if remote { String::new() } else { processors::machine() },
-            command,
+            words: Vec::new(),
+            reached_as: host.to_string(),
+            program: String::new(),
+            started_at: Instant::now(),
+            attempts: 0,
             channel,
             stage: Stage::Started,
-            pid: Some(pid),
+            pid: None,
             ended: None,
             closed_at: None,
             watch: None,
             gathered: None,
             input_taken: 0,
-            errors,
+            errors: None,
             kept: Vec::new(),
             noise: 0,
         }
+    }
+
+    /// The command that starts the agent, for messages.
+    pub(crate) fn command(&self) -> String {
+        if self.remote { reach::shown(&self.words) } else { "(a copy of mpiexec)".into() }
     }
 
     /// Starts the agent of this host, a copy of this process. Must come before the other agents, whose pipes
@@ -90,7 +111,7 @@ impl Agent {
         let ((input, output), (agent_input, agent_output)) = (files(own)?, files(other)?);
         let channel = Channel::new(input, output)?;
         match sys::fork()? {
-            Fork::Parent(pid) => Ok(Self::new(host, false, "(a copy of mpiexec)".into(), channel, pid, None)),
+            Fork::Parent(pid) => Ok(Self { pid: Some(pid), ..Self::new(host, false, channel) }),
             Fork::Child => {
                 // The child would keep its own other end open and never see that mpiexec is gone.
                 drop(channel);
@@ -109,13 +130,28 @@ impl Agent {
         }
     }
 
-    /// Starts the agent of another host by the command template.
+    /// The agent of another host, which will be started by the command template when its turn has come
+    /// ([`Agent::start`]). `reached_as` is the host's name for the command.
     ///
     /// # Errors
     /// Half a sentence with the reason.
-    pub(crate) fn start_remote(host: &str, template: &str, program: &str, mask: &Mask) -> Result<Self, String> {
-        let words = reach::command(host, template, program, &[table::AGENT_OPTION])?;
-        let shown = reach::shown(&words);
+    pub(crate) fn queue(host: &str, reached_as: &str, template: &str, program: &str) -> Result<Self, String> {
+        let words = reach::command(reached_as, template, program, &[table::AGENT_OPTION])?;
+        let nowhere = || -> io::Result<Channel> {
+            let open = || File::options().read(true).write(true).open("/dev/null");
+            Channel::new(open()?, open()?)
+        };
+        let channel = nowhere().map_err(|error| format!("/dev/null cannot be used: {}", sys::reason(&error)))?;
+        let (reached_as, program) = (reached_as.to_owned(), program.to_owned());
+        Ok(Self { words, reached_as, program, stage: Stage::Queued, ..Self::new(host, true, channel) })
+    }
+
+    /// Starts the agent of another host.
+    ///
+    /// # Errors
+    /// Half a sentence with the reason.
+    pub(crate) fn start(&mut self, mask: &Mask) -> Result<(), String> {
+        let (words, shown) = (&self.words, self.command());
         let failed = |error: io::Error| format!("the command `{shown}` cannot be started: {}", sys::reason(&error));
         let directory = std::env::current_dir().unwrap_or_else(|_| Path::new("/").into());
         let path = std::env::var_os("PATH");
@@ -141,11 +177,29 @@ impl Agent {
             death_signal: libc::SIGTERM,
             mask,
             affinity: &[],
+            // A terminal would stop a remote shell that asks a question, and nobody would know why. And the
+            // kernel shares processors out among sessions.
+            session: true,
         };
-        let pid = sys::spawn(&spawn).map_err(|failure| failed(failure.error))?;
         let (input, output) = (File::from(OwnedFd::from(output)), File::from(OwnedFd::from(input)));
-        let channel = Channel::new(input, output).map_err(failed)?;
-        Ok(Self::new(host, true, shown, channel, pid, Some(errors)))
+        self.channel = Channel::new(input, output).map_err(failed)?;
+        self.pid = Some(sys::spawn(&spawn).map_err(|failure| failed(failure.error))?);
+        (self.errors, self.stage, self.started_at) = (Some(errors), Stage::Started, Instant::now());
+        self.attempts += 1;
+        Ok(())
+    }
+
+    /// Queues the agent again if its command has ended because too many came to an ssh server at a time.
+    pub(crate) fn queue_again(&mut self) -> bool {
+        self.read_errors();
+        let is_turned_away = advice::is_turned_away(&String::from_utf8_lossy(&self.kept));
+        let again = self.stage == Stage::Started && is_turned_away && self.attempts < ATTEMPTS_MAX;
+        if again {
+            self.stage = Stage::Queued;
+            (self.pid, self.ended, self.closed_at, self.errors, self.noise) = (None, None, None, None, 0);
+            self.kept.clear();
+        }
+        again
     }
 
     /// Returns whether the agent was sent a plan and has not said its last word.
@@ -202,7 +256,11 @@ impl Agent {
                         let greeting = line[at + GREETING.len()..].trim_end();
                         let (version, machine) = greeting.split_once(' ').unwrap_or((greeting, ""));
                         if version != VERSION.to_string() {
-                            return Err(format!("its mpiexec speaks version {version}, this one {VERSION}"));
+                            return Err(format!(
+                                "its {} is of another Weft (it speaks version {version}, this one {VERSION}): install the same \
+                                 one there, or say its path by --agent-program",
+                                self.program
+                            ));
                         }
                         self.machine = machine.to_string();
                         self.stage = Stage::Greeted;
@@ -220,7 +278,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Explains why an agent never greeted: its command, how the command ended, and its last lines.
+    /// Explains why an agent never greeted: its command, how the command ended, its last lines, and advice.
     pub(crate) fn explain(&mut self, timed_out: Option<f64>) -> String {
         self.read_errors();
         let fate = match (timed_out, self.ended) {
@@ -232,8 +290,14 @@ impl Agent {
         let said = String::from_utf8_lossy(&self.kept);
         let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let last = lines[lines.len().saturating_sub(ERROR_LINES_SHOWN)..].join(" / ");
-        let words = if last.is_empty() { String::new() } else { format!(", saying: {last}") };
-        format!("the host {} cannot be reached: `{}` {fate}{words}", self.host, self.command)
+        let quoted = if last.is_empty() { String::new() } else { format!(", saying: {last}") };
+        let status = if let Some(Ended::Exit(status)) = self.ended { Some(status) } else { None };
+        let advice = match timed_out {
+            Some(_) => Some(advice::of_silence(&said, &self.reached_as, &self.program)),
+            None => advice::of_end(&said, status, &self.reached_as, &self.program),
+        };
+        let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
+        format!("the host {} cannot be reached: `{}` {fate}{quoted}{advice}", self.host, self.command())
     }
 
     /// Ends the agent's command at once: its messages are of no use any more.

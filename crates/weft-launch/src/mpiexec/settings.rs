@@ -7,7 +7,7 @@ use super::environment::{Base, EnvironmentOptions};
 use super::stats;
 use crate::control::{BindTo, InputTo, MapBy};
 use crate::hosts::{Host, Order};
-use crate::reach;
+use crate::reach::{self, RemoteShell};
 
 /// The most ranks of a job.
 pub(crate) const RANKS_MAX: u32 = 1 << 16;
@@ -54,8 +54,8 @@ pub(crate) struct Settings {
     pub(crate) keep_others: bool,
     pub(crate) time_limit: Option<Duration>,
     pub(crate) agent: Option<String>,
-    /// The command template for hosts that are not this one, where `agent` is not given.
-    pub(crate) launcher: Option<String>,
+    /// The remote shell for hosts that are not this one, where `agent` is not given.
+    pub(crate) remote_shell: RemoteShell,
     pub(crate) agent_program: Option<String>,
     pub(crate) agent_timeout: Duration,
     /// The longest silence of a host once its ranks run; `None`: no limit.
@@ -86,7 +86,7 @@ impl Settings {
             keep_others: false,
             time_limit: None,
             agent: None,
-            launcher: None,
+            remote_shell: RemoteShell::default(),
             agent_program: None,
             agent_timeout: AGENT_TIMEOUT_DEFAULT,
             host_timeout: Some(HOST_TIMEOUT_DEFAULT),

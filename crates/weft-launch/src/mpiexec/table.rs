@@ -30,6 +30,7 @@ pub(crate) enum Takes {
 pub(crate) enum Global {
     Hosts,
     HostFile,
+    HostScript,
     RanksPerHost,
     OnePerHost,
     MapBy,
@@ -56,6 +57,7 @@ pub(crate) enum Global {
     HostTimeout,
     Launcher,
     LauncherProgram,
+    LauncherArguments,
     Prefix,
     Stats,
     Universe,
@@ -130,14 +132,18 @@ impl Section {
         match self {
             Self::Places => {
                 "Where hosts have no slots, mpiexec spreads the ranks over them evenly, in blocks. Where no host is \
-                 named, it takes the hosts that Slurm, PBS, LSF or Grid Engine has allocated, or else this host."
+                 named, it takes those of a hostfile that a variable of another launcher names, those that Slurm, PBS, \
+                 LSF, Grid Engine or Flux has allocated, or else this host."
             }
             Self::Processors => {
                 "No core is given to two ranks, not even of different jobs. If there are too few cores, mpiexec binds \
                  no rank."
             }
             Self::Reach => {
-                "One agent runs on each host. The job's commands and output pass through the agent's standard input and output."
+                "One agent runs on each host. The job's commands and output pass through the agent's standard input and \
+                 output. In an allocation the batch system starts the agents, where its program for that is in PATH \
+                 (srun, pbs_attach, blaunch, qrsh, flux) and no option names another way. -v says what was taken \
+                 from where."
             }
             Self::Environment => {
                 "Ranks on other hosts get all variables but those that describe this host or login (HOME, DISPLAY, \

@@ -51,6 +51,8 @@ pub(crate) struct Spawn<'a> {
     pub(crate) mask: &'a Mask,
     /// The processors that the child may run on, a bit for each; empty: those of this process.
     pub(crate) affinity: &'a [u64],
+    /// The child gets a session of its own, and no terminal. Otherwise it gets a process group of its own.
+    pub(crate) session: bool,
 }
 
 /// The step of starting a program that failed.
@@ -132,7 +134,8 @@ fn become_program(child: &Child<'_>) -> Step {
     let spawn = child.spawn;
     // SAFETY: these calls take numbers or constant, valid pointers and are async-signal-safe.
     unsafe {
-        if libc::setpgid(0, 0) < 0 || libc::prctl(libc::PR_SET_PDEATHSIG, spawn.death_signal) < 0 {
+        let apart = if spawn.session { libc::setsid() } else { libc::setpgid(0, 0) };
+        if apart < 0 || libc::prctl(libc::PR_SET_PDEATHSIG, spawn.death_signal) < 0 {
             return Step::Prepare;
         }
         if libc::getppid() != child.parent {

@@ -91,6 +91,7 @@ impl Running {
             match (agent.stage, agent.pid) {
                 // The agent's command may be any program, and has started nothing yet.
                 (Stage::Started, Some(pid)) if agent.remote => sys::kill_group(pid, libc::SIGTERM),
+                (Stage::Queued, _) => agent.stage = Stage::Done,
                 (Stage::Done, _) => {}
                 _ => {
                     let fits = agent.order(&Order::End { signal, grace_ms, spare });
@@ -181,7 +182,8 @@ impl Running {
         let living = if self.launched { self.living() } else { 0 };
         let mut text = format!("the time limit of {limit} s is over; ending {}\n", verdict::ranks(living));
         text.push_str(&self.standings(survey));
-        for agent in self.agents.iter().filter(|agent| agent.stage == Stage::Started) {
+        let unreached = |agent: &&Agent| matches!(agent.stage, Stage::Queued | Stage::Started);
+        for agent in self.agents.iter().filter(unreached) {
             text.push_str(&format!("  the host {} has not been reached yet\n", agent.host));
         }
         if self.verdict.is_none() {

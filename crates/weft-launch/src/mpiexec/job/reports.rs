@@ -11,7 +11,7 @@ use std::time::Instant;
 impl Running {
     /// Handles everything that has arrived from an agent.
     pub(super) fn hear(&mut self, index: usize) {
-        if self.agents[index].stage == Stage::Done {
+        if matches!(self.agents[index].stage, Stage::Queued | Stage::Done) {
             return;
         }
         if let Err(why) = self.agents[index].hear_greeting() {
@@ -55,6 +55,9 @@ impl Running {
         if self.agents[index].ended.is_none() && closed_at.elapsed() < STATUS_WAIT {
             return;
         }
+        if self.queue_again(index) {
+            return;
+        }
         let agent = &mut self.agents[index];
         let text = if agent.stage == Stage::Started {
             agent.explain(None)
@@ -67,6 +70,10 @@ impl Running {
             format!("the agent on {} is lost: {fate}", agent.host)
         };
         agent.stage = Stage::Done;
+        // Without their agent these ranks are gone.
+        for &(rank, _) in &self.job.shares[index].plan.ranks {
+            self.ended[rank as usize].get_or_insert(Phase::Silent);
+        }
         self.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
     }
 

@@ -81,8 +81,15 @@ pub(crate) static OPTIONS: &[Entry] = &[
         &["-f", "--hostfile", "--machinefile", "--default-hostfile", "-machine"],
         one("FILE"),
         Global::HostFile,
-        "a file with a host on each line: `h0`, `h0:2` or `h0 slots=2`; ifname=eth1 names the \
-         interface of a host",
+        "a file with a host on each line: `h0`, `h0:2` or `h0 slots=2`; max_slots=4 is the most ranks of a host, user=bob \
+         its user, ifname=eth1 its interface",
+    ),
+    global(
+        Places,
+        &["--host-discovery-script"],
+        one("PROGRAM"),
+        Global::HostScript,
+        "a program that prints such lines, as `discover_hosts.sh` of Kubernetes' MPI Operator does; it runs once",
     ),
     local(Places, &["--host", "-H"], one("H0,H1"), Local::Host, "hosts for the program that follows only"),
     global(
@@ -220,7 +227,14 @@ pub(crate) static OPTIONS: &[Entry] = &[
         &["-launcher-exec", "-bootstrap-exec"],
         one("PROGRAM"),
         Global::LauncherProgram,
-        "--agent 'PROGRAM {host}'",
+        "the program that reaches a host in the place of ssh; --agent says a whole command",
+    ),
+    global(
+        Reach,
+        &["--launcher-args", "-bootstrap-exec-args"],
+        one("WORDS"),
+        Global::LauncherArguments,
+        "arguments of ssh, or of the program in its place: '-F FILE', '-p 2222', '-J JUMPHOST'",
     ),
     global(
         Reach,
