@@ -65,6 +65,7 @@ if is_for tests; then
     have chromium || have chromium-browser || have google-chrome || want chromium
     have tshark || want tshark
     have valgrind || want valgrind
+    have sshd || want openssh-server
     { has_library libfabric.so.1 && [ -e /usr/include/rdma/fabric.h ]; } || want libfabric-dev
     # Slurm, with the library that its plugin for PMIx loads. Its daemons are started by the tests alone.
     { have slurmctld && have slurmd && have srun; } || want slurm-wlm
@@ -112,6 +113,18 @@ apt() {
     trap - HUP INT TERM
     return "$installed"
 }
+
+# quietly PACKAGE UNIT…: installs a package whose services shall not run when the machine starts again either:
+# tests start a program of it themselves. `systemctl unmask UNIT` lets a service run.
+quietly() {
+    package=$1
+    shift
+    mkdir -p /etc/systemd/system
+    for unit in "$@"; do
+        [ -e "/etc/systemd/system/$unit" ] || ln -s /dev/null "/etc/systemd/system/$unit"
+    done
+    apt "$package"
+}
 # shellcheck disable=SC2086 # lists of words
 if [ "$(id -u)" != 0 ]; then
     if [ -n "$missing" ]; then
@@ -125,7 +138,10 @@ else
         exit 1
     }
     for package in $lacking; do
-        apt $package || say "apt-get could not install $package: what takes it is left out"
+        case $package in
+            openssh-server) quietly $package ssh.service ssh.socket ;;
+            *) apt $package ;;
+        esac || say "apt-get could not install $package: what takes it is left out"
     done
 fi
 

@@ -42,6 +42,7 @@ mod report;
 mod scripts;
 mod slurm;
 pub(crate) mod soak;
+mod ssh;
 mod strangers;
 mod tcp;
 mod tools;
@@ -157,6 +158,11 @@ const SUITES: &[Suite] = &[
     Suite { name: "examples", what: "the examples, heat above all", cases: programs::examples },
     Suite { name: "book", what: "the commands of the book's first pages, and what they print", cases: book::cases },
     Suite { name: "launcher", what: "mpiexec when things go wrong", cases: launcher::cases },
+    Suite {
+        name: "ssh",
+        what: "hosts behind ssh servers, Kubernetes' MPI Operator, and the means of batch systems",
+        cases: ssh::cases,
+    },
     Suite { name: "hangs", what: "jobs that hang, and what is said of them", cases: hangs::cases },
     Suite { name: "checked", what: "WEFT_CHECK finds calls that do not match across ranks", cases: checked::cases },
     Suite { name: "checkers", what: "programs under valgrind and with the address sanitizer", cases: checkers::cases },
@@ -216,6 +222,7 @@ const LARGE: &[Suite] = &[
         what: "all ways in which Slurm starts jobs, 1 to 16 ranks on up to four nodes",
         cases: slurm::all_cases,
     },
+    Suite { name: "ssh-all", what: "the same, and 63 hosts behind ssh servers", cases: ssh::all_cases },
     Suite { name: "rdma", what: "iWARP and RoCE between virtual machines", cases: rdma::cases },
 ];
 

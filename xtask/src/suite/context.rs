@@ -109,7 +109,7 @@ impl Context {
 
     pub(crate) fn hosts(&self) -> anyhow::Result<&Hosts> {
         if self.hosts.get().is_none() {
-            let _ = self.hosts.set(Hosts::open(&self.bin("weft"), 1, &[])?);
+            let _ = self.hosts.set(Hosts::open(&self.bin("weft"), 2, 1, &[])?);
         }
         self.hosts.get().context("just made")
     }
@@ -117,7 +117,7 @@ impl Context {
     /// Two other hosts, with two interfaces each, so slow that the processors fill both.
     pub(crate) fn hosts_on_rails(&self) -> anyhow::Result<&Hosts> {
         if self.hosts_on_rails.get().is_none() {
-            let _ = self.hosts_on_rails.set(Hosts::open(&self.bin("weft"), 2, &["--rate", "200mbit"])?);
+            let _ = self.hosts_on_rails.set(Hosts::open(&self.bin("weft"), 2, 2, &["--rate", "200mbit"])?);
         }
         self.hosts_on_rails.get().context("just made")
     }
@@ -144,7 +144,7 @@ impl Context {
     }
 }
 
-/// Two hosts, until dropped.
+/// Virtual hosts, two unless more are asked for, until dropped.
 pub(crate) struct Hosts {
     pub(crate) names: Vec<String>,
     pub(crate) agent: String,
@@ -203,10 +203,15 @@ impl Hosts {
         Ok(format!("{}-switch", name.context("the first host's name ends in -0")?))
     }
 
-    fn open(weft: &Path, interfaces: usize, options: &[&str]) -> anyhow::Result<Hosts> {
+    /// Makes so many hosts, with an interface each.
+    pub(crate) fn many(context: &Context, count: usize) -> anyhow::Result<Hosts> {
+        Self::open(&context.bin("weft"), count, 1, &[])
+    }
+
+    fn open(weft: &Path, count: usize, interfaces: usize, options: &[&str]) -> anyhow::Result<Hosts> {
         let script = "printf '%s\\n' \"$WEFT_HOSTS\" \"$WEFT_AGENT\"; readlink /proc/self/ns/user; exec cat";
         let mut holder = Command::new(weft)
-            .args(["hosts", "run", "--count", "2", "--interfaces", &interfaces.to_string()])
+            .args(["hosts", "run", "--count", &count.to_string(), "--interfaces", &interfaces.to_string()])
             .args(options)
             .args(["--", "sh", "-c", script])
             .stdin(Stdio::piped())

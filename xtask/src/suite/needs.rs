@@ -26,7 +26,12 @@ pub(crate) enum Need {
     Root,
     /// Slurm and MUNGE, and the right to run their daemons.
     Slurm,
+    /// An ssh server that this user may start on virtual hosts.
+    Sshd,
 }
+
+/// The ssh server, where Debian has it.
+pub(crate) const SSHD: &str = "/usr/sbin/sshd";
 
 impl Need {
     /// The reason why the need is not fulfilled on this machine.
@@ -55,6 +60,10 @@ impl Need {
                 let why = "no Slurm here; as root, tools/setup.sh tests installs it";
                 unless(are_here && says_version("munged", "--version"), why)
             }
+            Need::Sshd if !std::path::Path::new(SSHD).exists() => {
+                Some("no ssh server here; as root, tools/setup.sh tests installs it (openssh-server)".to_owned())
+            }
+            Need::Sshd => unless(geteuid().is_root(), "only root can start ssh servers on hosts of their own"),
             Need::Root => unless(geteuid().is_root(), "only root can become another user"),
         })
     }
