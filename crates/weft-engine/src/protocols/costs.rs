@@ -106,7 +106,7 @@ cost_model! {
     ring_near_per_byte_ps = 36,
     /// on a node: each byte that goes through a ring whose two ends copy at the same time, on processors that
     /// share no cache
-    ring_far_per_byte_ps = 66,
+    ring_far_per_byte_ps = 73,
     /// on a node: each byte that is sent eagerly to a receiver that waits, for the times when another message
     /// comes first
     ring_ahead_per_byte_ps = 1,

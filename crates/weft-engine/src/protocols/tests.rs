@@ -172,7 +172,7 @@ const LARGE: &[(&str, &str)] = &[
     ("known untried scattered", "write"),
     // Both sides wait for this message.
     ("awaited inside contiguous blocking standard credit wide near", "eager 64K, pipeline 512K, clear-to-send"),
-    ("awaited inside contiguous blocking standard credit wide far", "eager 64K, pipeline 179361, cooperate"),
+    ("awaited inside contiguous blocking standard credit wide far", "eager 64K, pipeline 128K, cooperate"),
     ("awaited inside contiguous blocking standard credit narrow alone", "fetch 64K-1, cooperate"),
     // The receiver fetches the message at once, and one of the two sides may compute.
     ("known inside contiguous alone nonblocking", "fetch"),
@@ -190,9 +190,9 @@ const LARGE: &[(&str, &str)] = &[
     ("wide near standard credit", "eager 64K, clear-to-send"),
     ("wide near credit", "eager 32K, clear-to-send"),
     ("wide near", "clear-to-send"),
-    ("wide standard credit", "eager 64K, clear-to-send 160199, cooperate"),
-    ("wide credit", "eager 32K, clear-to-send 160199, cooperate"),
-    ("wide", "clear-to-send 160199, cooperate"),
+    ("wide standard credit", "eager 64K, clear-to-send 115343, cooperate"),
+    ("wide credit", "eager 32K, clear-to-send 115343, cooperate"),
+    ("wide", "clear-to-send 115343, cooperate"),
     ("standard credit", "eager 64K, cooperate"),
     ("", "fetch 64K-1, cooperate"),
 ];
