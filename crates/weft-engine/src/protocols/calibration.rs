@@ -41,7 +41,7 @@ struct Found {
 /// caches are near each other or far from each other, and this changes within seconds. The near figures are
 /// medians of seven jobs on the idle machine. The far figure is the median of six calibrations.
 const REFERENCE: Found = Found {
-    small_frame_ns: 300,
+    small_frame_ns: 130,
     kernel_copy: Cost { fixed_ps: 1_480_000, per_byte_ps: 64 },
     both_per_byte_ps: 34,
     ring_near_per_byte_ps: 33,
@@ -171,7 +171,7 @@ mod tests {
             let (reference, built_in) = (REFERENCE.kernel_copy.per_byte_ps, built_in.kernel_copy_per_byte_ps);
             call_ps / 1000 + ns(kernel_ps, reference, built_in, bytes)
         };
-        let (small_frame_ns, long) = (300, CALIBRATION_LONG_BYTES);
+        let (small_frame_ns, long) = (REFERENCE.small_frame_ns, CALIBRATION_LONG_BYTES);
         let round = CalibrationRound {
             kernel_short_ns: kernel(CALIBRATION_SHORT_BYTES),
             kernel_long_ns: kernel(long),
