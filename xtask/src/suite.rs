@@ -8,6 +8,7 @@
 mod book;
 mod built;
 mod carriers;
+mod chaos;
 mod checked;
 mod checkers;
 mod collectives;
@@ -22,8 +23,10 @@ mod hangs;
 mod hostile;
 pub(crate) mod instructions;
 mod instrument;
+mod interfaces;
 mod lanes;
 mod launcher;
+mod launchers;
 mod libfabric;
 mod lifetimes;
 mod memory;
@@ -44,6 +47,7 @@ mod slurm;
 pub(crate) mod soak;
 mod ssh;
 mod strangers;
+mod table;
 mod tcp;
 mod tools;
 mod trace;
@@ -58,6 +62,7 @@ use std::time::Instant;
 use context::Context;
 use lanes::Tally;
 use needs::Need;
+use table::Table;
 
 /// The end of a case.
 pub(crate) enum Outcome {
@@ -84,6 +89,8 @@ impl From<anyhow::Result<()>> for Outcome {
 pub(crate) struct Case {
     name: String,
     needs: Vec<Need>,
+    /// The row and the column of a table, for a case that is a cell of one.
+    cell: Option<(String, String)>,
     run: Box<dyn Fn(&Context) -> Outcome>,
 }
 
@@ -93,12 +100,18 @@ impl Case {
     }
 
     pub(crate) fn new<R: Into<Outcome>>(name: impl Into<String>, run: impl Fn(&Context) -> R + 'static) -> Case {
-        Case { name: name.into(), needs: Vec::new(), run: Box::new(move |context| run(context).into()) }
+        Case { name: name.into(), needs: Vec::new(), cell: None, run: Box::new(move |context| run(context).into()) }
     }
 
     /// Adds things without which the case is skipped. The first one that is missing is the reason.
     pub(crate) fn needs(mut self, needs: &[Need]) -> Case {
         self.needs.extend(needs);
+        self
+    }
+
+    /// Makes the case a cell of the table that is printed after the suite.
+    pub(crate) fn in_table(mut self, row: impl Into<String>, column: impl Into<String>) -> Case {
+        self.cell = Some((row.into(), column.into()));
         self
     }
 
@@ -141,6 +154,11 @@ const SUITES: &[Suite] = &[
         what: "paths between two hosts that carry smaller packets in the middle of a job",
         cases: path_mtu::cases,
     },
+    Suite {
+        name: "interfaces",
+        what: "hosts whose interfaces do not all lead to the others",
+        cases: interfaces::cases,
+    },
     Suite { name: "rails", what: "two interfaces between two hosts, and one of them failing", cases: rails::cases },
     Suite {
         name: "multicast",
@@ -172,8 +190,13 @@ const SUITES: &[Suite] = &[
     Suite { name: "doctor", what: "weft info and weft doctor find what is broken", cases: doctor::cases },
     Suite { name: "lifetimes", what: "objects that are made and freed leave nothing behind", cases: lifetimes::cases },
     Suite { name: "conformance", what: "programs for each chapter, on MPICH and on Weft", cases: conformance::cases },
-    Suite { name: "hydra", what: "Weft's programs under Hydra and MPICH's under Weft", cases: peers::hydra },
-    Suite { name: "pmix", what: "Weft's programs under a launcher that speaks PMIx", cases: pmix::cases },
+    Suite {
+        name: "launchers",
+        what: "Weft's programs under other launchers, a selection of jobs",
+        cases: launchers::cases,
+    },
+    Suite { name: "mpich", what: "MPICH's programs under Weft's mpiexec, and on Weft", cases: peers::mpich },
+    Suite { name: "pmix", what: "notices and errors under a launcher that speaks PMIx", cases: pmix::cases },
     Suite { name: "slurm", what: "Weft's programs under Slurm, a selection", cases: slurm::cases },
     Suite { name: "porting", what: "what programs and their configure scripts ask for", cases: porting::cases },
     Suite { name: "cmake", what: "find_package(MPI)", cases: peers::cmake },
@@ -205,6 +228,16 @@ const LARGE: &[Suite] = &[
         name: "lifetimes-all",
         what: "ten minutes of everything, and 100,000 turns of each kind of object: nothing grows",
         cases: lifetimes::all_cases,
+    },
+    Suite {
+        name: "launcher-chaos",
+        what: "mpiexec, agents and ranks are killed or stopped at every stage of a job",
+        cases: chaos::cases,
+    },
+    Suite {
+        name: "launchers-all",
+        what: "every launcher with every job, on one host and on two, and a table",
+        cases: launchers::all_cases,
     },
     Suite { name: "mpi4py-all", what: "mpi4py's own tests in all runs", cases: peers::mpi4py_all },
     Suite {
@@ -360,6 +393,7 @@ fn run_suite(suite: &Suite, filter: &str, context: &Context, tally: &mut Tally) 
     println!("\n{}: {}", suite.name, suite.what);
     let terminal = std::io::stdout().is_terminal();
     let began = Instant::now();
+    let mut table = Table::default();
     for case in (suite.cases)(context).iter().filter(|case| case.name.contains(filter)) {
         if terminal {
             print!("\r\x1b[K  …      {}", case.name);
@@ -368,6 +402,9 @@ fn run_suite(suite: &Suite, filter: &str, context: &Context, tally: &mut Tally) 
         let started = Instant::now();
         let outcome = case.run(context);
         let seconds = started.elapsed().as_secs_f64();
+        if let Some((row, column)) = &case.cell {
+            table.note(row, column, &outcome);
+        }
         let (verdict, why) = match outcome {
             Outcome::Passed => {
                 tally.passed += 1;
@@ -385,6 +422,7 @@ fn run_suite(suite: &Suite, filter: &str, context: &Context, tally: &mut Tally) 
         let clear = if terminal { "\r\x1b[K" } else { "" };
         println!("{clear}  {verdict:6} {} {seconds:.1} s{why}", case.name);
     }
+    print!("{table}");
     let seconds = began.elapsed().as_secs_f64();
     println!("  {} took {seconds:.0} s", suite.name);
     tally.seconds.push((suite.name.to_owned(), seconds));

@@ -234,6 +234,21 @@ impl<P: Platform> Engine<P> {
         true
     }
 
+    /// Marks a peer as failed that somebody else knows to be dead, for this `reason`. Messages of it that are
+    /// here already come first. A peer that has failed already, or that is not known, changes nothing.
+    pub fn hear_of_death(&mut self, peer: PeerId, reason: &str) {
+        if self.peers.get(peer).is_none() || peer == self.peers.own() {
+            return;
+        }
+        self.network.must_look = true;
+        self.progress();
+        while self.poll_node() > 0 {}
+        if self.check_peer(peer).is_ok() {
+            self.peer_failed(peer, reason);
+            self.tell_failures();
+        }
+    }
+
     /// Makes one pass of progress: takes in what has arrived and sends what is due. Returns true once in many
     /// passes: then it is time to tell how this process stands.
     pub fn progress(&mut self) -> bool {

@@ -107,6 +107,8 @@ fn serve(mut channel: Channel, mut signals: Signals, mask: Mask, null: File) -> 
         watch: (plan.patience_ms > 0).then(|| Watch::new(Duration::from_millis(plan.patience_ms), Instant::now())),
         suspended: false,
         looks_for_strangers: plan.size > 1,
+        memory_directories: memory_directories(&plan),
+        has_failed: false,
     };
     let bound = agent.bind(&plan, &allowed);
     agent.launch(&plan, &bound, &mask, &null, status.as_raw_fd());
@@ -169,6 +171,10 @@ struct Agent {
     suspended: bool,
     /// The agent has not yet looked at the program of a rank that never spoke PMI.
     looks_for_strangers: bool,
+    /// The directories in which ranks may have files of shared memory.
+    memory_directories: Vec<PathBuf>,
+    /// A rank was killed, or has failed.
+    has_failed: bool,
 }
 
 /// The owner of a poll entry.
@@ -244,6 +250,9 @@ impl Agent {
         }
         self.close_outputs();
         leftovers::kill(FAREWELL);
+        if self.has_failed {
+            leftovers::remove_files(&self.memory_directories);
+        }
         self.report(&Report::Done);
         let deadline = Instant::now() + FAREWELL;
         while self.channel.has_unsent() && !self.gone && Instant::now() < deadline {
@@ -464,6 +473,7 @@ impl Agent {
     /// Handles the end of a rank: reads its last words, then reports.
     fn rank_ended(&mut self, local_rank: usize, ended: sys::Ended) {
         self.silent_since = Instant::now();
+        self.has_failed |= ended != sys::Ended::Exit(0);
         while self.converse(local_rank) {}
         for which in 0..2 {
             while self.credit > 0 && self.read_output(local_rank, which) {}
@@ -475,6 +485,17 @@ impl Agent {
         }
         self.report(&Report::Ended { position, ended });
     }
+}
+
+/// The directories in which the library may put files of shared memory, for the ranks of this plan.
+fn memory_directories(plan: &Plan) -> Vec<PathBuf> {
+    let wanted = plan.programs.iter().flat_map(|program| {
+        ["WEFT_SHM_DIR", "TMPDIR"].into_iter().filter_map(|name| rank::variable(program, name)).map(PathBuf::from)
+    });
+    let mut directories: Vec<PathBuf> = wanted.chain(["/dev/shm", "/tmp"].map(PathBuf::from)).collect();
+    directories.sort();
+    directories.dedup();
+    directories
 }
 
 /// Finds the file that `word` names for a process in `directory` with this `PATH`. The error is half a

@@ -1,8 +1,9 @@
 //! Starts the processes of a job on its hosts, and lets each of them find its peers.
 //!
 //! The library side is [`ProcessManager`]: the requests of every MPI process to the process manager that has
-//! started it. Weft speaks PMI-1.1, which its own `mpiexec`, Hydra (MPICH, Intel MPI), gforker and Slurm
-//! (`--mpi=pmi2`) offer. A process without a process manager is a singleton.
+//! started it. Weft speaks PMI-1.1 and PMIx. Its own `mpiexec`, Hydra (MPICH, Intel MPI), gforker and Slurm
+//! (`--mpi=pmi2`) offer PMI-1.1; Open MPI's `mpirun` and Slurm (`--mpi=pmix`) offer PMIx. A process without a
+//! process manager is a singleton.
 //!
 //! [`CallSite`] tells the launcher in which MPI call the process is. The process publishes its state
 //! ([`standing`]) on its [`page`]. From these states [`wait_for`] concludes which ranks keep which waiting.
@@ -36,7 +37,7 @@ mod words;
 
 pub use call_site::CallSite;
 pub use error::LaunchError;
-pub use manager::{Names, Observer, ProcessManager, process_manager};
+pub use manager::{Names, Notice, Notices, Observer, ProcessManager, process_manager};
 pub use processors::{
     Load, REGISTRY, RESOURCE_KINDS, Resource, ResourceKind, named_processors, resources, usable_processors,
 };

@@ -8,6 +8,7 @@
 
 mod detect;
 mod link;
+mod notices;
 mod pmi1;
 mod pmix;
 mod singleton;
@@ -19,6 +20,7 @@ mod weft;
 pub(crate) use slurm::{foreign_seeds as step_seeds, take_foreign_apart as take_step_apart};
 
 use crate::{JobSecret, LaunchError, sys};
+pub use notices::{Notice, Notices};
 use std::fmt::Debug;
 
 /// Connects to the process manager of this process's job, which the environment names. From now on this
@@ -110,6 +112,10 @@ pub trait ProcessManager: Debug + Send {
 
     /// The service that makes ports known by name (MPI-5.0 §11.9.4), where there is one.
     fn names(&mut self) -> Option<&mut dyn Names>;
+
+    /// The notices of processes of the job that fail, where the process manager gives any. Weft's `mpiexec`
+    /// gives none: it ends the job. They can be taken once.
+    fn notices(&mut self) -> Option<Notices>;
 
     /// The observer of the job from outside, where there is one.
     fn observer(&mut self) -> Option<&mut dyn Observer>;

@@ -13,6 +13,7 @@ mod costs;
 mod join;
 mod leave;
 mod links;
+mod notices;
 mod rails;
 mod raw;
 mod sessions;

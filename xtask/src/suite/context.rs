@@ -1,5 +1,6 @@
 //! The context that all cases share: directories, compiled programs, two hosts.
 
+use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -265,7 +266,7 @@ impl Drop for Hosts {
 pub(crate) struct Expected {
     /// The exit code; None: any but 0.
     pub(crate) code: Option<i32>,
-    pub(crate) says: Vec<&'static str>,
+    pub(crate) says: Vec<Cow<'static, str>>,
     pub(crate) never_says: Vec<&'static str>,
 }
 
@@ -279,8 +280,8 @@ impl Expected {
         Expected::default()
     }
 
-    pub(crate) fn says(mut self, text: &'static str) -> Expected {
-        self.says.push(text);
+    pub(crate) fn says(mut self, text: impl Into<Cow<'static, str>>) -> Expected {
+        self.says.push(text.into());
         self
     }
 
@@ -301,7 +302,7 @@ impl Expected {
             (Some(found), Some(expected)) if found != expected => wrong.push(format!("expected exit code {expected}")),
             _ => {}
         }
-        for text in self.says.iter().filter(|text| !finished.output.contains(**text)) {
+        for text in self.says.iter().filter(|text| !finished.output.contains(&***text)) {
             wrong.push(format!("it should say {text:?}"));
         }
         for text in self.never_says.iter().filter(|text| finished.output.contains(**text)) {

@@ -28,7 +28,7 @@ const START: Duration = Duration::from_secs(20);
 const LIMIT_SECONDS: u64 = 45;
 /// The exit code of `vanish gone` when all ranks have heard.
 const HEARD: i32 = 42;
-const WAYS: [&str; 10] = [
+pub(super) const WAYS: [&str; 10] = [
     "MPI_Recv heard",
     "MPI_Recv from anybody heard",
     "MPI_Probe heard",
@@ -224,7 +224,7 @@ fn neighbour(
 }
 
 /// The living ranks of a run's second half.
-fn second_half(running: &Running, ranks: u32) -> Vec<Pid> {
+pub(super) fn second_half(running: &Running, ranks: u32) -> Vec<Pid> {
     let all = running.processes().into_iter().map(|(pid, _)| pid);
     all.filter(|pid| rank_of(*pid).is_some_and(|rank| rank >= ranks / 2)).collect()
 }
@@ -320,7 +320,7 @@ pub(super) fn over(links: Links) -> Vec<Case> {
 
 /// The expectation that every waiting rank hears of it, in whatever call it waits.
 fn all_hear() -> Expected {
-    WAYS.iter().fold(Expected::code(HEARD), |expected, way| expected.says(way)).never_says("vanish.c:")
+    WAYS.iter().fold(Expected::code(HEARD), |expected, way| expected.says(*way)).never_says("vanish.c:")
 }
 
 fn killed() -> Expected {

@@ -108,7 +108,7 @@ fn attacked(name: &str, packets: u64, settings: &'static [(&str, &str)], says: &
             return Ok(Outcome::Failed(format!("the attack: {why}")));
         }
         let expected = Expected::code(0).says(" forged").says(" foreign").says(" rounds, ");
-        let expected = says.iter().fold(expected, |expected, text| expected.says(text));
+        let expected = says.iter().fold(expected, |expected, text| expected.says(*text));
         match expected.judge(Ok(finished)) {
             Outcome::Passed if counted < packets / COUNTED_SHARE => {
                 Ok(Outcome::Failed(format!("only {counted} packets were counted as dropped")))

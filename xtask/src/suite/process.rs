@@ -175,10 +175,11 @@ impl Run {
         let mut child = command
             .spawn()
             .map_err(|error| anyhow::anyhow!("cannot run env, to run {}: {error}", self.program.to_string_lossy()))?;
-        if let (Some(text), Some(mut input)) = (&self.input, child.stdin.take()) {
+        if let (Some(text), Some(mut input)) = (self.input.clone(), child.stdin.take()) {
             use std::io::Write;
-            // A program that does not read its input closes the pipe: that is no failure by itself.
-            let _ = input.write_all(text.as_bytes());
+            // A program that does not read its input closes the pipe, or does so when it is ended: that is no
+            // failure by itself.
+            std::thread::spawn(move || input.write_all(text.as_bytes()));
         }
         Ok(Running { child, mark, log, began: Instant::now() })
     }

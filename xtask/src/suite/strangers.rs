@@ -210,7 +210,9 @@ fn has(things: &[Thing], kind: &str) -> bool {
 /// The rank of a process; `None` for the process that started it, which has the same environment.
 pub(super) fn rank_of(pid: Pid) -> Option<u32> {
     let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
-    let value = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"PMI_RANK="))?;
+    let names: [&[u8]; 2] = [b"PMI_RANK=", b"PMIX_RANK="];
+    let mut entries = environment.split(|byte| *byte == 0);
+    let value = entries.find_map(|entry| names.iter().find_map(|name| entry.strip_prefix(*name)))?;
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 

@@ -268,6 +268,13 @@ fn merge_environment(program: &Program) -> Vec<(OsString, OsString)> {
     merged
 }
 
+/// The value of a variable in the environment of a program's ranks.
+pub(super) fn variable(program: &Program, name: &str) -> Option<OsString> {
+    let asked = program.variables.iter().rfind(|(known, _)| known == name.as_bytes());
+    let asked = asked.map(|(_, value)| OsString::from_vec(value.clone()));
+    asked.or_else(|| std::env::var_os(name).filter(|_| program.inherit))
+}
+
 /// Makes a pipe: the end to read from, and the end to write to. Both are closed on exec.
 fn pipe() -> std::io::Result<(File, File)> {
     let (reader, writer) = std::io::pipe()?;

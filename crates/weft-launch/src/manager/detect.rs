@@ -35,8 +35,9 @@ pub(super) enum Found {
     Descriptor { fd: i32, rank: u32, size: u32 },
     /// PMI-1.1 over a connection that this process makes.
     Port { address: String, id: String },
-    /// PMIx, by the library of the launcher, which may have said where it is installed.
-    Pmix { prefix: Option<String> },
+    /// PMIx, by the library of the launcher, which may have said where it is installed. A task that
+    /// `is_alone` in its job can do without.
+    Pmix { prefix: Option<String>, is_alone: bool },
     /// No process manager, but a step of Slurm whose tasks can find each other.
     SlurmStep(Step),
 }
@@ -51,7 +52,10 @@ impl Found {
             Self::Singleton => return Ok(Box::new(Singleton::new()?)),
             Self::Descriptor { fd, rank, size } => (Link::inherit(fd)?, rank, size),
             Self::Port { address, id } => Link::connect(&address, &id)?,
-            Self::Pmix { prefix } => return Ok(Box::new(Pmix::connect(prefix.as_deref())?)),
+            Self::Pmix { prefix, is_alone } => match Pmix::connect(prefix.as_deref()) {
+                Err(_) if is_alone => return Ok(Box::new(Singleton::new()?)),
+                manager => return Ok(Box::new(manager?)),
+            },
             Self::SlurmStep(step) => return Ok(Box::new(Slurm::join(&step)?)),
         };
         let (talk, is_weft) = Conversation::begin(link)?;
@@ -168,8 +172,8 @@ fn pmix(environment: &Environment<'_>) -> Result<Option<Found>, LaunchError> {
     }
     let tasks = environment.count("OMPI_COMM_WORLD_SIZE").or_else(|| environment.slurm_tasks());
     let has_server = PMIX_SERVERS.iter().any(|name| environment.has(name));
-    if has_server && environment.has("PMIX_RANK") && environment.has("PMIX_NAMESPACE") && tasks != Some(1) {
-        return Ok(Some(Found::Pmix { prefix: environment.get("PMIX_PREFIX") }));
+    if has_server && environment.has("PMIX_RANK") && environment.has("PMIX_NAMESPACE") {
+        return Ok(Some(Found::Pmix { prefix: environment.get("PMIX_PREFIX"), is_alone: tasks == Some(1) }));
     }
     let (launcher, advice) = match environment.has("SLURM_PROCID") {
         true => ("Slurm's srun with PMIx", ADVICE_SLURM),
@@ -225,11 +229,19 @@ mod tests {
     #[test]
     fn a_pmix_server_is_used_if_there_is_one() {
         let server = [("PMIX_RANK", "1"), ("PMIX_NAMESPACE", "x"), ("PMIX_SERVER_URI4", "x.0;tcp4://127.0.0.1:1")];
-        assert_eq!(with(&server), Ok(Found::Pmix { prefix: None }));
+        assert_eq!(with(&server), Ok(Found::Pmix { prefix: None, is_alone: false }));
         let open_mpi = [&server[..], &[("PMIX_PREFIX", "/opt"), ("OMPI_COMM_WORLD_SIZE", "2")]].concat();
-        assert_eq!(with(&open_mpi), Ok(Found::Pmix { prefix: Some("/opt".into()) }));
+        assert_eq!(with(&open_mpi), Ok(Found::Pmix { prefix: Some("/opt".into()), is_alone: false }));
         let alone = [&server[..], &[("OMPI_COMM_WORLD_SIZE", "1")]].concat();
-        assert_eq!(with(&alone), Ok(Found::Singleton));
+        assert_eq!(with(&alone), Ok(Found::Pmix { prefix: None, is_alone: true }));
+        assert_eq!(
+            with(&alone[..2]),
+            Err(LaunchError::NoProcessManager {
+                launcher: "a PMIx launcher (Open MPI's mpirun or prterun)",
+                tasks: None,
+                advice: ADVICE_MPIEXEC
+            })
+        );
         assert!(with(&server[..2]).is_err(), "without a server nothing can be asked");
     }
 

@@ -2,7 +2,7 @@
 //! request has one reply, over a connection that the process manager left open or listens for.
 
 use super::link::Link;
-use super::{Names, Observer, ProcessManager, exit_aborted};
+use super::{Names, Notices, Observer, ProcessManager, exit_aborted};
 use crate::wire::{self, Line};
 use crate::{JobSecret, LaunchError};
 
@@ -304,6 +304,10 @@ impl ProcessManager for Pmi1 {
 
     fn names(&mut self) -> Option<&mut dyn Names> {
         Some(&mut self.talk)
+    }
+
+    fn notices(&mut self) -> Option<Notices> {
+        None
     }
 
     fn observer(&mut self) -> Option<&mut dyn Observer> {

@@ -1,9 +1,10 @@
 //! PMIx, which Open MPI's `mpirun` and `prterun` speak, and Slurm (`--mpi=pmix`). The launcher's own libpmix
 //! carries the requests: each version of it understands its server.
 
+use super::notices::RECORD_BYTES;
 use super::pmi1::{cut, escaped_card, unescaped_cards};
-use super::{Names, Observer, ProcessManager, exit_aborted};
-use crate::sys::pmix::{ALL_RANKS, Datum, GONE, Library, Process};
+use super::{Names, Notice, Notices, Observer, ProcessManager, exit_aborted};
+use crate::sys::pmix::{self, ALL_RANKS, Datum, GONE, Library, Process};
 use crate::wire::CARD_MAX;
 use crate::{JobSecret, LaunchError};
 
@@ -128,6 +129,20 @@ fn refused(library: &Library, request: &'static str, status: i32) -> LaunchError
     LaunchError::Refused { request, reason: library.describe(status) }
 }
 
+const _: () = assert!(RECORD_BYTES == pmix::RECORD_BYTES);
+
+/// The meaning of a record of libpmix; `None` for the last one.
+fn notice(record: [u8; RECORD_BYTES]) -> Option<Notice> {
+    let [a, b, c, d, e, f, g, h] = record;
+    let (status, rank) = (i32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]));
+    match status {
+        0 => None,
+        lost if pmix::is_loss_of_server(lost) => Some(Notice::ManagerGone),
+        pmix::ABORTED => Some(Notice::Aborted),
+        failed => Some(Notice::Failed { rank, reason: pmix::reason(failed) }),
+    }
+}
+
 /// The ranks in a list such as `0,1,4`; `None` where it is none.
 fn ranks(list: &str) -> Option<Vec<u32>> {
     let mut ranks = list.split(',').map(|rank| rank.trim().parse().ok()).collect::<Option<Vec<u32>>>()?;
@@ -236,6 +251,13 @@ impl ProcessManager for Pmix {
         Some(self)
     }
 
+    fn notices(&mut self) -> Option<Notices> {
+        self.stays().ok()?;
+        // Without notices the processes find out by the silence of their peers.
+        let records = self.library.notices(&self.own).ok()?;
+        Some(Notices::new(records, notice))
+    }
+
     fn observer(&mut self) -> Option<&mut dyn Observer> {
         None
     }
@@ -271,6 +293,19 @@ mod tests {
         let expected = ["/opt/prrte/lib/libpmix.so.2.13", "/p/lib/libpmix.so.2"];
         assert_eq!(files(Some("/p"), maps)[..2], expected);
         assert_eq!(files(None, ""), [LIBRARY]);
+    }
+
+    #[test]
+    fn each_record_has_its_meaning() {
+        let record = |status: i32, rank: u32| [status.to_ne_bytes(), rank.to_ne_bytes()].concat();
+        let meaning = |status, rank| notice(record(status, rank).try_into().expect("eight bytes"));
+        assert_eq!(meaning(0, 0), None);
+        assert_eq!([meaning(-61, 7), meaning(-8, 1)], [Some(Notice::ManagerGone), Some(Notice::Aborted)]);
+        let killed = Notice::Failed { rank: 3, reason: "it was ended by a signal" };
+        assert_eq!(meaning(-402, 3), Some(killed));
+        let records = [record(-402, 3), record(0, 0), record(-402, 4)].concat();
+        let notices = Notices::new(std::io::Cursor::new(records), notice);
+        assert_eq!(notices.collect::<Vec<_>>(), [killed], "nothing comes after the last one");
     }
 
     #[test]

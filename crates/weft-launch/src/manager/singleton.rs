@@ -1,7 +1,7 @@
 //! A process that was not started as a part of a job: it is a job of its own (MPI-5.0 §11.10.5, singleton
 //! init).
 
-use super::{Names, Observer, ProcessManager, exit_aborted};
+use super::{Names, Notices, Observer, ProcessManager, exit_aborted};
 use crate::{JobSecret, LaunchError, sys, wire};
 use std::collections::BTreeMap;
 
@@ -94,6 +94,10 @@ impl ProcessManager for Singleton {
     }
 
     fn names(&mut self) -> Option<&mut dyn Names> {
+        None
+    }
+
+    fn notices(&mut self) -> Option<Notices> {
         None
     }
 

@@ -19,7 +19,7 @@ pub(super) use step::tests::RECORDED;
 use super::link::Link;
 use super::pmi1::Conversation;
 use super::weft::Weft;
-use super::{Names, Observer, ProcessManager, exit_aborted};
+use super::{Names, Notices, Observer, ProcessManager, exit_aborted};
 use crate::sys::munge::{Munge, MungeError};
 use crate::{JobSecret, LaunchError, sys};
 use std::fs::File;
@@ -272,6 +272,10 @@ impl ProcessManager for Slurm {
 
     fn names(&mut self) -> Option<&mut dyn Names> {
         self.weft.names()
+    }
+
+    fn notices(&mut self) -> Option<Notices> {
+        None
     }
 
     fn observer(&mut self) -> Option<&mut dyn Observer> {

@@ -143,3 +143,57 @@ fn ranks_keep_the_promises_with_wefts_mpiexec() {
         assert!(matches!(observer.report_stats(&"x".repeat(2 << 20)), Err(LaunchError::TooLong { .. })));
     });
 }
+
+/// What rank 1 of two says to a process manager, and what that answers.
+type Dialect = &'static [(&'static str, &'static str)];
+
+/// Flux's shell: the lines of flux-core's `libpmi/simple_server.c`.
+const FLUX: Dialect = &[
+    ("cmd=init pmi_version=1 pmi_subversion=1", "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1"),
+    ("cmd=get_maxes", "cmd=maxes rc=0 kvsname_max=64 keylen_max=64 vallen_max=1024"),
+    ("cmd=get_appnum", "cmd=appnum rc=0 appnum=0"),
+    ("cmd=get_universe_size", "cmd=universe_size rc=0 size=2"),
+    ("cmd=get_my_kvsname", "cmd=my_kvsname rc=0 kvsname=ƒ2mLXNqMf"),
+    ("cmd=get kvsname=ƒ2mLXNqMf key=PMI_process_mapping", "cmd=get_result rc=0 value=(vector,(0,1,2))"),
+    ("cmd=put kvsname=ƒ2mLXNqMf key=weft-1-1-0 value=1:of%201", "cmd=put_result rc=0"),
+    ("cmd=barrier_in", "cmd=barrier_out rc=0"),
+    ("cmd=get kvsname=ƒ2mLXNqMf key=weft-1-0-0", "cmd=get_result rc=0 value=1:of%200"),
+    ("cmd=get kvsname=ƒ2mLXNqMf key=nobody", "cmd=get_result rc=5"),
+    ("cmd=publish_name service=s port=p", "cmd=publish_result rc=-1 msg=command not implemented"),
+    ("cmd=finalize", "cmd=finalize_ack rc=0"),
+];
+
+/// Plays the process manager's part at the other end of `stream`, and checks the rank's.
+fn play(mut stream: UnixStream, dialect: Dialect) {
+    for (request, reply) in dialect {
+        let mut said = Vec::new();
+        while said.last() != Some(&b'\n') {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("a whole line");
+            said.extend(byte);
+        }
+        assert_eq!(String::from_utf8_lossy(&said), format!("{request}\n"));
+        stream.write_all(format!("{reply}\n").as_bytes()).expect("the rank listens");
+    }
+    assert_eq!(stream.read(&mut [0]).expect("the end"), 0, "the rank says no more than is recorded");
+}
+
+#[test]
+fn ranks_understand_the_dialect_of_flux() {
+    let (near, far) = UnixStream::pair().expect("a socket pair");
+    let server = thread::spawn(move || play(far, FLUX));
+    let link = Link::over(File::from(OwnedFd::from(near)));
+    let (talk, is_weft) = Conversation::begin(link).expect("an answer");
+    assert!(!is_weft);
+    let mut manager = Pmi1::meet(talk, 1, 2).expect("a welcome");
+    assert_eq!((manager.appnum(), manager.universe_size()), (Some(0), Some(2)));
+    assert_eq!(manager.local_ranks(), Some(vec![0, 1]));
+    assert_eq!(manager.exchange("of 1"), Ok(vec!["of 0".to_string(), "of 1".to_string()]));
+    assert_eq!(manager.get("nobody"), Ok(None));
+    let names = manager.names().expect("it can be asked");
+    let refused = LaunchError::Refused { request: "publish_name", reason: "command not implemented".to_string() };
+    assert_eq!(names.publish("s", "p"), Err(refused));
+    manager.finalize().expect("it listens");
+    drop(manager);
+    server.join().expect("the conversation is as recorded");
+}

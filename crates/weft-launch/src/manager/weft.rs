@@ -1,7 +1,7 @@
 //! Weft's own `mpiexec`: PMI-1.1 with additional requests, of which one does the work of several.
 
 use super::pmi1::{Conversation, escaped_card, unescaped_cards};
-use super::{Names, Observer, ProcessManager, exit_aborted};
+use super::{Names, Notices, Observer, ProcessManager, exit_aborted};
 use crate::call_site::Board;
 use crate::wire::{self, Line};
 use crate::{JobSecret, LaunchError, sys};
@@ -155,6 +155,10 @@ impl ProcessManager for Weft {
 
     fn names(&mut self) -> Option<&mut dyn Names> {
         Some(&mut self.talk)
+    }
+
+    fn notices(&mut self) -> Option<Notices> {
+        None
     }
 
     fn observer(&mut self) -> Option<&mut dyn Observer> {

@@ -5,8 +5,13 @@
 //! texts of fixed length, and a value as a kind and a union of 24 bytes.
 #![allow(unsafe_code)]
 
+mod notices;
+
+pub(crate) use notices::{ABORTED, RECORD_BYTES, is_loss_of_server, reason};
+
 use super::library;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fs::File;
 use std::mem::{offset_of, transmute};
 use std::ptr::{null, null_mut};
 
@@ -21,6 +26,7 @@ const INT: u16 = 6;
 const INT32: u16 = 9;
 const UINT: u16 = 11;
 const UINT32: u16 = 14;
+const PROCESS: u16 = 22;
 const RANK: u16 = 40;
 
 /// The scope of a value that every process of the job may ask for.
@@ -119,6 +125,7 @@ pub(crate) struct Library {
     publish: Publish,
     lookup: Lookup,
     unpublish: Unpublish,
+    register_handler: notices::RegisterHandler,
     error_string: ErrorString,
 }
 
@@ -163,6 +170,9 @@ impl Library {
                 publish: transmute::<*mut c_void, Publish>(symbol(c"PMIx_Publish")?),
                 lookup: transmute::<*mut c_void, Lookup>(symbol(c"PMIx_Lookup")?),
                 unpublish: transmute::<*mut c_void, Unpublish>(symbol(c"PMIx_Unpublish")?),
+                register_handler: transmute::<*mut c_void, notices::RegisterHandler>(symbol(
+                    c"PMIx_Register_event_handler",
+                )?),
                 error_string: transmute::<*mut c_void, ErrorString>(symbol(c"PMIx_Error_string")?),
             })
         }
@@ -178,7 +188,15 @@ impl Library {
 
     pub(crate) fn finalize(&self) -> Result<(), Status> {
         // SAFETY: there is no information for it.
-        done(unsafe { (self.finalize)(null(), 0) })
+        let status = unsafe { (self.finalize)(null(), 0) };
+        notices::end();
+        done(status)
+    }
+
+    /// Asks for notices of processes of the job of `own` that have failed. Returns the end of the pipe from
+    /// which their records are read, [`RECORD_BYTES`] each: status and rank.
+    pub(crate) fn notices(&self, own: &Process) -> Result<File, Status> {
+        notices::begin(self.register_handler, own)
     }
 
     /// Asks the server to end all processes of the job.

@@ -332,6 +332,14 @@ impl Process {
         self.has_processors() && self.learned.may_spin()
     }
 
+    /// Takes the process manager's word that the process with this rank is dead, for this `reason`.
+    pub(crate) fn hear_of_death(&mut self, rank: u32, reason: &str) {
+        let peer = self.job.as_ref().and_then(|job| job.members.get(rank as usize).copied());
+        let (Some(peer), Some(engine)) = (peer, &mut self.engine) else { return };
+        engine.hear_of_death(peer, &format!("{reason}, says the launcher"));
+        self.progress();
+    }
+
     /// Wakes sleeping threads of this process when an event has happened that they may wait for. Returns
     /// whether there are any.
     #[inline(always)]

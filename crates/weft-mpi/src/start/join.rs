@@ -13,6 +13,7 @@ use weft_net::{node, single_copy};
 
 use super::business_card::BusinessCard;
 use super::links::{self, Opened};
+use super::notices;
 use super::{connect, other, processor_name, raw, warn};
 use crate::engine::Engine;
 use crate::error::Result;
@@ -76,6 +77,9 @@ pub(super) fn join(
     process.job = manager.take().map(|manager| job(manager, &settings, members, peers, network.interfaces));
     process.call_names = call_names;
     publish(process, settings);
+    if let Some(job) = &mut process.job {
+        notices::listen(&mut *job.manager);
+    }
     Ok(())
 }
 

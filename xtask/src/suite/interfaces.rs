@@ -1,0 +1,158 @@
+//! Hosts whose interfaces do not all lead to the others: a job finds those that do, and `weft doctor` says
+//! which, and why not the others.
+//!
+//! Each case makes two virtual hosts, changes their interfaces by `ip`, and runs a job that would fail after
+//! [`PEER_TIMEOUT`] if it waited for an interface that leads nowhere.
+
+use super::context::{Context, Expected};
+use super::process::Run;
+use super::virtual_hosts::{judge, namespaces};
+use super::{Case, Outcome};
+
+const LIMIT_SECONDS: u64 = 60;
+/// The seconds after which a silent peer counts as gone.
+const PEER_TIMEOUT: &str = "8";
+/// The exit code of a script whose kernel lacks a kind of interface.
+const EXIT_LACKS: i32 = 78;
+
+/// The words that scripts use. `on COMMAND…` runs `ip` in both hosts, with `@` in the place of the host's
+/// number, 1 or 2. `dummy NAME ADDRESS` gives both hosts an interface that leads nowhere.
+const WORDS: &str = r#"
+h0=${WEFT_HOSTS%%,*} h1=${WEFT_HOSTS##*,} switch=${WEFT_HOSTS%%-0,*}-switch
+on() { for n in 1 2; do
+    case $n in 1) host=$h0 ;; *) host=$h1 ;; esac
+    ip -n $host $(echo "$*" | sed "s/@/$n/g") || { echo "lacks: ip $*"; exit 78; }
+done; }
+dummy() { on link add $1 type dummy; on address add $2 dev $1; on link set $1 up; }
+alone() { on address flush dev e0; on -6 address flush dev e0; }
+"#;
+
+/// A story: what the interfaces are, and what the doctor says of them.
+struct Story {
+    name: &'static str,
+    /// The number of interfaces that each host begins with.
+    interfaces: u32,
+    script: &'static str,
+    /// What `weft doctor` says, and what it does not say.
+    says: &'static [&'static str],
+    never_says: &'static [&'static str],
+}
+
+const STORIES: &[Story] = &[
+    Story {
+        name: "a bridge with the same address on every host",
+        interfaces: 1,
+        script: "dummy docker0 172.17.0.1/16",
+        says: &["packets-arrive", "198.18.0."],
+        never_says: &["172.17.0.1 →"],
+    },
+    Story {
+        name: "a bridge with a subnet of its own that seems to be common",
+        interfaces: 1,
+        script: "dummy virbr0 192.168.122.@/24",
+        says: &["packets-arrive"],
+        never_says: &[],
+    },
+    Story {
+        name: "such a bridge whose subnet is smaller than that of the network",
+        interfaces: 1,
+        script: "alone; on address add 10.0.0.@/8 dev e0; dummy virbr0 192.168.122.@/30",
+        says: &["packets-arrive"],
+        never_says: &[],
+    },
+    Story {
+        name: "two addresses, of which one leads nowhere",
+        interfaces: 1,
+        script: "on address add 10.@.0.1/24 dev e0",
+        says: &["packets-arrive"],
+        never_says: &[],
+    },
+    Story {
+        name: "IPv6 only",
+        interfaces: 1,
+        script: "alone; on address add fd00:77::@/64 dev e0 nodad",
+        says: &["packets-arrive"],
+        never_says: &[],
+    },
+    Story {
+        name: "a router between two subnets",
+        interfaces: 1,
+        script: ROUTED,
+        says: &["packets-arrive"],
+        never_says: &[],
+    },
+    Story {
+        name: "a router between two subnets, and a bridge that seems to be common",
+        interfaces: 1,
+        script: ROUTED_BESIDE_BRIDGE,
+        says: &["packets-arrive"],
+        never_says: &[],
+    },
+    Story {
+        name: "a VLAN",
+        interfaces: 1,
+        script: "alone; on link add link e0 name e0.7 type vlan id 7; on address add 10.7.0.@/24 dev e0.7; on link set e0.7 up",
+        says: &["packets-arrive"],
+        never_says: &[],
+    },
+    Story {
+        name: "a tunnel with a small MTU",
+        interfaces: 1,
+        script: "alone; on link set e0 mtu 1280; on address add 10.8.0.@/24 dev e0",
+        says: &["packets-arrive"],
+        never_says: &[],
+    },
+    Story {
+        name: "a tunnel with a small MTU beside the network",
+        interfaces: 2,
+        script: "on link set e1 mtu 1280",
+        says: &["packets-arrive"],
+        never_says: &[],
+    },
+];
+
+const ROUTED: &str = "alone; on address add 10.@.0.1/24 dev e0; bridge=$(ip -n $switch -o link show type bridge | cut -d: -f2 | tr -d ' ');
+    for n in 1 2; do ip -n $switch address add 10.$n.0.254/24 dev $bridge; done; ip netns exec $switch sysctl -qw net.ipv4.ip_forward=1;
+    on route add default via 10.@.0.254";
+const ROUTED_BESIDE_BRIDGE: &str = "alone; on address add 10.@.0.1/24 dev e0; bridge=$(ip -n $switch -o link show type bridge | cut -d: -f2 | tr -d ' ');
+    for n in 1 2; do ip -n $switch address add 10.$n.0.254/24 dev $bridge; done; ip netns exec $switch sysctl -qw net.ipv4.ip_forward=1;
+    on route add default via 10.@.0.254; dummy virbr0 192.168.122.@/24";
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for story in STORIES {
+        cases.push(Case::new(story.name, move |context| {
+            let program = match context.compile("examples/ring.c") {
+                Ok(program) => program,
+                Err(error) => return Outcome::Failed(format!("{error:#}")),
+            };
+            let run = hosts(context, story, "\"$mpiexec\" --hosts $WEFT_HOSTS -ppn 2 -n 4 \"$program\"");
+            finish(run.env("program", program), Expected::code(0).says("over 4 ranks").says("(right)"))
+        }));
+        cases.push(Case::new(format!("doctor: {}", story.name), move |context| {
+            let expected = story.says.iter().fold(Expected::code(0), |expected, text| expected.says(*text));
+            let expected = story.never_says.iter().fold(expected, |expected, text| expected.never_says(text));
+            finish(hosts(context, story, "\"$weft\" doctor $h0 $h1"), expected)
+        }));
+    }
+    cases
+}
+
+fn hosts(context: &Context, story: &Story, command: &str) -> Run {
+    let run = Run::new(context.bin("weft")).env("weft", context.bin("weft")).env("mpiexec", context.bin("mpiexec"));
+    let run = run.env("WEFT_PEER_TIMEOUT", PEER_TIMEOUT);
+    let script = format!("{WORDS}\n{}\n{command}", story.script);
+    let run = run.args(["hosts", "run", "--count", "2", "--interfaces", &story.interfaces.to_string(), "--"]);
+    run.args(["sh", "-c", &script]).limit(LIMIT_SECONDS)
+}
+
+fn finish(run: Run, expected: Expected) -> Outcome {
+    let finished = run.finish();
+    match &finished {
+        Ok(finished) if finished.code == Some(EXIT_LACKS) => {
+            let line = finished.output.lines().find(|line| line.starts_with("lacks")).unwrap_or("lacks it").to_owned();
+            Outcome::Skipped(format!("this kernel {line}"))
+        }
+        _ => judge(&namespaces(), finished, expected),
+    }
+}
