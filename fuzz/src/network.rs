@@ -165,6 +165,7 @@ fn carriers() -> Rails {
         role: carrier,
         rail: 0,
         ends,
+        standby: false,
     }))
 }
 

@@ -63,13 +63,12 @@ int main(int argc, char **argv)
         char directory[4096];
         const char *value = getenv(argv[2]);
         printf("rank %d: %s=%s in %s\n", rank, argv[2], value ? value : "(not set)", getcwd(directory, sizeof directory));
-    } else if (strcmp(what, "input") == 0) { /* rank 0 reads standard input to its end */
-        char bytes[4096];
-        size_t all = 0, read;
-        while (rank == 0 && (read = fread(bytes, 1, sizeof bytes, stdin)) > 0)
-            all += read;
+    } else if (strcmp(what, "input") == 0) { /* rank 0 reads so many bytes of standard input */
+        int all = 0;
+        while (rank == 0 && all < who && getchar() != EOF)
+            all++;
         if (rank == 0)
-            printf("rank 0 read %zu bytes\n", all);
+            printf("rank 0 read %d bytes\n", all);
         MPI_Barrier(MPI_COMM_WORLD);
     } else if (strcmp(what, "exit") == 0) { /* after MPI_Finalize */
         MPI_Finalize();

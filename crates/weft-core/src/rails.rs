@@ -5,6 +5,7 @@
 //!
 //! - Messages take the first carrier that is proved (`validation`), raw frames before UDP.
 //! - Bulk data takes UDP, on all rails at the same time; each rail is one path of the flow.
+//! - A standby rail carries nothing as long as another rail leads to the peer.
 //! - A carrier that does not answer leaves its work to the others: the other carrier of its rail, or the
 //!   other rails.
 //!
@@ -43,6 +44,9 @@ pub struct RailCarrier {
     pub rail: u8,
     /// The interfaces at both ends.
     pub ends: Ends,
+    /// The rail is used only while no other one leads to the peer. A standby rail has no raw frames, and no
+    /// other rail comes after it.
+    pub standby: bool,
 }
 
 /// A challenge or a response, as it travels.
@@ -230,7 +234,7 @@ impl Rails {
         if usable == 0 {
             return;
         }
-        flow.use_paths(usable << 1);
+        flow.use_paths(self.preferred(usable) << 1);
         for rail in (0..rails).filter(|rail| silent & 1 << rail != 0) {
             let failures = &mut self.failures[rail];
             *failures = failures.saturating_add(u16::from(self.failed & 1 << rail == 0));
@@ -239,6 +243,13 @@ impl Rails {
             }
         }
         self.failed = (self.failed | silent) & !usable;
+    }
+
+    /// The rails that carry bulk data, of those that are `usable`, one bit each.
+    fn preferred(&self, usable: u8) -> u8 {
+        let on_standby = self.known.iter().filter(|known| known.carrier.standby);
+        let others = on_standby.fold(usable, |rails, known| rails & !(1 << known.carrier.rail));
+        if others == 0 { usable } else { others }
     }
 
     /// The interfaces that a rail joins; none if there is no such rail.
@@ -364,7 +375,7 @@ mod tests {
     use alloc::vec::Vec;
 
     fn carrier(role: Role, rail: u8) -> RailCarrier {
-        RailCarrier { role, rail, ends: Ends { own: rail, peer: rail } }
+        RailCarrier { role, rail, ends: Ends { own: rail, peer: rail }, standby: false }
     }
 
     /// Raw frames and UDP on `count` rails.
@@ -583,6 +594,31 @@ mod tests {
         }
         rails.steer(&mut flow);
         assert_eq!([0, 1].map(|rail| rails.failures(rail)), [(0, false), (1, false)]);
+    }
+
+    /// UDP on two rails, of which one is on standby.   Expect: it is proved, and carries nothing until the
+    /// other one is silent, and nothing again once that answers.
+    #[test]
+    fn a_standby_rail_carries_nothing_while_another_one_leads_to_the_peer() {
+        let standby = RailCarrier { standby: true, ..carrier(Role::BulkData, 1) };
+        let mut rails = Rails::new(&[carrier(Role::BulkData, 0), standby]);
+        let settings = Settings { bulk_paths: 2, ..Settings::default() };
+        let mut flow = Flow::new(Arc::new(settings), &Secret::new([1; 16]), &Parties::of_only_job(0, 1));
+        let answer = |rails: &mut Rails, carrier: usize, now| {
+            let challenge = rails.poll_challenge(carrier, now, || keys(0, 1)).unwrap();
+            let (_, response) = self::rails(4).handle(Role::BulkData, &challenge, || keys(1, 0)).unwrap();
+            rails.handle(Role::BulkData, &response, || keys(0, 1));
+        };
+        answer(&mut rails, 1, Instant(0));
+        rails.steer(&mut flow);
+        assert!(rails.is_proved(0) && rails.is_proved(1));
+        assert_eq!((rails.carrier(0), [0b01, 0b10, 0b11].map(|usable| rails.preferred(usable))), (0, [1, 2, 1]));
+        rails.doubt(0);
+        rails.steer(&mut flow);
+        assert_eq!((rails.carrier(0), rails.is_proved(0)), (1, false));
+        answer(&mut rails, 0, Instant(0) + crate::path_validation::AGAIN);
+        rails.steer(&mut flow);
+        assert_eq!((rails.carrier(0), rails.is_proved(0)), (0, true));
     }
 
     #[test]

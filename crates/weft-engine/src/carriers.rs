@@ -798,7 +798,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_is_not_used_for_long_keeps_little() {
-        let carrier = RailCarrier { role: Role::BulkData, rail: 0, ends: Ends::default() };
+        let carrier = RailCarrier { role: Role::BulkData, rail: 0, ends: Ends::default(), standby: false };
         let carrier_path = CarrierPath { carrier: CarrierId(0), to: EthernetAddress { mac: [0; 6], port: 0 }.into() };
         let settings = FlowSettings { packet_size: PACKET_SIZE_MAX, ..FlowSettings::default() };
         let mut remote = Remote::connected(carrier, carrier_path, None, settings);

@@ -25,7 +25,7 @@ use crate::sys::{self, Datagram, ReceiveBatch};
 use crate::{Error, node, watch};
 use address::Selection;
 pub use address::{CANDIDATES_MAX, Candidate, Considered, EndpointAddress};
-pub use address::{PACKET_SIZE_MAX, PACKET_SIZE_MIN, Pair, choose_peer_address, pair_rails};
+pub use address::{PACKET_SIZE_MAX, PACKET_SIZE_MIN, Pair, choose_peer_address, pair_rails, standby_pair};
 use connected::{Connected, SocketIndex};
 use groups::Groups;
 pub(crate) use groups::address as group_address;

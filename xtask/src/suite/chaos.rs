@@ -15,8 +15,10 @@ use super::process::{Finished, Run, Running};
 
 /// The ranks of each job.
 const RANKS: u32 = 4;
-/// The seeds of each case of `launcher-chaos`, and of each that `make test` runs.
-const SEEDS_ALL: std::ops::Range<u64> = 0..8;
+/// The seeds of each case of `launcher-chaos`, by the blow: whoever is stopped costs a time limit. And the
+/// seeds of each case that `make test` runs.
+const SEEDS_KILLED: std::ops::Range<u64> = 0..8;
+const SEEDS_STOPPED: std::ops::Range<u64> = 0..1;
 const SEEDS_SELECTED: std::ops::Range<u64> = 0..1;
 /// The longest time between the stage and the blow, in microseconds.
 const DELAY_US_MAX: u64 = 6_000;
@@ -121,7 +123,8 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         for victim in [Victim::Mpiexec, Victim::Agent, Victim::Rank] {
             for blow in [Blow::Kill, Blow::Stop] {
                 let plots = Stage::ALL.map(|stage| Plot { victim, blow, stage, two_hosts });
-                cases.extend(plots.map(|plot| case(plot, SEEDS_ALL)));
+                let seeds = if blow == Blow::Kill { SEEDS_KILLED } else { SEEDS_STOPPED };
+                cases.extend(plots.map(|plot| case(plot, seeds.clone())));
             }
         }
     }

@@ -16,14 +16,32 @@ const PEER_TIMEOUT: &str = "8";
 const EXIT_LACKS: i32 = 78;
 
 /// The words that scripts use. `on COMMAND…` runs `ip` in both hosts, with `@` in the place of the host's
-/// number, 1 or 2. `dummy NAME ADDRESS` gives both hosts an interface that leads nowhere.
+/// number, 1 or 2. `bridge NAME ADDRESS` gives both hosts a bridge to nowhere, as Docker and libvirt do.
 const WORDS: &str = r#"
 h0=${WEFT_HOSTS%%,*} h1=${WEFT_HOSTS##*,} switch=${WEFT_HOSTS%%-0,*}-switch
 on() { for n in 1 2; do
     case $n in 1) host=$h0 ;; *) host=$h1 ;; esac
     ip -n $host $(echo "$*" | sed "s/@/$n/g") || { echo "lacks: ip $*"; exit 78; }
 done; }
-dummy() { on link add $1 type dummy; on address add $2 dev $1; on link set $1 up; }
+bridge() {
+    on link add $1 type bridge; on link add port type veth peer name guest
+    on link set port master $1; on link set port up; on link set guest up
+    on address add $2 dev $1; on link set $1 up
+}
+nowhere() {
+    on link add $1 type veth peer name guest; on link set guest up; on link set $1 up
+    on address add $2 dev $1
+}
+# The switch becomes a router between two subnets: each host has its own.
+routed() {
+    alone; on address add 10.@.0.1/24 dev e0
+    for n in 1 2; do
+        port=p$((n - 1))-0
+        ip -n $switch link set $port nomaster; ip -n $switch address add 10.$n.0.254/24 dev $port
+    done
+    ip netns exec $switch sysctl -qw net.ipv4.ip_forward=1
+    on route add default via 10.@.0.254
+}
 alone() { on address flush dev e0; on -6 address flush dev e0; }
 "#;
 
@@ -42,21 +60,42 @@ const STORIES: &[Story] = &[
     Story {
         name: "a bridge with the same address on every host",
         interfaces: 1,
-        script: "dummy docker0 172.17.0.1/16",
+        script: "bridge docker0 172.17.0.1/16",
         says: &["packets-arrive", "198.18.0."],
         never_says: &["172.17.0.1 →"],
     },
     Story {
         name: "a bridge with a subnet of its own that seems to be common",
         interfaces: 1,
-        script: "dummy virbr0 192.168.122.@/24",
+        script: "bridge virbr0 192.168.122.@/24",
         says: &["packets-arrive"],
         never_says: &[],
     },
     Story {
         name: "such a bridge whose subnet is smaller than that of the network",
         interfaces: 1,
-        script: "alone; on address add 10.0.0.@/8 dev e0; dummy virbr0 192.168.122.@/30",
+        script: "alone; on address add 10.0.0.@/8 dev e0; bridge virbr0 192.168.122.@/30",
+        says: &["packets-arrive"],
+        never_says: &[],
+    },
+    Story {
+        name: "an interface to nowhere whose subnet seems to be common",
+        interfaces: 1,
+        script: "nowhere x0 192.168.122.@/24",
+        says: &["packets-arrive"],
+        never_says: &[],
+    },
+    Story {
+        name: "such an interface whose subnet is smaller than that of the network",
+        interfaces: 1,
+        script: "alone; on address add 10.0.0.@/8 dev e0; nowhere x0 192.168.122.@/30",
+        says: &["packets-arrive"],
+        never_says: &[],
+    },
+    Story {
+        name: "a router between two subnets, and such an interface",
+        interfaces: 1,
+        script: "routed; nowhere x0 192.168.122.@/24",
         says: &["packets-arrive"],
         never_says: &[],
     },
@@ -77,14 +116,14 @@ const STORIES: &[Story] = &[
     Story {
         name: "a router between two subnets",
         interfaces: 1,
-        script: ROUTED,
+        script: "routed",
         says: &["packets-arrive"],
         never_says: &[],
     },
     Story {
         name: "a router between two subnets, and a bridge that seems to be common",
         interfaces: 1,
-        script: ROUTED_BESIDE_BRIDGE,
+        script: "routed; bridge virbr0 192.168.122.@/24",
         says: &["packets-arrive"],
         never_says: &[],
     },
@@ -110,13 +149,6 @@ const STORIES: &[Story] = &[
         never_says: &[],
     },
 ];
-
-const ROUTED: &str = "alone; on address add 10.@.0.1/24 dev e0; bridge=$(ip -n $switch -o link show type bridge | cut -d: -f2 | tr -d ' ');
-    for n in 1 2; do ip -n $switch address add 10.$n.0.254/24 dev $bridge; done; ip netns exec $switch sysctl -qw net.ipv4.ip_forward=1;
-    on route add default via 10.@.0.254";
-const ROUTED_BESIDE_BRIDGE: &str = "alone; on address add 10.@.0.1/24 dev e0; bridge=$(ip -n $switch -o link show type bridge | cut -d: -f2 | tr -d ' ');
-    for n in 1 2; do ip -n $switch address add 10.$n.0.254/24 dev $bridge; done; ip netns exec $switch sysctl -qw net.ipv4.ip_forward=1;
-    on route add default via 10.@.0.254; dummy virbr0 192.168.122.@/24";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = Vec::new();

@@ -70,7 +70,7 @@ fn engine(own: usize, wire: &Arc<Mutex<Wire>>, time: &Arc<AtomicU64>, loss_perce
         unexpected_bytes: 0,
         peer_timeout: settings.peer_timeout,
     });
-    let rail = RailCarrier { role: attributes.role(), rail: 0, ends: Ends::default() };
+    let rail = RailCarrier { role: attributes.role(), rail: 0, ends: Ends::default(), standby: false };
     let carrier_path = CarrierPath { carrier: CarrierId(0), to: address(peer) };
     let remote = match attributes.delivery {
         Delivery::Ordered => Remote::connected(rail, carrier_path, attributes.remote_memory, settings),

@@ -116,7 +116,7 @@ impl Carrier for Queue {
 }
 
 pub(crate) fn udp_carrier(address: SocketAddr) -> (RailCarrier, CarrierPath) {
-    let carrier = RailCarrier { role: Role::BulkData, rail: 0, ends: Ends::default() };
+    let carrier = RailCarrier { role: Role::BulkData, rail: 0, ends: Ends::default(), standby: false };
     (carrier, CarrierPath { carrier: CarrierId(0), to: address.into() })
 }
 

@@ -66,8 +66,12 @@ pub(super) fn remote(
         Some(Bulk::Verbs(devices)) => by_verbs((own, peer), devices, bulk, ranks),
         Some(Bulk::Tcp(tcp)) => by_tcp((own, peer), tcp, bulk, first),
         Some(Bulk::Udp(_)) | None => match own.addresses.as_ref().and(peer.addresses.as_ref()) {
-            Some(addresses) => udp::pair_rails(&links.candidates, &addresses.candidates, first)
-                .map(|pairs| on_rails(own, peer, &pairs, bulk)),
+            Some(addresses) => udp::pair_rails(&links.candidates, &addresses.candidates, first).map(|pairs| {
+                let standby = udp::standby_pair(&pairs, &links.candidates, &addresses.candidates, first);
+                let mut found = on_rails(own, peer, &pairs, bulk);
+                found.extend(standby.and_then(|pair| on_standby((own, peer), &pair, pairs.len() as u8, bulk)));
+                found
+            }),
             None => Ok(Vec::new()),
         },
     };
@@ -128,22 +132,35 @@ fn on_rails(own: &BusinessCard, peer: &BusinessCard, pairs: &[Pair], bulk: Carri
     let mut found = Vec::new();
     for (pair, rail) in pairs.iter().zip(0..) {
         let decides = decides(pair, best);
-        let ends = Ends { own: pair.own.rail, peer: pair.peer.rail };
-        found.extend(raw(own, peer, rail, ends, decides));
-        let (Some(own), Some(peer)) = (&own.addresses, &peer.addresses) else { continue };
-        if pair.own.port != 0 && pair.peer.port != 0 {
-            found.push(Found {
-                carrier: RailCarrier { role: Role::BulkData, rail, ends },
-                carrier_path: CarrierPath { carrier: bulk, to: pair.to.into() },
-                packet_size: pair.packet_size,
-                window_packets: own.window_packets.min(peer.window_packets),
-                decides,
-                ordered: false,
-                placement: None,
-            });
-        }
+        found.extend(raw(own, peer, rail, ends(pair), decides));
+        found.extend(by_udp((own, peer), pair, rail, bulk).map(|udp| Found { decides, ..udp }));
     }
     found
+}
+
+/// The rail that is used only while no other one leads to the peer. Raw frames pass no router.
+fn on_standby(cards: (&BusinessCard, &BusinessCard), pair: &Pair, rail: u8, bulk: CarrierId) -> Option<Found> {
+    let udp = by_udp(cards, pair, rail, bulk)?;
+    Some(Found { carrier: RailCarrier { standby: true, ..udp.carrier }, ..udp })
+}
+
+/// UDP between two interfaces, where both ends have it.
+fn by_udp((own, peer): (&BusinessCard, &BusinessCard), pair: &Pair, rail: u8, bulk: CarrierId) -> Option<Found> {
+    let (own, peer) = (own.addresses.as_ref()?, peer.addresses.as_ref()?);
+    (pair.own.port != 0 && pair.peer.port != 0).then(|| Found {
+        carrier: RailCarrier { role: Role::BulkData, rail, ends: ends(pair), standby: false },
+        carrier_path: CarrierPath { carrier: bulk, to: pair.to.into() },
+        packet_size: pair.packet_size,
+        window_packets: own.window_packets.min(peer.window_packets),
+        decides: false,
+        ordered: false,
+        placement: None,
+    })
+}
+
+/// The interfaces of a pair.
+fn ends(pair: &Pair) -> Ends {
+    Ends { own: pair.own.rail, peer: pair.peer.rail }
 }
 
 /// Returns whether packets must fit the interfaces of this pair. `best` is the speed of the fastest pair.
@@ -174,7 +191,12 @@ fn by_fabric(
             None => {}
         }
         found.push(Found {
-            carrier: RailCarrier { role: Role::BulkData, rail, ends: Ends { own: here.rail, peer: there.rail } },
+            carrier: RailCarrier {
+                role: Role::BulkData,
+                rail,
+                ends: Ends { own: here.rail, peer: there.rail },
+                standby: false,
+            },
             carrier_path: CarrierPath { carrier: bulk, to },
             packet_size: usize::from(here.packet_size.min(there.packet_size)),
             window_packets: here.window_packets.min(there.window_packets),
@@ -200,7 +222,7 @@ fn by_verbs(
     let to = verbs.address_of(there, u32::midpoint(rank, other)).map_err(|error| error.to_string())?;
     let mut found = raw_only(own, peer);
     found.push(Found {
-        carrier: RailCarrier { role: Role::BulkData, rail: 0, ends: Ends { own: 0, peer: 0 } },
+        carrier: RailCarrier { role: Role::BulkData, rail: 0, ends: Ends { own: 0, peer: 0 }, standby: false },
         carrier_path: CarrierPath { carrier: bulk, to },
         packet_size: usize::from(here.packet_size.min(there.packet_size)),
         window_packets: FlowSettings::default().window_packets,
@@ -228,7 +250,7 @@ fn by_tcp(
     let CarrierAttributes { packet_size, remote_memory, .. } = *tcp.attributes();
     let mut found = raw_only(own, peer);
     found.push(Found {
-        carrier: RailCarrier { role: Role::BulkData, rail: 0, ends: Ends { own: 0, peer: 0 } },
+        carrier: RailCarrier { role: Role::BulkData, rail: 0, ends: Ends { own: 0, peer: 0 }, standby: false },
         carrier_path: CarrierPath { carrier: bulk, to },
         packet_size,
         window_packets: FlowSettings::default().window_packets,
@@ -288,7 +310,7 @@ fn raw(own: &BusinessCard, peer: &BusinessCard, rail: u8, ends: Ends, decides: b
     // An interface does not hear its own frames, and no other interface has its address.
     let peer = peer.raw.iter().find(|raw| raw.rail == ends.peer && raw.address.mac != own.address.mac)?;
     Some(Found {
-        carrier: RailCarrier { role: Role::SmallMessages, rail, ends },
+        carrier: RailCarrier { role: Role::SmallMessages, rail, ends, standby: false },
         carrier_path: CarrierPath { carrier: Opened::frames_on(index), to: Address::from(peer.address) },
         packet_size: usize::from(own.packet_size.min(peer.packet_size)),
         window_packets: own.window_packets.min(peer.window_packets),

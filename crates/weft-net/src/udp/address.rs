@@ -213,6 +213,24 @@ pub fn pair_rails(own: &[Candidate], peer: &[Candidate], first: bool) -> Result<
     Ok(pairs)
 }
 
+/// The pair that is used only while none of `pairs` leads to the peer: two interfaces that are in no pair and
+/// between which a router may be. There is one only where `pairs` have common subnets, because equal subnets
+/// of two hosts may be private to each. Both ends come to the same pair, as with [`pair_rails`].
+pub fn standby_pair(pairs: &[Pair], own: &[Candidate], peer: &[Candidate], first: bool) -> Option<Pair> {
+    let has_subnet = pairs.iter().any(|pair| matches!(fit(&pair.own, &pair.peer), Ok(Fit::Subnet(_))));
+    if !has_subnet || pairs.len() >= RAILS_MAX {
+        return None;
+    }
+    let is_free = |near: &Candidate, far: &Candidate| {
+        pairs.iter().all(|pair| pair.own.rail != near.rail && pair.peer.rail != far.rail)
+    };
+    let all = own.iter().enumerate().flat_map(|near| peer.iter().enumerate().map(move |far| (near, far)));
+    let routed = all.filter(|((_, near), (_, far))| is_free(near, far) && fit(near, far) == Ok(Fit::Routed));
+    let place = |(i, j): (usize, usize)| if first { (i, j) } else { (j, i) };
+    let best = routed.min_by_key(|((i, near), (j, far))| (Reverse(Pair::of(near, far).speed()), place((*i, *j))));
+    best.map(|((_, near), (_, far))| Pair::of(near, far))
+}
+
 impl Pair {
     fn of(own: &Candidate, peer: &Candidate) -> Self {
         let to = reached_by(peer.ip, peer.port, own.interface);

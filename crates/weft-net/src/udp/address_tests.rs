@@ -157,6 +157,23 @@ fn a_routed_pair_is_used_only_if_there_is_no_better_and_rails_are_bounded() {
 }
 
 #[test]
+fn a_router_is_hoped_for_on_standby_where_a_common_subnet_may_be_private_to_each_host() {
+    let standby = |own: &[Candidate], peer: &[Candidate], first: bool| {
+        let pairs = pair_rails(own, peer, first).unwrap();
+        standby_pair(&pairs, own, peer, first).map(|pair| format!("{}-{}", pair.own.ip, pair.peer.ip))
+    };
+    let near = end(1, &[(0, "10.0.0.1"), (1, "192.168.122.1")]);
+    let far = end(2, &[(0, "192.168.122.2"), (1, "10.0.8.2")]);
+    assert_eq!(pairs(&near, &far, true), ["192.168.122.1-192.168.122.2"]);
+    assert_eq!(standby(&near, &far, true).as_deref(), Some("10.0.0.1-10.0.8.2"));
+    assert_eq!(standby(&far, &near, false).as_deref(), Some("10.0.8.2-10.0.0.1"));
+    // The only pair is a routed one; no interface is left; the addresses are equal.
+    assert_eq!(standby(&near[..1], &far[1..], true), None);
+    assert_eq!(standby(&near[1..], &far, true), None);
+    assert_eq!(standby(&near, &end(2, &[(0, "192.168.122.2"), (1, "10.0.0.1")]), true), None);
+}
+
+#[test]
 fn when_nothing_can_be_used_each_interface_is_named_with_its_reason() {
     let mut interfaces = host();
     interfaces[0].is_up = false;

@@ -87,7 +87,7 @@ impl Carriers {
             .zip(0..)
             .map(|(medium, index)| {
                 let (role, rail) = medium.role_and_rail();
-                let carrier = RailCarrier { role, rail, ends: Ends { own: rail, peer: rail } };
+                let carrier = RailCarrier { role, rail, ends: Ends { own: rail, peer: rail }, standby: false };
                 (carrier, CarrierPath { carrier: CarrierId(index), to: address(peer, medium) })
             })
             .collect();

@@ -35,7 +35,8 @@ enum Turn {
 /// The carriers of `count` networks: raw frames and UDP through each.
 fn rails(count: u8) -> Rails {
     let carriers = |rail| [Role::SmallMessages, Role::BulkData].map(|carrier| (carrier, rail));
-    let carrier = |(carrier, rail)| RailCarrier { role: carrier, rail, ends: Ends { own: rail, peer: rail } };
+    let carrier =
+        |(carrier, rail)| RailCarrier { role: carrier, rail, ends: Ends { own: rail, peer: rail }, standby: false };
     Rails::new(&(0..count).flat_map(carriers).map(carrier).collect::<Vec<_>>())
 }
 

@@ -283,7 +283,7 @@ mod tests {
             let peer_timeout = Duration::from_secs(2);
             let settings = Settings { members: 2, packet_size: 304, window: 64, scheme, peer_timeout };
             let carrier_path = CarrierPath { carrier: CarrierId(0), to: Address::Udp(([192, 0, 2, 1], 7).into()) };
-            let rail = RailCarrier { role: Role::BulkData, rail: 0, ends: Ends::default() };
+            let rail = RailCarrier { role: Role::BulkData, rail: 0, ends: Ends::default(), standby: false };
             let mut written = Written::default();
             let slots = written.open(2, CarrierId(0), &mut carriers).expect("the carrier writes");
             let mut sender = Sender::new(settings, STREAM, 0, &secret);
