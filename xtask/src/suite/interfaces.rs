@@ -51,9 +51,9 @@ struct Story {
     /// The number of interfaces that each host begins with.
     interfaces: u32,
     script: &'static str,
-    /// What `weft doctor` says, and what it does not say.
-    says: &'static [&'static str],
-    never_says: &'static [&'static str],
+    /// What `weft doctor` says of the interfaces that lead there; `None`: it is not asked, since it says what
+    /// it says in another story.
+    says: Option<&'static str>,
 }
 
 const STORIES: &[Story] = &[
@@ -61,92 +61,79 @@ const STORIES: &[Story] = &[
         name: "a bridge with the same address on every host",
         interfaces: 1,
         script: "bridge docker0 172.17.0.1/16",
-        says: &["packets-arrive", "198.18.0."],
-        never_says: &["172.17.0.1 →"],
+        says: Some("arrive, 198.18.0.1 to 198.18.0.2"),
     },
     Story {
         name: "a bridge with a subnet of its own that seems to be common",
         interfaces: 1,
         script: "bridge virbr0 192.168.122.@/24",
-        says: &["packets-arrive"],
-        never_says: &[],
+        says: Some("arrive, 198.18.0.1 to 198.18.0.2"),
     },
     Story {
         name: "such a bridge whose subnet is smaller than that of the network",
         interfaces: 1,
         script: "alone; on address add 10.0.0.@/8 dev e0; bridge virbr0 192.168.122.@/30",
-        says: &["packets-arrive"],
-        never_says: &[],
+        says: None,
     },
     Story {
         name: "an interface to nowhere whose subnet seems to be common",
         interfaces: 1,
         script: "nowhere x0 192.168.122.@/24",
-        says: &["packets-arrive"],
-        never_says: &[],
+        says: Some("arrive, 198.18.0.1 to 198.18.0.2"),
     },
     Story {
         name: "such an interface whose subnet is smaller than that of the network",
         interfaces: 1,
         script: "alone; on address add 10.0.0.@/8 dev e0; nowhere x0 192.168.122.@/30",
-        says: &["packets-arrive"],
-        never_says: &[],
+        says: Some("arrive, 10.0.0.1 to 10.0.0.2"),
     },
     Story {
         name: "a router between two subnets, and such an interface",
         interfaces: 1,
         script: "routed; nowhere x0 192.168.122.@/24",
-        says: &["packets-arrive"],
-        never_says: &[],
+        says: Some("arrive, 10.1.0.1 to 10.2.0.1"),
     },
     Story {
         name: "two addresses, of which one leads nowhere",
         interfaces: 1,
         script: "on address add 10.@.0.1/24 dev e0",
-        says: &["packets-arrive"],
-        never_says: &[],
+        says: Some("arrive, 198.18.0.1 to 198.18.0.2"),
     },
     Story {
         name: "IPv6 only",
         interfaces: 1,
         script: "alone; on address add fd00:77::@/64 dev e0 nodad",
-        says: &["packets-arrive"],
-        never_says: &[],
+        says: Some("arrive, fd00:77::1 to [fd00:77::2]"),
     },
     Story {
         name: "a router between two subnets",
         interfaces: 1,
         script: "routed",
-        says: &["packets-arrive"],
-        never_says: &[],
+        says: Some("arrive, 10.1.0.1 to 10.2.0.1"),
     },
     Story {
         name: "a router between two subnets, and a bridge that seems to be common",
         interfaces: 1,
         script: "routed; bridge virbr0 192.168.122.@/24",
-        says: &["packets-arrive"],
-        never_says: &[],
+        says: None,
     },
     Story {
         name: "a VLAN",
         interfaces: 1,
         script: "alone; on link add link e0 name e0.7 type vlan id 7; on address add 10.7.0.@/24 dev e0.7; on link set e0.7 up",
-        says: &["packets-arrive"],
-        never_says: &[],
+        says: Some("arrive, 10.7.0.1 to 10.7.0.2"),
     },
     Story {
         name: "a tunnel with a small MTU",
         interfaces: 1,
         script: "alone; on link set e0 mtu 1280; on address add 10.8.0.@/24 dev e0",
-        says: &["packets-arrive"],
-        never_says: &[],
+        says: Some("packets of 64 and 1252 bytes arrive, 10.8.0.1 to 10.8.0.2"),
     },
     Story {
         name: "a tunnel with a small MTU beside the network",
         interfaces: 2,
         script: "on link set e1 mtu 1280",
-        says: &["packets-arrive"],
-        never_says: &[],
+        says: Some("arrive, 198.18.0.1 to 198.18.0.2"),
     },
 ];
 
@@ -161,11 +148,11 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             let run = hosts(context, story, "\"$mpiexec\" --hosts $WEFT_HOSTS -ppn 2 -n 4 \"$program\"");
             finish(run.env("program", program), Expected::code(0).says("over 4 ranks").says("(right)"))
         }));
-        cases.push(Case::new(format!("doctor: {}", story.name), move |context| {
-            let expected = story.says.iter().fold(Expected::code(0), |expected, text| expected.says(*text));
-            let expected = story.never_says.iter().fold(expected, |expected, text| expected.never_says(text));
-            finish(hosts(context, story, "\"$weft\" doctor $h0 $h1"), expected)
-        }));
+        if let Some(says) = story.says {
+            cases.push(Case::new(format!("doctor: {}", story.name), move |context| {
+                finish(hosts(context, story, "\"$weft\" doctor $h0 $h1"), Expected::code(0).says(says))
+            }));
+        }
     }
     cases
 }

@@ -171,6 +171,12 @@ fn a_link_that_fails_beside_one_that_works_is_a_warning() {
     let no_tcp = PairSeen { link: "tcp".into(), ..lost.clone() };
     let by_udp = PairSeen { link: "udp".into(), ..fine.clone() };
     assert_eq!(names(&of_pairs(&[&no_tcp, &by_udp]))[0], (Level::Warning, "packets-lost"));
+    // The second pair of interfaces helps, and is not missed where the first one leads there.
+    let second = |pair: &PairSeen| PairSeen { link: "udp on other interfaces".into(), ..pair.clone() };
+    assert_eq!(names(&of_pairs(&[&lost, &second(&fine)]))[0], (Level::Warning, "packets-lost"));
+    assert_eq!(names(&of_pairs(&[&second(&lost), &fine]))[0], (Level::Note, "packets-lost"));
+    let none = PairSeen { path: Some(Err("one pair of interfaces leads there".into())), ..second(&lost) };
+    assert_eq!(names(&of_pairs(&[&none, &fine])), [(Level::Ok, "packets-arrive")]);
     let back = PairSeen { from: "h1".into(), to: "h0".into(), ..fine };
     assert_eq!(names(&of_pairs(&[&lost, &back])), [(Level::Fault, "packets-lost")]);
     let closed = OpenedLink { name: "other".into(), endpoint_address: Err("no right".into()), warnings: Vec::new() };

@@ -95,6 +95,8 @@ pub(crate) enum Reply {
 pub(crate) const FABRIC: &str = "fabric";
 /// The beginning of the names of libfabric's endpoints, where a host has several.
 pub(crate) const FABRIC_ON: &str = "fabric on ";
+/// The name of UDP between the second pair of interfaces, which may be one that only stands by.
+pub(crate) const UDP_ON_OTHERS: &str = "udp on other interfaces";
 
 /// A link of one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,10 +1,11 @@
 //! The findings about the packets from one host to another.
 
 use super::{Finding, Level, PairSeen};
-use crate::doctor::protocol::{LinkPath, SHORT_BYTES, Unanswered};
+use crate::doctor::protocol::{LinkPath, SHORT_BYTES, UDP_ON_OTHERS, Unanswered};
 
 /// The findings about all directions between hosts. A link that fails where another link works does not stop
-/// programs, unless that is TCP beside UDP, which brings large messages only.
+/// programs, unless that is TCP beside UDP, which brings large messages only. The second pair of interfaces does
+/// not matter then.
 pub(in crate::doctor) fn of_pairs(pairs: &[&PairSeen]) -> Vec<Finding> {
     let works = |pair: &PairSeen| pair.short_arrived && pair.full_arrived;
     let mut all = Vec::new();
@@ -16,7 +17,7 @@ pub(in crate::doctor) fn of_pairs(pairs: &[&PairSeen]) -> Vec<Finding> {
         let mut own = of_pair(pair);
         for finding in own.iter_mut().filter(|finding| finding.level == Level::Fault) {
             if is_helped {
-                finding.level = Level::Warning;
+                finding.level = if pair.link == UDP_ON_OTHERS { Level::Note } else { Level::Warning };
             } else if has_tcp {
                 finding.cure += "; or use TCP, which passes: `WEFT_LINK=shared,tcp`";
             }
@@ -31,6 +32,8 @@ pub(super) fn of_pair(seen: &PairSeen) -> Vec<Finding> {
     let subject = format!("{} → {}", seen.from, seen.to);
     let path = match &seen.path {
         None => return Vec::new(),
+        // A second pair is not needed.
+        Some(Err(_)) if seen.link == UDP_ON_OTHERS => return Vec::new(),
         Some(Err(why)) => {
             let cure =
                 "let WEFT_INTERFACE name the interface that joins them; `ip address` on both shows what they have";

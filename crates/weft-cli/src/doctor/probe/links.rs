@@ -1,7 +1,7 @@
 //! The links of the library as the doctor sees them. Each link offers an endpoint address to peers, chooses
 //! the addresses to use with a peer, and gives the reasons why it refuses.
 
-use crate::doctor::protocol::{FABRIC, FABRIC_ON, LinkPath};
+use crate::doctor::protocol::{FABRIC, FABRIC_ON, LinkPath, UDP_ON_OTHERS};
 use weft_mpi::settings::Settings;
 use weft_net::carrier::{Address, Carrier};
 use weft_net::ethernet::{self, Ethernet};
@@ -34,24 +34,38 @@ pub(super) trait Link {
     }
 }
 
-struct UdpLink(Udp);
+/// UDP between the first pair of interfaces, or between the second one.
+struct UdpLink {
+    udp: Udp,
+    is_second: bool,
+}
 
 impl Link for UdpLink {
     fn name(&self) -> &str {
-        "udp"
+        if self.is_second { UDP_ON_OTHERS } else { "udp" }
     }
 
     fn endpoint_address(&self) -> String {
-        self.0.endpoint_address().encode()
+        self.udp.endpoint_address().encode()
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.0.warnings().to_vec()
+        // What holds for one socket holds for the other.
+        if self.is_second { Vec::new() } else { self.udp.warnings().to_vec() }
     }
 
     fn path(&mut self, endpoint_address: &str) -> Result<(LinkPath, Address), String> {
         let peer = EndpointAddress::decode(endpoint_address).map_err(|error| error.to_string())?;
-        let pair = udp::choose_peer_address(self.0.candidates(), &peer.candidates)?;
+        let own = self.udp.candidates();
+        let pairs = udp::pair_rails(own, &peer.candidates, true)?;
+        let pair = match self.is_second {
+            false => pairs[0],
+            true => {
+                let second = pairs.get(1).copied();
+                let standby = || udp::standby_pair(&pairs, own, &peer.candidates, true);
+                second.or_else(standby).ok_or("one pair of interfaces leads there")?
+            }
+        };
         let path = LinkPath {
             own: pair.own.ip.to_string(),
             peer: pair.to.to_string(),
@@ -63,11 +77,11 @@ impl Link for UdpLink {
     }
 
     fn carrier(&mut self) -> &mut dyn Carrier {
-        &mut self.0
+        &mut self.udp
     }
 
     fn refusal(&self) -> String {
-        self.0.diagnostics().last_refusal.unwrap_or_default()
+        self.udp.diagnostics().last_refusal.unwrap_or_default()
     }
 }
 
@@ -244,8 +258,13 @@ pub(super) fn open_all(settings: &Settings) -> Vec<(String, Opened)> {
     let mut all = Vec::new();
     let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
     if settings.links.udp {
-        let opened = Udp::bind(&wanted).map(|udp| Box::new(UdpLink(udp)) as Box<dyn Link>);
-        all.push(("udp".to_owned(), opened.map_err(|error| error.to_string())));
+        let open = |is_second| Udp::bind(&wanted).map(|udp| UdpLink { udp, is_second });
+        let opened = open(false).map_err(|error| error.to_string());
+        let has_more = opened.as_ref().is_ok_and(|link| link.udp.candidates().iter().any(|one| one.rail > 0));
+        all.push(("udp".to_owned(), opened.map(|link| Box::new(link) as Box<dyn Link>)));
+        if has_more && let Ok(link) = open(true) {
+            all.push((UDP_ON_OTHERS.to_owned(), Ok(Box::new(link))));
+        }
     }
     if settings.links.fabric {
         all.extend(open_fabric(settings, &wanted));
