@@ -134,7 +134,7 @@ test-large: setup-tests own
 
 # Every launcher with every job, and the control plane of Weft's own under fire.
 test-launchers: setup-tests setup-launchers own
-	$(CARGO) xtask suite launchers-all launcher-chaos slurm-all pmix mpich
+	$(CARGO) xtask suite launchers-all launcher-chaos slurm-all ssh-all pmix mpich
 
 # Checks that no quantity grows in a long run.
 soak: setup-tests own

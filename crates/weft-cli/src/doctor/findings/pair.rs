@@ -4,8 +4,8 @@ use super::{Finding, Level, PairSeen};
 use crate::doctor::protocol::{LinkPath, SHORT_BYTES, UDP_ON_OTHERS, Unanswered};
 
 /// The findings about all directions between hosts. A link that fails where another link works does not stop
-/// programs, unless that is TCP beside UDP, which brings large messages only. The second pair of interfaces does
-/// not matter then.
+/// programs, unless that is TCP beside UDP, which brings large messages only. The second pair of interfaces
+/// does not matter then.
 pub(in crate::doctor) fn of_pairs(pairs: &[&PairSeen]) -> Vec<Finding> {
     let works = |pair: &PairSeen| pair.short_arrived && pair.full_arrived;
     let mut all = Vec::new();
