@@ -108,7 +108,7 @@ fn on_two_hosts(context: &Context, ranks: u32) -> anyhow::Result<Run> {
 fn told(launcher: anyhow::Result<Run>, context: &Context) -> Outcome {
     let attempt = || -> anyhow::Result<Finished> {
         let run = launcher?.arg(context.compile("tests/c/vanish.c")?).arg("gone");
-        let running = run.env("WEFT_PEER_TIMEOUT", PEER_TIMEOUT).start()?;
+        let mut running = run.env("WEFT_PEER_TIMEOUT", PEER_TIMEOUT).start()?;
         anyhow::ensure!(running.says("waiting", START), "it did not start:\n{}", running.output());
         let ranks = second_half(&running, RANKS);
         anyhow::ensure!(ranks.len() == RANKS as usize / 2, "{} ranks of the second half", ranks.len());
@@ -117,16 +117,14 @@ fn told(launcher: anyhow::Result<Run>, context: &Context) -> Outcome {
             anyhow::ensure!(running.says(way, START), "{way} has not come:\n{}", running.output());
         }
         // The last to hear calls MPI_Abort, and all ranks end. In some runs PRRTE's launcher then waits for
-        // ever, if it was told to let a job go on.
+        // ever, also after SIGTERM, if it was told to let a job go on.
         let deadline = Instant::now() + START;
         let ranks = || running.processes().iter().filter(|(pid, _)| rank_of(*pid).is_some()).count();
         while ranks() > 0 {
             anyhow::ensure!(Instant::now() < deadline, "ranks go on:\n{}", running.output());
             std::thread::sleep(POLL);
         }
-        if !running.has_ended() {
-            kill_process(running.pid(), Signal::TERM)?;
-        }
+        running.kill()?;
         running.finish(Duration::from_secs(LIMIT_SECONDS))
     };
     Expected::failure().never_says("vanish.c:").judge(attempt())
