@@ -21,6 +21,7 @@ pub(crate) mod output;
 mod place;
 mod process;
 pub(crate) mod progress;
+mod reached;
 mod session;
 mod verdict;
 mod work;

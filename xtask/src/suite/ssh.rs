@@ -90,6 +90,15 @@ fn right(ranks: &'static str) -> Expected {
     Expected::code(0).says(ranks).says("(right)")
 }
 
+/// A short comparison on these hosts.
+fn compare(context: &Context, site: &Site, hosts: &str) -> Run {
+    let agent = format!("ssh -o BatchMode=yes -F '{}' {{host}}", site.file("config").display());
+    let words = ["compare", "pingpong", "--library", "weft", "--no-carriers", "--rounds", "1", "--sizes", "8"];
+    let run =
+        site.on(0).arg(context.bin("weft")).args(words).args(["--samples", "1", "--seconds", "0.001", "--on", hosts]);
+    run.env("WEFT_AGENT", agent).env("XDG_CACHE_HOME", site.file("cache"))
+}
+
 fn reached(site: &Rc<Lazy>) -> Vec<Case> {
     vec![
         on(site, "two hosts, with a file of ssh's own options", |context, site| {
@@ -175,6 +184,21 @@ fn reached(site: &Rc<Lazy>) -> Vec<Case> {
             let finished = run.finish()?;
             anyhow::ensure!(site.file("table").exists(), "no table is written:\n{}", finished.report());
             Ok((Expected::code(0), finished))
+        }),
+        on(site, "weft compare", |context, site| {
+            let file = site.file("compared.jsonl");
+            let run = compare(context, site, "h1,h2").args(["--json", "-o"]).arg(&file);
+            let finished = run.limit(60).finish()?;
+            let text = std::fs::read_to_string(&file).unwrap_or_default();
+            anyhow::ensure!(text.contains("2-hosts-2-ranks-by-name"), "no run file:\n{}", finished.report());
+            Ok((Expected::code(0).says("\"median\"").never_says("did not cross the wire"), finished))
+        }),
+        on(site, "weft compare, and a host that does not see the programs", |context, site| {
+            let before = format!("mount -t tmpfs tmpfs '{}'", site.file("cache").display());
+            std::fs::create_dir_all(site.file("cache"))?;
+            site.add(&Server { name: "apart", configuration: "", before: &before })?;
+            let expected = Expected::failure().says("the host apart does not see").says("XDG_CACHE_HOME");
+            Ok((expected, compare(context, site, "h1,apart").finish()?))
         }),
         on(site, "no room in /dev/shm and /tmp of one host", |context, site| {
             let before = "for place in /dev/shm /tmp; do mount -t tmpfs -o size=64k tmpfs $place; \

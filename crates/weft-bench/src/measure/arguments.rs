@@ -7,6 +7,7 @@ use clap::Args;
 use super::catalogue::{self, Measurement};
 use super::library::Specs;
 use super::place::{HOSTS_MAX, PlannedPlace, RANKS_MAX};
+use super::reached::Reached;
 use crate::hosts::loss::Loss;
 
 const ROUNDS_MAX: i64 = 1000;
@@ -24,6 +25,10 @@ pub(crate) struct Common {
     /// several places [default: 1]
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     pub(crate) hosts: Vec<u32>,
+    /// Hosts to measure on, reached by ssh, in the place of virtual ones; `allocation`: those of a batch
+    /// system. All must see the directory of built programs
+    #[arg(long, value_delimiter = ',', value_name = "HOST,…", conflicts_with_all = ["hosts", "rate", "loss"])]
+    pub(crate) on: Vec<String>,
     /// Ranks in all [default: 2, or one on each host]
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     pub(crate) ranks: Vec<u32>,
@@ -116,6 +121,9 @@ impl Common {
 
     /// All places, each once.
     fn places(&self) -> Result<Vec<PlannedPlace>, String> {
+        if !self.on.is_empty() {
+            return self.places_by_name();
+        }
         let rates = alternatives(&self.rate, |rate| Ok(rate.to_owned()))?;
         let hosts = if self.hosts.is_empty() { &[1][..] } else { &self.hosts };
         let losses =
@@ -135,7 +143,7 @@ impl Common {
                 }
                 for (rate, loss) in rates.iter().flat_map(|rate| losses.iter().map(move |loss| (rate, loss))) {
                     let (rate, loss) = if hosts == 1 { (None, None) } else { (rate.clone(), *loss) };
-                    let place = PlannedPlace { hosts, ranks, rate, loss };
+                    let place = PlannedPlace { hosts, ranks, reached: None, rate, loss };
                     if !places.contains(&place) {
                         places.push(place);
                     }
@@ -143,6 +151,21 @@ impl Common {
             }
         }
         Ok(places)
+    }
+}
+
+impl Common {
+    /// The places on hosts that exist already.
+    fn places_by_name(&self) -> Result<Vec<PlannedPlace>, String> {
+        let reached = Reached::of(&self.on)?;
+        let hosts = reached.names.len() as u32;
+        let mut all = if self.ranks.is_empty() { vec![hosts] } else { self.ranks.clone() };
+        all.dedup();
+        if let Some(ranks) = all.iter().find(|ranks| !(hosts..=RANKS_MAX.max(hosts)).contains(ranks)) {
+            return Err(format!("--ranks {ranks}: {hosts} hosts have from {hosts} to {} ranks", RANKS_MAX.max(hosts)));
+        }
+        let place = |ranks| PlannedPlace { hosts, ranks, reached: Some(reached.clone()), rate: None, loss: None };
+        Ok(all.into_iter().map(place).collect())
     }
 }
 
@@ -184,6 +207,7 @@ mod tests {
             places("--hosts 1,2 --rate none,10gbit"),
             ["1-host-2-ranks", "2-hosts-2-ranks", "2-hosts-2-ranks-10gbit"]
         );
+        assert_eq!(places("--on a,b --ranks 2,4"), ["2-hosts-2-ranks-by-name", "2-hosts-4-ranks-by-name"]);
         assert_eq!(places("--hosts 2 --ranks 2,8 --loss 1%"), ["2-hosts-2-ranks-loss-1%", "2-hosts-8-ranks-loss-1%"]);
     }
 
@@ -194,6 +218,9 @@ mod tests {
             ("--hosts 0", "--hosts 0"),
             ("--hosts 4 --ranks 3", "from 4"),
             ("--rate 10gbit", "--hosts 2"),
+            ("--on a", "from 2"),
+            ("--on a,b --hosts 2", "cannot be used with"),
+            ("--on a,b --ranks 1", "from 2 to"),
             ("--hosts 2 --loss all", "--loss all"),
             ("--library a=", "names no library"),
             ("--limit 0", "1..=86400"),

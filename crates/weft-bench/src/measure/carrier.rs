@@ -59,7 +59,8 @@ impl Carrier {
 
     /// Returns whether the carrier is a floor under `measurement` in `place`.
     pub(crate) fn fits(&self, measurement: &str, place: &PlannedPlace) -> bool {
-        self.is_local == (place.hosts == 1) && place.ranks >= 2 && self.measurements.contains(&measurement)
+        let has_hosts = if self.is_local { place.hosts == 1 } else { place.has_virtual_hosts() };
+        has_hosts && place.ranks >= 2 && self.measurements.contains(&measurement)
     }
 
     /// The command of the side that measures, and that of the side that answers it.

@@ -2,7 +2,7 @@
 //!
 //! Weft's `mpiexec` runs outside the virtual hosts and reaches them through its agent. Other launchers must
 //! be reachable over IP from all hosts. So they run inside the first host, and reach the other hosts by a
-//! script in the place of `ssh`.
+//! script in the place of `ssh`. Hosts that exist already are reached as each launcher does it by itself.
 
 use std::path::Path;
 
@@ -35,11 +35,12 @@ pub(crate) fn invocation(
     words.extend(options(mpi.kind, place, net, &mpi.prefix));
     words.extend(["-n".to_owned(), place.ranks.to_string(), program.display().to_string()]);
     words.extend(arguments.iter().cloned());
-    Invocation { words, environment: environment(mpi, net.is_some(), libfabric) }
+    Invocation { words, environment: environment(mpi, net.is_some_and(|net| net.agent().is_some()), libfabric) }
 }
 
-/// The variables for `mpi`; the user's variables come last.
-pub(crate) fn environment(mpi: &Mpi, is_remote: bool, libfabric: Option<&Path>) -> Vec<(String, String)> {
+/// The variables for `mpi`; the user's variables come last. `is_virtual`: between virtual hosts, whose
+/// interface is `e0`.
+pub(crate) fn environment(mpi: &Mpi, is_virtual: bool, libfabric: Option<&Path>) -> Vec<(String, String)> {
     let prefix = mpi.prefix.display().to_string();
     let mut library_path = format!("{prefix}/lib");
     let mut set: Vec<(&str, String)> = Vec::new();
@@ -47,7 +48,7 @@ pub(crate) fn environment(mpi: &Mpi, is_remote: bool, libfabric: Option<&Path>) 
         Kind::Weft => {}
         // Virtual hosts share memory, and UCX would find out: should the user choose UCX, this setting holds
         // it to the wire.
-        Kind::Mpich if is_remote => set.extend([
+        Kind::Mpich if is_virtual => set.extend([
             ("MPIR_CVAR_CH4_NETMOD", "ofi".into()),
             ("FI_PROVIDER", "tcp".into()),
             ("FI_TCP_IFACE", "e0".into()),
@@ -57,7 +58,7 @@ pub(crate) fn environment(mpi: &Mpi, is_remote: bool, libfabric: Option<&Path>) 
         Kind::Mpich => {}
         Kind::Intel => {
             set.push(("I_MPI_ROOT", prefix));
-            if is_remote {
+            if is_virtual {
                 // All hosts share the processors: with pinning, the first ranks of all hosts would be on the
                 // same processor.
                 set.extend([("I_MPI_PIN", "off".into()), ("FI_PROVIDER", "tcp".into()), ("FI_TCP_IFACE", "e0".into())]);
@@ -66,7 +67,7 @@ pub(crate) fn environment(mpi: &Mpi, is_remote: bool, libfabric: Option<&Path>) 
         }
         Kind::OpenMpi => {
             set.push(("OPAL_PREFIX", prefix));
-            if is_remote {
+            if is_virtual {
                 set.extend([
                     ("OMPI_MCA_pml", "ob1".into()),
                     ("OMPI_MCA_btl", "self,sm,tcp".into()),
@@ -87,12 +88,16 @@ fn options(kind: Kind, place: &PlannedPlace, net: Option<&Net>, prefix: &Path) -
     match (kind, net) {
         (Kind::Weft, Some(net)) => {
             words.extend(["-ppn".into(), per_host.to_string(), "--hosts".into(), net.hosts().join(",")]);
-            words.extend(["--agent".into(), format!("'{}' hosts enter {{host}}", super::place::this_command())]);
+            if net.agent().is_some() {
+                words.extend(["--agent".into(), format!("'{}' hosts enter {{host}}", super::place::this_command())]);
+            }
         }
         (Kind::Mpich | Kind::Intel, Some(net)) => {
-            words.extend(["-iface", "e0", "-launcher", "ssh", "-launcher-exec"].map(str::to_owned));
-            words.extend([net.agent.display().to_string(), "-hosts".into(), net.addresses().join(",")]);
-            words.extend(["-ppn".into(), per_host.to_string()]);
+            if let Some(agent) = net.agent() {
+                words.extend(["-iface", "e0", "-launcher", "ssh", "-launcher-exec"].map(str::to_owned));
+                words.push(agent.display().to_string());
+            }
+            words.extend(["-hosts".into(), net.addresses().join(","), "-ppn".into(), per_host.to_string()]);
         }
         (Kind::OpenMpi, net) => {
             if rustix::process::geteuid().is_root() {
@@ -101,19 +106,18 @@ fn options(kind: Kind, place: &PlannedPlace, net: Option<&Net>, prefix: &Path) -
             if let Some(net) = net {
                 let hosts: Vec<String> =
                     net.addresses().iter().map(|address| format!("{address}:{per_host}")).collect();
-                words.extend([
-                    "--prefix".into(),
-                    prefix.display().to_string(),
-                    "--prtemca".into(),
-                    "plm_ssh_agent".into(),
-                ]);
-                words.extend([net.agent.display().to_string(), "--host".into(), hosts.join(",")]);
+                words.extend(["--prefix".into(), prefix.display().to_string()]);
+                if let Some(agent) = net.agent() {
+                    words.extend(["--prtemca".into(), "plm_ssh_agent".into(), agent.display().to_string()]);
+                }
+                words.extend(["--host".into(), hosts.join(",")]);
             }
-            let is_oversubscribed = place.ranks > processors();
+            let is_virtual = net.is_some_and(|net| net.agent().is_some());
+            let is_oversubscribed = place.reached.is_none() && place.ranks > processors();
             if is_oversubscribed {
                 words.extend(["--map-by".into(), ":OVERSUBSCRIBE".into()]);
             }
-            if net.is_some() || is_oversubscribed {
+            if is_virtual || is_oversubscribed {
                 // The hosts share the processors here as with Intel's library.
                 words.extend(["--bind-to".into(), "none".into()]);
             }
@@ -125,6 +129,7 @@ fn options(kind: Kind, place: &PlannedPlace, net: Option<&Net>, prefix: &Path) -
 
 #[cfg(test)]
 mod tests {
+    use super::super::reached::Reached;
     use super::*;
     use std::collections::BTreeMap;
 
@@ -135,7 +140,7 @@ mod tests {
 
     #[test]
     fn one_node_needs_no_more_than_a_number() {
-        let place = PlannedPlace { hosts: 1, ranks: 1, rate: None, loss: None };
+        let place = PlannedPlace { hosts: 1, ranks: 1, reached: None, rate: None, loss: None };
         let words = |kind| {
             let program = Path::new("/p");
             invocation(&mpi(kind), &place, None, None, program, &["--sizes".into(), "8".into()]).words.join(" ")
@@ -144,6 +149,22 @@ mod tests {
             assert_eq!(words(kind), "/opt/mpi/bin/mpiexec -n 1 /p --sizes 8");
         }
         assert!(words(Kind::OpenMpi).ends_with("-n 1 /p --sizes 8"));
+    }
+
+    /// Two hosts that exist already.   Expect: each launcher is told their names, and reaches them by itself.
+    #[test]
+    fn hosts_by_name_are_left_to_the_launchers() {
+        let reached = Reached::of(&["a".to_owned(), "b".to_owned()]).expect("two hosts");
+        let net = Net::Reached(reached.clone());
+        let place = PlannedPlace { hosts: 2, ranks: 4, reached: Some(reached), rate: None, loss: None };
+        let words = |kind| invocation(&mpi(kind), &place, Some(&net), None, Path::new("/p"), &[]).words.join(" ");
+        assert_eq!(words(Kind::Weft), "/opt/mpi/bin/mpiexec -ppn 2 --hosts a,b -n 4 /p");
+        for kind in [Kind::Mpich, Kind::Intel] {
+            assert_eq!(words(kind), "/opt/mpi/bin/mpiexec -hosts a,b -ppn 2 -n 4 /p");
+        }
+        assert!(words(Kind::OpenMpi).ends_with("--prefix /opt/mpi --host a:2,b:2 -n 4 /p"));
+        let set = environment(&mpi(Kind::OpenMpi), false, None);
+        assert!(set.iter().all(|(name, _)| !name.contains("btl")), "{set:?}");
     }
 
     #[test]

@@ -9,6 +9,8 @@ use crate::hosts::loss::Loss;
 use crate::hosts::namespaces::{self, Ground};
 use crate::record;
 
+use super::reached::Reached;
+
 /// The most virtual hosts: with more on one machine a figure measures only its scheduler.
 pub(crate) const HOSTS_MAX: u32 = 8;
 pub(crate) const RANKS_MAX: u32 = 512;
@@ -19,6 +21,8 @@ pub(crate) struct PlannedPlace {
     /// The number of hosts; 1: the machine as it is.
     pub(crate) hosts: u32,
     pub(crate) ranks: u32,
+    /// The hosts that exist already; `None`: several hosts are virtual ones.
+    pub(crate) reached: Option<Reached>,
     pub(crate) rate: Option<String>,
     pub(crate) loss: Option<Loss>,
 }
@@ -27,6 +31,9 @@ impl PlannedPlace {
     pub(crate) fn id(&self) -> String {
         let several = |count: u32, word: &str| format!("{count}-{word}{}", if count == 1 { "" } else { "s" });
         let mut id = format!("{}-{}", several(self.hosts, "host"), several(self.ranks, "rank"));
+        if self.reached.is_some() {
+            id += "-by-name";
+        }
         if let Some(rate) = &self.rate {
             id += &format!("-{rate}");
         }
@@ -50,8 +57,9 @@ impl PlannedPlace {
     /// The place as the run file records it. `ground`: the place where its hosts are made.
     pub(crate) fn record(&self, ground: Ground) -> record::Place {
         let loss = self.loss.map(|_| "segmentation offload is off, so that a lost frame is one packet".to_owned());
-        let remark = ground.remark().filter(|_| self.hosts > 1);
-        let notes: Vec<String> = loss.into_iter().chain(remark).collect();
+        let remark = ground.remark().filter(|_| self.has_virtual_hosts());
+        let named = self.reached.as_ref().map(|reached| format!("the hosts {}", reached.names.join(", ")));
+        let notes: Vec<String> = loss.into_iter().chain(remark).chain(named).collect();
         record::Place {
             id: self.id(),
             hosts: self.hosts,
@@ -64,8 +72,16 @@ impl PlannedPlace {
         }
     }
 
+    /// Returns whether hosts must be made for this place.
+    pub(crate) fn has_virtual_hosts(&self) -> bool {
+        self.hosts > 1 && self.reached.is_none()
+    }
+
     /// Makes the hosts of this place; `None` where the place is the machine itself.
     pub(crate) fn open(&self, work: &Path, stop: &mut dyn FnMut() -> Option<i32>) -> Result<Option<Net>, Failure> {
+        if let Some(reached) = &self.reached {
+            return Ok(Some(Net::Reached(reached.clone())));
+        }
         if self.hosts == 1 {
             return Ok(None);
         }
@@ -74,7 +90,7 @@ impl PlannedPlace {
         let fabric = Fabric::create(&plan, stop)?;
         let agent = work.join("agent");
         write_agent(&agent, fabric.hosts()).map_err(|error| format!("cannot write {}: {error}", agent.display()))?;
-        Ok(Some(Net { fabric, agent }))
+        Ok(Some(Net::Virtual { fabric, agent }))
     }
 }
 
@@ -84,7 +100,7 @@ impl PlannedPlace {
 /// # Errors
 /// The reason why hosts cannot be made.
 pub(crate) fn ground(places: &[PlannedPlace], is_quiet: bool) -> Result<Ground, String> {
-    if places.iter().all(|place| place.hosts == 1) {
+    if !places.iter().any(PlannedPlace::has_virtual_hosts) {
         return Ok(Ground::Machine);
     }
     let ground = namespaces::prepare().map_err(|why| format!("{why}; run it as root, or with --hosts 1"))?;
@@ -98,29 +114,54 @@ pub(crate) fn processors() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
 }
 
-/// Virtual hosts, and the script by which other launchers reach them in the place of `ssh`.
-pub(crate) struct Net {
-    fabric: Fabric,
-    pub(crate) agent: PathBuf,
+/// The hosts of an open place.
+pub(crate) enum Net {
+    /// Virtual hosts, and the script by which other launchers reach them in the place of `ssh`.
+    Virtual { fabric: Fabric, agent: PathBuf },
+    /// Hosts that exist already.
+    Reached(Reached),
 }
 
 impl Net {
     pub(crate) fn hosts(&self) -> &[String] {
-        self.fabric.hosts()
+        match self {
+            Self::Virtual { fabric, .. } => fabric.hosts(),
+            Self::Reached(reached) => &reached.names,
+        }
     }
 
+    /// The script in the place of `ssh`; `None` where ssh itself reaches the hosts.
+    pub(crate) fn agent(&self) -> Option<&Path> {
+        match self {
+            Self::Virtual { agent, .. } => Some(agent),
+            Self::Reached(_) => None,
+        }
+    }
+
+    /// The hosts, as other launchers reach them.
     pub(crate) fn addresses(&self) -> Vec<String> {
-        (0..self.hosts().len()).map(fabric::address).collect()
+        match self {
+            Self::Virtual { fabric, .. } => (0..fabric.hosts().len()).map(fabric::address).collect(),
+            Self::Reached(reached) => reached.names.clone(),
+        }
     }
 
-    /// The bytes that have crossed the wire so far.
-    pub(crate) fn sent_bytes(&self) -> Result<u64, String> {
-        self.fabric.sent_bytes()
+    /// The bytes that have crossed the wire so far; `None` where nobody counts them.
+    pub(crate) fn sent_bytes(&self) -> Result<Option<u64>, String> {
+        match self {
+            Self::Virtual { fabric, .. } => fabric.sent_bytes().map(Some),
+            Self::Reached(reached) => Ok(reached.traffic()),
+        }
     }
 
-    /// The words that put a command into the host at `index`.
+    /// The words that put a command into the virtual host at `index`; none for hosts that exist already.
     pub(crate) fn enter(&self, index: usize) -> Vec<String> {
-        vec![this_command(), "hosts".into(), "enter".into(), self.hosts()[index].clone()]
+        match self {
+            Self::Virtual { fabric, .. } => {
+                vec![this_command(), "hosts".into(), "enter".into(), fabric.hosts()[index].clone()]
+            }
+            Self::Reached(_) => Vec::new(),
+        }
     }
 }
 
@@ -147,7 +188,7 @@ mod tests {
 
     #[test]
     fn places_have_names() {
-        let mut place = PlannedPlace { hosts: 1, ranks: 2, rate: None, loss: None };
+        let mut place = PlannedPlace { hosts: 1, ranks: 2, reached: None, rate: None, loss: None };
         assert_eq!(place.id(), "1-host-2-ranks");
         place = PlannedPlace { hosts: 2, rate: Some("10gbit".into()), ..place };
         assert_eq!(place.id(), "2-hosts-2-ranks-10gbit");
@@ -162,7 +203,7 @@ mod tests {
     /// other machines.
     #[test]
     fn only_ranks_of_one_host_with_a_processor_each_have_lines() {
-        let has = |hosts, ranks| PlannedPlace { hosts, ranks, rate: None, loss: None }.has_lines();
+        let has = |hosts, ranks| PlannedPlace { hosts, ranks, reached: None, rate: None, loss: None }.has_lines();
         let all = processors();
         assert_eq!([has(1, 1), has(2, 2), has(1, all + 1)], [false; 3]);
         assert_eq!(has(1, 2), all >= 2);

@@ -229,6 +229,9 @@ impl Session<'_> {
         for place in &request.places {
             self.write(Record::Place(place.record(self.ground)))?;
         }
+        for reached in request.places.iter().filter_map(|place| place.reached.as_ref()) {
+            reached.share(cache)?;
+        }
         let competitors = self.competitors(libraries, cache)?;
         let in_place = |place: &PlannedPlace| {
             let cells =
@@ -280,7 +283,7 @@ impl Session<'_> {
     /// Asks every library for its version, which also shows that it works; builds the carriers.
     fn competitors(&mut self, libraries: &[Mpi], cache: &Path) -> Result<Vec<Competitor>, Refused> {
         let mut all = Vec::new();
-        let alone = PlannedPlace { hosts: 1, ranks: 1, rate: None, loss: None };
+        let alone = PlannedPlace { hosts: 1, ranks: 1, reached: None, rate: None, loss: None };
         // A second Weft in the same places, with other settings, is compared with the first like any other
         // library.
         let subject_of = |places: Option<bool>| {
@@ -379,10 +382,11 @@ impl Session<'_> {
         net: Option<&Net>,
         lines: bool,
     ) -> Result<(Verdict, Duration), String> {
-        let before = net.map_or(Ok(0), Net::sent_bytes)?;
+        let sent_bytes = || net.map_or(Ok(None), Net::sent_bytes);
+        let before = sent_bytes()?;
         let (mut verdict, took) = self.execute(main, companion, lines)?;
-        if let Some(net) = net {
-            verdict.require_wire(net.sent_bytes()?.saturating_sub(before));
+        if let (Some(before), Some(after)) = (before, sent_bytes()?) {
+            verdict.require_wire(after.saturating_sub(before));
         }
         Ok((verdict, took))
     }
