@@ -111,7 +111,10 @@ fn virtual_hosts_share_the_processors_of_their_machine() {
     outcome.says(&format!("on h0: ranks are not bound: {} hardware threads are wanted on this machine", 2 * count));
     assert!(outcome.lines().iter().all(|line| line.ends_with(&format!(" {}/{count}", 2 * count))), "{outcome:?}");
     if count >= 2 {
-        let outcome = registry.run(&format!("{TWO_HOSTS} --bind-to hwthread -n 2 {SAY}")).expect(0);
+        // A rank that has ended gives its processor back, so both wait for each other.
+        let ready = Ready::new(22);
+        let both = format!("{0};|until|test|-e|{1}/0|-a|-e|{1}/1;|do|sleep|0.01;|done", ready.say(), ready.path());
+        let outcome = registry.run(&format!("{TWO_HOSTS} --bind-to hwthread -n 2 {SAY};|{both}")).expect(0);
         let bound_to: Vec<&str> =
             outcome.out.lines().map(|line| line.split_whitespace().nth(2).expect("a list")).collect();
         assert!(bound_to.len() == 2 && bound_to[0] != bound_to[1], "{outcome:?}");

@@ -197,6 +197,11 @@ impl Ready {
         Self(path)
     }
 
+    /// The directory, in which each rank that is ready has a file of its number.
+    pub(crate) fn path(&self) -> std::path::Display<'_> {
+        self.0.display()
+    }
+
     /// The command by which a shell in a rank says that it is ready, with `|` for blanks.
     pub(crate) fn say(&self) -> String {
         format!("echo|>|{}/$PMI_RANK", self.0.display())
