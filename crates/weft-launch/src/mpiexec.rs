@@ -21,6 +21,11 @@ mod variables;
 mod verdict;
 
 pub use debugger::Debugger;
+pub use run::output;
+
+use crate::reach::RemoteShell;
+use options::Request;
+use std::ffi::OsString;
 
 /// The hosts of an allocation of a batch system.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,10 +48,6 @@ pub fn allocated() -> Result<Option<Allocated>, String> {
     let template = allocation.agent.filter(|_| takes_names);
     Ok(Some(Allocated { hosts: allocation.hosts.into_iter().map(|host| host.name).collect(), template }))
 }
-
-use crate::reach::RemoteShell;
-use options::Request;
-use std::ffi::OsString;
 
 /// Runs `mpiexec` with these arguments (without the program's own name) and returns its exit status.
 /// `debugger` is told of the job.

@@ -152,17 +152,16 @@ impl Common {
         }
         Ok(places)
     }
-}
 
-impl Common {
     /// The places on hosts that exist already.
     fn places_by_name(&self) -> Result<Vec<PlannedPlace>, String> {
         let reached = Reached::of(&self.on)?;
         let hosts = reached.names.len() as u32;
+        let most = RANKS_MAX.max(hosts);
         let mut all = if self.ranks.is_empty() { vec![hosts] } else { self.ranks.clone() };
         all.dedup();
-        if let Some(ranks) = all.iter().find(|ranks| !(hosts..=RANKS_MAX.max(hosts)).contains(ranks)) {
-            return Err(format!("--ranks {ranks}: {hosts} hosts have from {hosts} to {} ranks", RANKS_MAX.max(hosts)));
+        if let Some(ranks) = all.iter().find(|ranks| !(hosts..=most).contains(ranks)) {
+            return Err(format!("--ranks {ranks}: {hosts} hosts have from {hosts} to {most} ranks"));
         }
         let place = |ranks| PlannedPlace { hosts, ranks, reached: Some(reached.clone()), rate: None, loss: None };
         Ok(all.into_iter().map(place).collect())

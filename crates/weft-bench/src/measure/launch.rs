@@ -35,7 +35,7 @@ pub(crate) fn invocation(
     words.extend(options(mpi.kind, place, net, &mpi.prefix));
     words.extend(["-n".to_owned(), place.ranks.to_string(), program.display().to_string()]);
     words.extend(arguments.iter().cloned());
-    Invocation { words, environment: environment(mpi, net.is_some_and(|net| net.agent().is_some()), libfabric) }
+    Invocation { words, environment: environment(mpi, net.is_some_and(Net::is_virtual), libfabric) }
 }
 
 /// The variables for `mpi`; the user's variables come last. `is_virtual`: between virtual hosts, whose
@@ -88,7 +88,7 @@ fn options(kind: Kind, place: &PlannedPlace, net: Option<&Net>, prefix: &Path) -
     match (kind, net) {
         (Kind::Weft, Some(net)) => {
             words.extend(["-ppn".into(), per_host.to_string(), "--hosts".into(), net.hosts().join(",")]);
-            if net.agent().is_some() {
+            if net.is_virtual() {
                 words.extend(["--agent".into(), format!("'{}' hosts enter {{host}}", super::place::this_command())]);
             }
         }
@@ -112,7 +112,7 @@ fn options(kind: Kind, place: &PlannedPlace, net: Option<&Net>, prefix: &Path) -
                 }
                 words.extend(["--host".into(), hosts.join(",")]);
             }
-            let is_virtual = net.is_some_and(|net| net.agent().is_some());
+            let is_virtual = net.is_some_and(Net::is_virtual);
             let is_oversubscribed = place.reached.is_none() && place.ranks > processors();
             if is_oversubscribed {
                 words.extend(["--map-by".into(), ":OVERSUBSCRIBE".into()]);

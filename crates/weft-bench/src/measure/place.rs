@@ -130,6 +130,10 @@ impl Net {
         }
     }
 
+    pub(crate) fn is_virtual(&self) -> bool {
+        matches!(self, Self::Virtual { .. })
+    }
+
     /// The script in the place of `ssh`; `None` where ssh itself reaches the hosts.
     pub(crate) fn agent(&self) -> Option<&Path> {
         match self {

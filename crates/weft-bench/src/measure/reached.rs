@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use weft_launch::{mpiexec, reach};
 use weft_mpi::settings::AGENT;
 
 /// The word that stands for the hosts of a batch system's allocation.
 const ALLOCATION: &str = "allocation";
+/// The word of a host that sees a file.
+const SEEN: &str = "seen-here";
 /// The most hosts of a place.
 pub(crate) const REACHED_MAX: usize = 1024;
 /// The columns of `/proc/net/dev` that count bytes, received and sent, behind the interface's name.
@@ -62,26 +63,18 @@ impl Reached {
     }
 
     fn sees(&self, name: &str, probe: &Path) -> Result<(), String> {
-        // A host that is reached and has no such file says so by the status 7, which ssh never gives.
-        let script = format!("test -e '{}' || exit 7", probe.display());
+        let script = format!("test -e '{}' && echo {SEEN} || echo no", probe.display());
         let words = reach::command(name, &self.template, "sh", &["-c", &script])?;
-        let mut command = Command::new(&words[0]);
-        let said = command.args(&words[1..]).stdin(Stdio::null()).output();
-        let shown = reach::shown(&words);
-        match said {
-            Err(error) => Err(format!("the host {name}: `{shown}` cannot be run: {error}")),
-            Ok(output) if output.status.success() => Ok(()),
-            Ok(output) if output.status.code() == Some(7) => Err(format!(
-                "the host {name} does not see {}, where programs are built: set XDG_CACHE_HOME to a directory that all \
-                 hosts share",
-                probe.with_file_name("").display()
-            )),
-            Ok(output) => Err(format!(
-                "the host {name} cannot be reached: `{shown}` ended with {}, saying: {}",
-                output.status,
-                String::from_utf8_lossy(&output.stderr).trim()
-            )),
+        let said = mpiexec::output(&words).map_err(|why| format!("the host {name} cannot be reached: {why}"))?;
+        // A remote shell may print something before.
+        if said.trim_end().ends_with(SEEN) {
+            return Ok(());
         }
+        Err(format!(
+            "the host {name} does not see {}, where programs are built: set XDG_CACHE_HOME to a directory that all \
+             hosts share",
+            probe.with_file_name("").display()
+        ))
     }
 
     /// The bytes that this host's interfaces have received and sent so far; `None` where this host is none of

@@ -113,7 +113,7 @@ fn measured(text: &mut String, summary: &Summary, table: &Table) {
         row(text, &cells(summary, table, one));
     }
     for (i, footnote) in table.footnotes.iter().enumerate() {
-        let _ = write!(text, "{}[{}] {}", if i == 0 { "\n" } else { "\\\n" }, i + 1, inline(footnote));
+        let _ = write!(text, "\n- [{}] {}", i + 1, inline(footnote));
     }
     if !table.footnotes.is_empty() {
         text.push('\n');

@@ -15,7 +15,7 @@ const OUTPUT_MAX: u64 = 16 * 1024 * 1024;
 ///
 /// # Errors
 /// One sentence: it cannot be started, fails, takes too long, or prints no text.
-pub(crate) fn output(words: &[String]) -> Result<String, String> {
+pub fn output(words: &[String]) -> Result<String, String> {
     let shown = reach::shown(words);
     let Some((program, arguments)) = words.split_first() else { return Err("no program is named".into()) };
     let mut child = Command::new(program)
@@ -26,7 +26,7 @@ pub(crate) fn output(words: &[String]) -> Result<String, String> {
         .map_err(|error| format!("`{shown}` cannot be started: {error}"))?;
     let Some(pipe) = child.stdout.take() else { return Err(format!("`{shown}` has no output")) };
     let (sender, receiver) = mpsc::channel();
-    // The only other thread of this process: it ends with the output.
+    // The thread ends with the output, or stays where the time is over.
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = pipe.take(OUTPUT_MAX).read_to_end(&mut bytes);
