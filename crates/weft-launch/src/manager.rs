@@ -1,10 +1,16 @@
 //! The requests of an MPI process to the process manager that started it, whichever that is. The library
 //! (`weft_mpi::start`) uses it to join and leave a job.
 //!
-//! [`process_manager`] finds the process manager. Each kind has its own file: [`weft`] for Weft's `mpiexec`,
-//! [`pmi1`] for all others that speak PMI-1.1, [`pmix`] for those that speak PMIx, [`slurm`] for tasks of
-//! `srun` that have none, [`singleton`] for a process that is alone. A new kind needs a file that implements
-//! [`ProcessManager`], and a line in the list of candidates of [`detect`].
+//! [`process_manager`] finds the process manager. Each kind has its own file:
+//!
+//! - [`weft`]: Weft's `mpiexec`;
+//! - [`pmi1`]: all others that speak PMI-1.1;
+//! - [`pmix`]: those that speak PMIx;
+//! - [`slurm`]: tasks of `srun` that have no process manager;
+//! - [`singleton`]: a process that is alone.
+//!
+//! A new kind needs a file that implements [`ProcessManager`], and a line in the list of candidates of
+//! [`detect`].
 
 mod detect;
 mod link;

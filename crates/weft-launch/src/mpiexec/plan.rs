@@ -1,6 +1,6 @@
 //! Makes a plan from the settings: the ranks that each host's agent starts, and their programs.
 
-use super::allocation;
+use super::allocation::{self, Allocation};
 use super::environment;
 use super::settings::{Block, Loudness, RANKS_MAX, Settings};
 use crate::control::{Binding, InputTo, Label, Plan, Program};
@@ -52,12 +52,11 @@ pub(crate) fn make(mut settings: Settings) -> Result<Job, String> {
             hosts::add(&mut all, host.clone());
         }
     }
-    if all.is_empty()
-        && let Some(allocation) = allocation::of_environment(&settings.remote_shell)?
-    {
+    let allocation = if all.is_empty() { allocation::of_environment(&settings.remote_shell)? } else { None };
+    if let Some(allocation) = &allocation {
         let note = format!("the hosts are those that {} has allocated", allocation.system);
         settings.notes.push((Loudness::Verbose, note));
-        all = allocation.hosts.into_iter().map(|host| Host { reached_as: None, ..host }).collect();
+        all = allocation.hosts.iter().map(|host| Host { reached_as: None, ..host.clone() }).collect();
     }
     let named = !all.is_empty();
     if !named {
@@ -89,14 +88,15 @@ pub(crate) fn make(mut settings: Settings) -> Result<Job, String> {
         shares[share].plan.ranks.push((rank, *block));
         share_of_rank.push(share);
     }
-    let template = template(&settings, &mut shares);
+    let template = template(&settings, &mut shares, allocation);
     let job = Job { settings, template, shares, share_of_rank, size };
     complete(job)
 }
 
 /// The command template that reaches the hosts: the user's, or that of the batch system whose hosts they are,
-/// or that of the remote shell. Notes by which names the batch system reaches them.
-fn template(settings: &Settings, shares: &mut [Share]) -> String {
+/// or that of the remote shell. Notes by which names the batch system reaches them. `known` is the allocation
+/// that the hosts come from.
+fn template(settings: &Settings, shares: &mut [Share], known: Option<Allocation>) -> String {
     if let Some(agent) = &settings.agent {
         return agent.clone();
     }
@@ -106,7 +106,7 @@ fn template(settings: &Settings, shares: &mut [Share]) -> String {
         let named: Vec<&str> =
             remote.iter().map(|share| share.reached_as.as_ref().unwrap_or(&share.host).as_str()).collect();
         // Where the user has named the hosts, an allocation that cannot be read is no obstacle.
-        let allocation = allocation::of_environment(&settings.remote_shell).ok().flatten();
+        let allocation = known.or_else(|| allocation::of_environment(&settings.remote_shell).ok().flatten());
         if let Some((template, names)) = allocation.and_then(|allocation| allocation.means(&named)) {
             for (share, name) in remote.iter_mut().zip(names) {
                 share.reached_as = Some(name);

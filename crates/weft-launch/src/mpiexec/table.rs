@@ -131,9 +131,9 @@ impl Section {
     pub(crate) fn remark(self) -> &'static str {
         match self {
             Self::Places => {
-                "Where hosts have no slots, mpiexec spreads the ranks over them evenly, in blocks. Where no host is \
-                 named, it takes those of a hostfile that a variable of another launcher names, those that Slurm, PBS, \
-                 LSF, Grid Engine or Flux has allocated, or else this host."
+                "Where hosts have no slots, mpiexec spreads the ranks over them evenly, in blocks. Where no option names \
+                 hosts, it takes those of a hostfile that another launcher's variable names. Without such a variable \
+                 it takes the hosts of an allocation (Slurm, PBS, LSF, Grid Engine or Flux), or else this host."
             }
             Self::Processors => {
                 "No core is given to two ranks, not even of different jobs. If there are too few cores, mpiexec binds \

@@ -71,7 +71,7 @@ struct StepServer {
 /// Listens for the tasks of `step` at the first of its ports that is free.
 ///
 /// # Errors
-/// None is.
+/// All ports are taken, or refused.
 pub(super) fn listen(step: &Step) -> Result<TcpListener, LaunchError> {
     let bind = |port: u16| match step.one_node {
         true => TcpListener::bind((Ipv4Addr::LOCALHOST, port)),
