@@ -96,11 +96,15 @@ impl<P: Platform> PointToPoint<P> {
         total: u64,
         target: RemoteMemory,
     ) {
-        let Some(State::Sending { send, region: Some(key), .. }) =
+        let Some(State::Sending { send, remote_key: asked, region: Some(key), .. }) =
             self.messages.requests.get(handle).map(|entry| &entry.state)
         else {
             return;
         };
+        // The receiver may have asked for the message anew before its first request was acted on.
+        if *asked != remote_key && !cfg!(weft_mutant = "late_write_counted") {
+            return;
+        }
         let (key, is_run) = (*key, send.data.address().is_some());
         // The peer becomes due to be looked at.
         self.submission(peer);

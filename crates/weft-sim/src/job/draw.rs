@@ -2,9 +2,12 @@
 
 mod machine;
 
-use super::program::{Block, Collective, Comm, Death, How, Kind, Message, Pace, Part, Program, Role, WildReceive};
+use super::program::{
+    Block, Collective, Comm, Death, How, Kind, Message, Pace, Part, Program, Role, Stop, WildReceive,
+};
 use super::shape::{BYTES_MAX, Shape};
 use machine::{add_streams, believe, connect, machine, multicast, shrink_paths};
+use weft_core::time::Duration;
 use weft_engine::request::Mode;
 use weft_random::{Random, mix};
 
@@ -47,6 +50,8 @@ const PATHS_CHANGE: u32 = 200_000;
 const OTHER_COSTS: u32 = 250_000;
 /// Programs over other carriers that have carriers beside them which only write; cases per million.
 const STREAMS: u32 = 300_000;
+/// Programs in which a process does nothing for more than a second; cases per million.
+const STOPS: u32 = 100_000;
 /// Programs with windows.
 const WINDOWS: u32 = 300_000;
 
@@ -95,6 +100,13 @@ pub(super) fn program(seed: u64, draw_options: DrawOptions) -> Program {
         add_streams(&mut machine, &mut streams);
     }
     let ranks = machine.ranks();
+    // Drawn from a generator of its own.
+    let mut stops = Random::new(mix(seed ^ 0x7374_6f70_7065_6421));
+    let stop = stops.chance(STOPS).then(|| {
+        machine.peer_timeout = machine.peer_timeout.max(Duration::from_secs(4));
+        let (rank, at) = (stops.below(ranks as u64) as usize, stops.below(2_000_000));
+        Stop { rank, at, lasts: stops.between(1_000_000_000, 1_500_000_000) }
+    });
     let like_the_library = random.chance(100_000);
     let pace = Pace {
         // Where a spin takes as long as it does in the library, steps take as long as well.
@@ -103,6 +115,7 @@ pub(super) fn program(seed: u64, draw_options: DrawOptions) -> Program {
         spins_like_the_library: like_the_library,
         helps: random.chance(600_000),
         pause: random.chance(100_000).then_some((100_000_000, 10_000_000)),
+        stop,
     };
     let death =
         (dies && !breaks).then(|| Death { rank: random.below(ranks as u64) as usize, at: random.below(2_000_000) });

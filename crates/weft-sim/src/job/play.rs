@@ -145,7 +145,7 @@ impl Job {
                     self.next[rank] = proc.borrow().next_turn();
                 }
                 let Some((at, who)) = self.next[rank] else { continue };
-                let at = after_pause(at.max(now), program.pace.pause, rank);
+                let at = program.pace.turn_at(rank, at.max(now));
                 if at <= now {
                     ready.push((rank, who));
                 }
@@ -275,14 +275,6 @@ impl Job {
     }
 }
 
-/// The time of a turn of a process that rests for the second of these durations in each of the first.
-fn after_pause(at: u64, pause: Option<(u64, u64)>, rank: usize) -> u64 {
-    let Some((period, rests)) = pause else { return at };
-    // The processes rest at different times.
-    let phase = (at + rank as u64 * 17_000_000) % period;
-    if phase < rests { at + (rests - phase) } else { at }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,7 +312,8 @@ mod tests {
         (program.machine.single_copy, program.machine.eager_limit) = (false, 1000);
         program.machine.habits.refused = 0;
         let pause = Some((100_000_000, 10_000_000));
-        program.pace = Pace { step_max: 500, spins_max: 0, spins_like_the_library: false, helps: true, pause };
+        program.pace =
+            Pace { step_max: 500, spins_max: 0, spins_like_the_library: false, helps: true, pause, stop: None };
         program.death = Some(Death { rank: 1, at: 1_000_000 });
         let comms = vec![Comm { members: vec![0, 1] }];
         program.roles = vec![Role { comms, blocks: vec![Block::Ordered(messages)] }];

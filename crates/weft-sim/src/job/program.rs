@@ -194,6 +194,34 @@ pub(super) struct Pace {
     pub(super) helps: bool,
     /// The pauses of a process: it rests for the second of these durations in each of the first, nanoseconds.
     pub(super) pause: Option<(u64, u64)>,
+    /// A process that does nothing for a while, as if a signal had stopped it, or its machine had been busy.
+    pub(super) stop: Option<Stop>,
+}
+
+/// A time in which a process does nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stop {
+    pub(super) rank: usize,
+    /// Nanoseconds since the job began.
+    pub(super) at: u64,
+    /// Nanoseconds.
+    pub(super) lasts: u64,
+}
+
+impl Pace {
+    /// The time of a turn of a process that could be at `at` if nothing kept the process from it.
+    pub(super) fn turn_at(&self, rank: usize, at: u64) -> u64 {
+        let at = match self.pause {
+            Some((period, rests)) => {
+                // The processes rest at different times.
+                let phase = (at + rank as u64 * 17_000_000) % period;
+                if phase < rests { at + (rests - phase) } else { at }
+            }
+            None => at,
+        };
+        let is_stopped = |stop: &Stop| stop.rank == rank && (stop.at..stop.at + stop.lasts).contains(&at);
+        self.stop.filter(is_stopped).map_or(at, |stop| stop.at + stop.lasts)
+    }
 }
 
 /// A process that dies.
@@ -219,7 +247,7 @@ impl Program {
     pub(super) fn may_ask_anew(&self) -> bool {
         let wires = &self.machine.wires;
         let fails = |ordered: Ordered| ordered.breaks.or(ordered.stalls).is_some();
-        let is_late = !wires.nuisances.is_empty() || self.pace.pause.is_some();
+        let is_late = !wires.nuisances.is_empty() || self.pace.pause.is_some() || self.pace.stop.is_some();
         wires.ordered.is_some_and(fails) || is_late || self.death.is_some()
     }
 

@@ -105,6 +105,7 @@ fn settings(program: &Program, with: &mut dyn FnMut(Change<'_>)) {
     with(&|other| other.machine.wires.ordered.iter_mut().for_each(|ordered| ordered.room = 256));
     with(&|other| other.machine.wires.ordered.iter_mut().for_each(|ordered| ordered.placing = None));
     with(&|other| other.pace.pause = None);
+    with(&|other| other.pace.stop = None);
     with(&|other| other.pace.helps = false);
     with(&|other| other.pace.spins_max = 0);
     with(&|other| other.pace.spins_like_the_library = false);
