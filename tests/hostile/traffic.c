@@ -3,6 +3,7 @@
  * attacks the job. The memory that the job takes must not depend on the attack. Rank 0 prints "warm" once the
  * job has all that it opens late.
  */
+#include "../c/acquaint.h"
 #include "../c/check.h"
 #include <sys/resource.h>
 
@@ -50,20 +51,6 @@ static void exchange(unsigned char *out, unsigned char *in, int round)
     CHECK_EQUAL(wrong_bytes(in, (size_t)length, previous, tag), 0);
 }
 
-/* Every pair opens what it opens late: a socket of its own after 64 trains, and a TCP connection. */
-static void acquaint(unsigned char *out, unsigned char *in)
-{
-    STORY("enough traffic between all pairs");
-    enum { TRAINS = 200, TRAIN = 20000, LARGE_MESSAGES = 16, LARGE = 200000 };
-    for (int distance = 1; distance < ranks; distance++) {
-        int to = (rank + distance) % ranks, from = (rank + ranks - distance) % ranks;
-        for (int i = 0; i < TRAINS + LARGE_MESSAGES; i++) {
-            int length = i < TRAINS ? TRAIN : LARGE;
-            MPI_Sendrecv(out, length, MPI_BYTE, to, 0, in, length, MPI_BYTE, from, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        }
-    }
-}
-
 static void unexpected(int round)
 {
     STORY("messages that wait for their receives");
@@ -106,7 +93,7 @@ int main(int argc, char **argv)
     unsigned char *out = memory(LONGEST), *in = memory(LONGEST);
     long warm = 0;
     int round = 0, more = 1;
-    acquaint(out, in);
+    acquaint();
     for (; more || round < ROUNDS_WARM; round++) {
         exchange(out, in, round);
         if (round % 8 == 0)

@@ -50,8 +50,9 @@ const PATHS_CHANGE: u32 = 200_000;
 const OTHER_COSTS: u32 = 250_000;
 /// Programs over other carriers that have carriers beside them which only write; cases per million.
 const STREAMS: u32 = 300_000;
-/// Programs in which a process does nothing for more than a second; cases per million.
-const STOPS: u32 = 100_000;
+/// Programs in which a process does nothing for more than a second; cases per million. The second figure is
+/// for programs with carriers beside others that only write: their receivers wait a second for data.
+const STOPS: [u32; 2] = [100_000, 500_000];
 /// Programs with windows.
 const WINDOWS: u32 = 300_000;
 
@@ -102,7 +103,8 @@ pub(super) fn program(seed: u64, draw_options: DrawOptions) -> Program {
     let ranks = machine.ranks();
     // Drawn from a generator of its own.
     let mut stops = Random::new(mix(seed ^ 0x7374_6f70_7065_6421));
-    let stop = stops.chance(STOPS).then(|| {
+    let writes_beside = machine.wires.ordered.is_some_and(|ordered| ordered.beside);
+    let stop = stops.chance(STOPS[usize::from(writes_beside)]).then(|| {
         machine.peer_timeout = machine.peer_timeout.max(Duration::from_secs(4));
         let (rank, at) = (stops.below(ranks as u64) as usize, stops.below(2_000_000));
         Stop { rank, at, lasts: stops.between(1_000_000_000, 1_500_000_000) }
