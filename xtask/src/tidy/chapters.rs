@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 const FOLDER: &str = "docs/design/";
 const INDEX: &str = "docs/design/README.md";
 /// The most chapters: a reader looks through a list of so many titles.
-const CHAPTERS_MAX: usize = 18;
+const CHAPTERS_MAX: usize = 20;
 /// The most words of all chapters. A chapter that grows must leave something out.
-const WORDS_MAX: usize = 35_000;
+const WORDS_MAX: usize = 37_500;
 
 pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> Result<()> {
     let (mut index, mut chapters, mut code) = (String::new(), Vec::new(), BTreeSet::new());
