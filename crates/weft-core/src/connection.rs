@@ -41,6 +41,7 @@ use core::ops::Range;
 use crate::flow::{Counters, Event, Failure, Regions, Settings};
 use crate::process::Parties;
 use crate::rails::RAILS_MAX;
+use crate::refusal::Refusal;
 use crate::time::{Duration, Instant};
 use crate::wire::{Ciphers, FRAME_PREFIX, Key, Number, Secret};
 
@@ -50,8 +51,6 @@ pub const HEADER_SIZE: usize = 16;
 const DATA_PREFIX: usize = 12;
 const SENDER_MAX: u32 = 0x00ff_ffff;
 const NUMBER_AT: usize = 12;
-/// The time after which a packet that the carrier did not take is offered again.
-pub const RETRY: Duration = Duration::from_micros(100);
 /// Most packets behind a missing one: a carrier that delivers more has lost the missing packet.
 const EARLY_MAX: usize = 1024;
 /// Most bytes of packets behind a missing one that are kept.
@@ -129,8 +128,8 @@ pub struct Connection {
     watched: bool,
     /// The peer wants to know whether this process lives.
     owes_answer: bool,
-    /// The time at which the carrier did not take the ready packet.
-    refused: Option<Instant>,
+    /// The carrier does not take the ready packet.
+    refused: Option<Refusal>,
     /// Packets that the carrier has taken and still has.
     held: usize,
     silence: Silence,
@@ -295,7 +294,7 @@ impl Connection {
 
     /// The time to offer the carrier a packet: now, or a while after it has refused one.
     fn now_or_retry(&self) -> Instant {
-        self.refused.map_or(Instant(0), |refused| refused + RETRY)
+        self.refused.map_or(Instant(0), |refusal| refusal.retry_at())
     }
 
     /// Gives back memory that an idle connection keeps for later use.
@@ -376,7 +375,7 @@ impl Connection {
 
     /// Notes that the carrier has no room: the packet is offered again later.
     pub fn refused(&mut self, now: Instant) {
-        self.refused = Some(now);
+        self.refused = Some(Refusal::after(self.refused, now));
     }
 
     /// Counts silence while the peer owes an answer; returns whether to ask the peer.

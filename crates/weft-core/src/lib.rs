@@ -44,6 +44,7 @@ pub mod placement;
 pub mod process;
 pub mod rails;
 pub mod reduce;
+pub mod refusal;
 pub mod rendezvous_schemes;
 pub mod time;
 pub mod topology;

@@ -18,6 +18,7 @@ use weft_core::flow::{Counters, Event, Flow, Parked, Settings as FlowSettings};
 use weft_core::path_validation::{Ends, Keys};
 use weft_core::placement::Placements;
 use weft_core::rails::{PathFrame, RAILS_MAX, RailCarrier, Rails, Role};
+use weft_core::refusal::Refusal;
 use weft_core::time::Instant;
 
 use crate::jobs::{Jobs, Member};
@@ -266,8 +267,8 @@ pub(crate) struct Access {
     pub(crate) placement: Placement,
     /// The writes for the carrier.
     pub(crate) placements: Placements,
-    /// The time at which the carrier is asked again that had no room for a write.
-    pub(crate) retry: Option<Instant>,
+    /// The carrier has no room for a write.
+    pub(crate) refusal: Option<Refusal>,
 }
 
 /// The protocol to which messages for a peer are submitted.
@@ -410,7 +411,7 @@ impl Remote {
     /// then it must tell of its writes ([`Placement::tells`]).
     pub fn with_remote_memory(self, carrier_path: CarrierPath, placement: Placement) -> Self {
         let placements = Placements::new(placement.bytes_max);
-        Self { access: Some(Box::new(Access { carrier_path, placement, placements, retry: None })), ..self }
+        Self { access: Some(Box::new(Access { carrier_path, placement, placements, refusal: None })), ..self }
     }
 
     /// The flow to the peer, if there is one at present.
@@ -739,7 +740,7 @@ impl Remote {
             ends => ends,
         };
         let writes = self.access.as_ref().filter(|access| access.placements.is_waiting());
-        let writes = writes.map(|access| access.retry.unwrap_or(Instant(0)));
+        let writes = writes.map(|access| access.refusal.map_or(Instant(0), |refusal| refusal.retry_at()));
         flow.into_iter().chain(writes).chain(self.rails.next_timeout()).min()
     }
 

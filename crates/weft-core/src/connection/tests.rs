@@ -1,5 +1,6 @@
 use super::*;
 use crate::flow::Deliver;
+use crate::refusal::RETRY_MIN;
 use alloc::vec;
 
 const TIMEOUT: Duration = Duration::from_secs(8);
@@ -125,7 +126,7 @@ fn a_packet_that_the_carrier_has_no_room_for_stays_the_same_until_it_is_taken() 
     let offered = near.poll_packet(Instant(0), &mut Memory).unwrap().to_vec();
     near.refused(Instant(7));
     near.submit_message(b"two", &[]);
-    assert_eq!(near.next_timeout(), Some(Instant(7) + RETRY));
+    assert_eq!(near.next_timeout(), Some(Instant(7) + RETRY_MIN));
     assert_eq!(near.poll_packet(Instant(9), &mut Memory).unwrap(), offered);
     let mut delivered = Delivered::default();
     carry(&mut near, &mut far, Instant(9), &mut delivered);
@@ -278,7 +279,7 @@ fn a_carrier_that_never_takes_a_packet_is_a_peer_that_does_not_answer() {
     while near.poll_packet(now, &mut Memory).is_some() {
         assert!(now.since(Instant(0)) < Duration(2 * TIMEOUT.0), "it waits for ever");
         near.refused(now);
-        now = now + RETRY + Duration::from_millis(200);
+        now = now + RETRY_MIN + Duration::from_millis(200);
     }
     assert_eq!(near.poll_event(), Some(Event::PeerFailed { reason: Failure::Silent }));
     assert!(near.is_idle());

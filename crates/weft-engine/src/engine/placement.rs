@@ -4,8 +4,8 @@
 //! `outgoing.rs` calls it for invitations and remote writes, and `network.rs` when a connection may have work
 //! for its carrier.
 
-use weft_core::connection::RETRY;
 use weft_core::message::Head;
+use weft_core::refusal::Refusal;
 use weft_core::rendezvous_schemes::RendezvousScheme;
 use weft_core::time::{Duration, Instant};
 
@@ -303,8 +303,8 @@ fn offer_pieces(
     messages: &mut Messages,
     now: Instant,
 ) {
-    let Access { carrier_path, placements, retry, .. } = access;
-    *retry = None;
+    let Access { carrier_path, placements, refusal, .. } = access;
+    let mut before = refusal.take();
     while let Some(piece) = placements.poll() {
         let begun = match messages.regions.get(RegionKey::from_wire(piece.region)) {
             Some(region) => {
@@ -326,9 +326,10 @@ fn offer_pieces(
                     &[],
                 );
                 placements.begun();
+                before = None;
             }
             Begun::NotNow => {
-                *retry = Some(now + RETRY);
+                *refusal = Some(Refusal::after(before, now));
                 return;
             }
             Begun::Never => {

@@ -6,7 +6,8 @@
 
 use std::collections::VecDeque;
 
-use weft_core::time::{Duration, Instant};
+use weft_core::refusal::Refusal;
+use weft_core::time::Instant;
 
 use crate::carriers::{CarrierPath, Carriers};
 use crate::transport::{Carrier, Outcome};
@@ -14,15 +15,13 @@ use crate::transport::{Carrier, Outcome};
 /// The most packets that wait, to all peers together. Packets beyond that are lost, and the stream repeats
 /// them.
 const WAITING_MAX: usize = 256;
-/// The time after which a packet that the carrier did not take is offered again.
-const RETRY: Duration = Duration::from_micros(100);
 
 /// Packets that wait for their carriers.
 #[derive(Default)]
 pub(super) struct Singly {
     waiting: VecDeque<(CarrierPath, Vec<u8>)>,
-    /// The time of the last offer.
-    offered: Instant,
+    /// The carriers take none of them.
+    refusal: Option<Refusal>,
 }
 
 impl Singly {
@@ -31,9 +30,7 @@ impl Singly {
         let must_wait = self.waiting.iter().any(|(other, _)| other.to == carrier_path.to)
             || !offer(&carrier_path, packet, carriers);
         if must_wait && self.waiting.len() < WAITING_MAX {
-            if self.waiting.is_empty() {
-                self.offered = now;
-            }
+            self.refusal.get_or_insert(Refusal::after(None, now));
             self.waiting.push_back((carrier_path, packet.to_vec()));
         }
     }
@@ -43,7 +40,7 @@ impl Singly {
         if self.waiting.is_empty() {
             return;
         }
-        self.offered = now;
+        let before = self.waiting.len();
         let mut full: Vec<CarrierPath> = Vec::new();
         self.waiting.retain(|(carrier_path, packet)| {
             let waits = full.contains(carrier_path) || !offer(carrier_path, packet, carriers);
@@ -52,11 +49,13 @@ impl Singly {
             }
             waits
         });
+        let refusal = self.refusal.take().filter(|_| self.waiting.len() == before);
+        self.refusal = (!self.waiting.is_empty()).then(|| Refusal::after(refusal, now));
     }
 
     /// The time at which to offer the waiting packets again.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        (!self.waiting.is_empty()).then(|| self.offered + RETRY)
+        self.refusal.map(|refusal| refusal.retry_at())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -74,6 +73,8 @@ fn offer(carrier_path: &CarrierPath, packet: &[u8], carriers: &mut Carriers) -> 
 mod tests {
     use std::io;
     use std::sync::{Arc, Mutex};
+
+    use weft_core::refusal::RETRY_MIN;
 
     use super::*;
     use crate::carriers::CarrierId;
@@ -153,9 +154,9 @@ mod tests {
             singly.send(Instant(5), carrier_path(port), &[packet], &mut carriers);
         }
         assert_eq!(seen.lock().unwrap().sent, [(2, 20)]);
-        assert_eq!(singly.next_timeout(), Some(Instant(5) + RETRY));
+        assert_eq!(singly.next_timeout(), Some(Instant(5) + RETRY_MIN));
         singly.send_waiting(Instant(9), &mut carriers);
-        assert_eq!((seen.lock().unwrap().sent.len(), singly.next_timeout()), (1, Some(Instant(9) + RETRY)));
+        assert_eq!((seen.lock().unwrap().sent.len(), singly.next_timeout()), (1, Some(Instant(9) + RETRY_MIN)));
         seen.lock().unwrap().full.clear();
         singly.send_waiting(Instant(10), &mut carriers);
         assert_eq!(seen.lock().unwrap().sent, [(2, 20), (1, 10), (1, 11), (1, 12)]);

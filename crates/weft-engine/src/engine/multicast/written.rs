@@ -6,7 +6,8 @@
 
 use weft_core::multicast::{Receiver, SLOT_BYTES, Sender, StreamId};
 use weft_core::placement::RemoteMemory;
-use weft_core::time::{Duration, Instant};
+use weft_core::refusal::Refusal;
+use weft_core::time::Instant;
 
 use crate::carriers::{CarrierId, Carriers, Remote};
 use crate::engine::placement::OF_A_STREAM;
@@ -15,8 +16,6 @@ use crate::transport::Begun;
 
 /// The most writes of all streams that may be under way, one of each stream.
 const WRITES_MAX: usize = 64;
-/// The time after which a write for which the carrier had no room is offered again.
-const RETRY: Duration = Duration::from_micros(100);
 
 /// The memory to which the receivers of this process's stream write.
 pub(super) struct Slots {
@@ -54,8 +53,10 @@ pub(super) struct Written {
     words: Vec<UserData>,
     slots: Vec<Slots>,
     numbers: u32,
-    /// The time since when a write waits because the carrier had no room.
-    refused: Option<Instant>,
+    /// The carrier has no room for a write.
+    refusal: Option<Refusal>,
+    /// The refusals of the passes before, if nothing was taken since.
+    before: Option<Refusal>,
 }
 
 impl Written {
@@ -97,7 +98,7 @@ impl Written {
             return receiver.cannot_write();
         };
         if self.under_way.len() >= WRITES_MAX {
-            self.refused = Some(now);
+            self.refusal = Some(Refusal::after(self.before, now));
             return;
         }
         let memory = self.words.pop().unwrap_or_else(|| UserData::leaked(SLOT_BYTES as usize));
@@ -107,11 +108,12 @@ impl Written {
             Begun::Yes => {
                 self.numbers = number.wrapping_add(1);
                 receiver.begun();
+                self.before = None;
                 self.under_way.push(UnderWay { number, stream, word: memory });
             }
             Begun::NotNow => {
                 self.words.push(memory);
-                self.refused = Some(now);
+                self.refusal = Some(Refusal::after(self.before, now));
             }
             Begun::Never => {
                 self.words.push(memory);
@@ -134,11 +136,11 @@ impl Written {
 
     /// Begins a pass, which offers every write again.
     pub(super) fn begin(&mut self) {
-        self.refused = None;
+        self.before = self.refusal.take();
     }
 
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        self.refused.map(|refused| refused + RETRY)
+        self.refusal.map(|refusal| refusal.retry_at())
     }
 }
 
@@ -152,6 +154,8 @@ mod tests {
     use weft_core::multicast::{Destination, Scheme, Settings};
     use weft_core::path_validation::Ends;
     use weft_core::rails::{RailCarrier, Role};
+    use weft_core::refusal::RETRY_MIN;
+    use weft_core::time::Duration;
     use weft_core::wire::Secret;
 
     use super::*;
@@ -356,7 +360,7 @@ mod tests {
         let mut pair = Pair::new();
         pair.broadcast();
         pair.seen.lock().unwrap().next = || Begun::NotNow;
-        assert_eq!((pair.write(), pair.written.next_timeout()), (0, Some(pair.now + RETRY)));
+        assert_eq!((pair.write(), pair.written.next_timeout()), (0, Some(pair.now + RETRY_MIN)));
         pair.seen.lock().unwrap().next = || Begun::Yes;
         assert_eq!((pair.write(), pair.written.next_timeout()), (1, None));
         pair.written.ended(0);
