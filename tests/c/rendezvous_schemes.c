@@ -1,13 +1,17 @@
 /*
  * Large messages between two ranks of two hosts, in both directions at the same time, until a condition
- * holds: `rendezvous_schemes written|packets|anew`. `written`: TCP has written messages. `packets`: messages
- * have arrived, and TCP has written none. `anew`: messages that TCP did not bring have come as packets;
- * another program breaks its connections meanwhile. Prints "under way" when it has begun, and checks the data
- * that arrives.
+ * holds: `rendezvous_schemes written|packets|anew|late`. `written`: TCP has written messages. `packets`:
+ * messages have arrived, and TCP has written none. `anew`: messages that TCP did not bring have come as
+ * packets; another program breaks its connections meanwhile. `late`: in some rounds one rank does nothing for
+ * longer than the other waits for data before it asks for the message anew; it must run with
+ * WEFT_PROGRESS=none. The late rank then finds both requests at once. Prints "under way" when it has begun,
+ * and checks the data that arrives.
  */
 #include "check.h"
 
 enum { BYTES_MIN = 80000, BYTES_MAX = 5000000, ROUNDS_MIN = 40, WARM = 5, STEP = 509, AT_A_TIME = 3, LONGEST_SECONDS = 40 };
+/* The round of the first late rank, and the number of such rounds. A receiver waits for data for one second. */
+enum { LATE_FROM = 4, LATE_ROUNDS = 2, LATE_MICROSECONDS = 1300000 };
 
 static unsigned char content(int i, int round, int message, int from)
 {
@@ -33,8 +37,9 @@ static unsigned long long value(MPI_T_pvar_handle handle)
     return value;
 }
 
-/* Each rank sends some messages of this size to the other. */
-static void exchange(unsigned char *out, unsigned char *in, int bytes, int round)
+/* Each rank sends some messages of this size to the other. A rank that is late does nothing for a while before
+ * it waits. */
+static void exchange(unsigned char *out, unsigned char *in, int bytes, int round, int is_late)
 {
     MPI_Request requests[2 * AT_A_TIME];
     int other = 1 - rank;
@@ -46,6 +51,8 @@ static void exchange(unsigned char *out, unsigned char *in, int bytes, int round
     }
     for (int message = 0; message < AT_A_TIME; message++)
         MPI_Isend(out + (size_t)message * BYTES_MAX, bytes, MPI_BYTE, other, message, MPI_COMM_WORLD, &requests[AT_A_TIME + message]);
+    if (is_late)
+        usleep(LATE_MICROSECONDS);
     MPI_Waitall(2 * AT_A_TIME, requests, MPI_STATUSES_IGNORE);
     for (int message = 0; message < AT_A_TIME; message++) {
         const unsigned char *part = in + (size_t)message * BYTES_MAX;
@@ -57,7 +64,7 @@ static void exchange(unsigned char *out, unsigned char *in, int bytes, int round
 int main(int argc, char **argv)
 {
     const char *awaited = argc > 1 ? argv[1] : "written";
-    int provided;
+    int provided, lates = strcmp(awaited, "late") == 0;
     begin(&argc, &argv);
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     MPI_T_pvar_session_create(&session);
@@ -66,12 +73,13 @@ int main(int argc, char **argv)
     STORY("large messages in both directions");
     double began = MPI_Wtime();
     for (int round = 0, bytes = BYTES_MIN, ends = 0; !ends; round++, bytes = bytes * 2 > BYTES_MAX ? BYTES_MIN : bytes * 2) {
-        exchange(out, in, bytes, round);
+        int is_late = lates && round >= LATE_FROM && round % 2 == rank;
+        exchange(out, in, bytes, round, is_late);
         if (round == WARM && rank == 0) {
             printf("under way\n");
             fflush(stdout);
         }
-        int holds = round >= ROUNDS_MIN;
+        int holds = round >= (lates ? LATE_FROM + LATE_ROUNDS : ROUNDS_MIN);
         if (strcmp(awaited, "anew") == 0)
             holds = value(anew) > 0;
         int late = MPI_Wtime() - began > LONGEST_SECONDS;
@@ -84,7 +92,7 @@ int main(int argc, char **argv)
         CHECK(all[0] > 0, "%llu pieces were written", all[0]);
     if (strcmp(awaited, "packets") == 0)
         CHECK(all[0] == 0, "%llu pieces were written", all[0]);
-    if (strcmp(awaited, "anew") == 0)
+    if (lates || strcmp(awaited, "anew") == 0)
         CHECK(all[1] > 0, "%llu messages were asked for anew", all[1]);
     free(out);
     free(in);

@@ -107,6 +107,9 @@ fn beside_udp() -> Vec<Case> {
         case("auto: TCP is reset in the middle, and packets bring what it did not", |context| {
             anew(context, RESETS_TCP)
         }),
+        case("auto: a sender that does nothing for a while finds two requests for its message", |context| {
+            Ok(Expected::code(0).judge(schemes(context, "late")?.env("WEFT_PROGRESS", "none").finish()))
+        }),
         case("auto: TCP stops in the middle, and packets bring what it did not", |context| anew(context, NO_TCP)),
     ]);
     cases
