@@ -20,6 +20,7 @@ use weft_engine::carriers::{Carriers, Remote};
 use weft_engine::engine::Parts;
 use weft_engine::error::ErrorClass;
 use weft_engine::memory::UserData;
+use weft_engine::messages::CREDIT_BYTES;
 use weft_engine::peers::{NewPeer, Route};
 use weft_engine::protocols::CostModel;
 use weft_engine::request::{Mode, Receive, Request, Send, State};
@@ -658,9 +659,54 @@ fn a_receiver_that_computes_is_served_by_its_sender_and_the_other_way_round() {
     assert!(complete(&all[0], sending));
 }
 
+/// A window of messages takes more than the sender's credit, and each is too short for the sender to look for
+/// its receive. Only the receiver makes progress.   Expect: each message leaves at once. The sender looks for
+/// the credit that has come back, and announces none.
+#[test]
+fn a_window_is_sent_eagerly_while_its_receiver_takes_it_in() {
+    let mut all = node_engines(2, true);
+    let mut pairs = Vec::new();
+    for _ in 0..3 * CREDIT_BYTES / SHORT as u64 {
+        pairs.push(start_pair(&mut all, 1, SHORT));
+        let pair = pairs.last().unwrap();
+        assert!(complete(&all[1], pair.sent), "message {} is announced", pairs.len());
+        all[0].progress();
+    }
+    assert!(pairs.iter().all(|pair| pair.is_complete(&all) && pair.memory == pair.content));
+}
+
+/// The sender waits for several short messages that it has announced for lack of credit.   Expect: the
+/// receiver, on whose table no receive has ever stood, fetches those of the first window, and then makes a
+/// table. From the second window on it asks for them, and both sides copy.
+#[test]
+fn several_short_messages_are_copied_by_both_sides_while_their_sender_waits() {
+    if !weft_net::single_copy::available(std::process::id() as i32) {
+        eprintln!("skipped: this machine does not let processes copy from each other");
+        return;
+    }
+    let mut all = node_engines(2, true);
+    for is_first in [true, false] {
+        let mut pairs = Vec::new();
+        all[1].set_inside_mpi(false);
+        for _ in 0..CREDIT_BYTES / SHORT as u64 + 8 {
+            pairs.push(start_pair(&mut all, 1, SHORT));
+        }
+        all[1].set_inside_mpi(true);
+        for _ in 0..10 {
+            all[0].progress();
+        }
+        let are_here = pairs.iter().all(|pair| complete(&all[0], pair.received));
+        assert_eq!(are_here, is_first, "the receiver alone brings them");
+        work(&mut all, |all| pairs.iter().all(|pair| pair.is_complete(all)));
+        assert!(pairs.iter().all(|pair| pair.memory == pair.content));
+    }
+}
+
 const SECOND: weft_core::time::Duration = weft_core::time::Duration::from_secs(1);
 /// The bytes of a message that is longer than a window: it is never under way as a whole.
 const LONG: usize = 2_000_000;
+/// The bytes of a message that its receiver does not show to the sender.
+const SHORT: usize = 12_000;
 
 /// A message of `from` to process 0 and the receive that takes it: handles of both, and their memory.
 struct Pair {

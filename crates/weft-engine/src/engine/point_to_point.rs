@@ -22,7 +22,7 @@ use crate::carriers::Remote;
 use crate::error::{Cause, Error, Result};
 use crate::group::PeerId;
 use crate::jobs::{JobKey, Jobs};
-use crate::messages::{self, Messages, Outgoing, PeerAccess};
+use crate::messages::{self, CREDIT_PER_MESSAGE, Messages, Outgoing, PeerAccess};
 use crate::peers::{NewPeer, Peers, Route};
 use crate::protocols::{self, Choices, CostModel, RING_PIECE_BYTES, Refinement, UNASKED_BYTES_MAX};
 use crate::request::{Cancellation, Send, State};
@@ -133,6 +133,7 @@ impl<P: Platform> PointToPoint<P> {
             return;
         }
         let (blocking, bytes) = (send.blocking, send.data.len() as usize);
+        self.look_for_credit(peer, bytes as u64);
         self.enqueue(peer, Outgoing::Send { request: handle });
         self.drain_queues();
         let state = &self.peers[peer];
@@ -144,6 +145,18 @@ impl<P: Platform> PointToPoint<P> {
             self.flush_or_coalesce(peer, HEAD_MAX + if announced { 0 } else { bytes });
         } else if !self.network.active.is_empty() {
             self.transmit(self.platform.now());
+        }
+    }
+
+    /// Looks at the rings if a neighbour's credit does not suffice for a message that could be sent eagerly:
+    /// the neighbour may have given credit back since the program's last call that waits. In a window of
+    /// messages it has.
+    #[inline]
+    fn look_for_credit(&mut self, peer: PeerId, bytes: u64) {
+        let state = &self.peers[peer];
+        let is_short_of_credit = bytes <= self.eager_limit && state.matching.credit < bytes + CREDIT_PER_MESSAGE;
+        if is_short_of_credit && matches!(state.route, Route::Shared(_)) {
+            self.poll_node();
         }
     }
 

@@ -43,12 +43,7 @@ impl<P: Platform> Peers<P> {
         let target = data.address().filter(|_| announced.blocking && *limit >= self.near.cooperative_bytes_min)?;
         let pid = self[*peer].process;
         let mut copier = self.near.copier.another();
-        let Some(posted_table) = self.posted_table(*peer) else {
-            if !self.near.without_table.contains(peer) {
-                self.near.without_table.push(*peer);
-            }
-            return None;
-        };
+        let posted_table = self.posted_table(*peer)?;
         let cooperative_copy = posted_table.cooperative_copy();
         if !cooperative_copy.begin(*request, target, *limit) {
             return None;
@@ -142,6 +137,9 @@ impl<P: Platform> PeerAccess for Peers<P> {
 
     fn fetch(&mut self, announced: Announced) -> Fetched {
         self.near.copied = true;
+        if self.posted_table(announced.peer).is_none() && !self.near.without_table.contains(&announced.peer) {
+            self.near.without_table.push(announced.peer);
+        }
         if self.is_streamed(announced.peer) {
             return Fetched::Asked(announced.limit);
         }
