@@ -10,7 +10,7 @@
 #include "check.h"
 
 enum { BYTES_MIN = 80000, BYTES_MAX = 5000000, ROUNDS_MIN = 40, WARM = 5, STEP = 509, AT_A_TIME = 3, LONGEST_SECONDS = 40 };
-/* The round of the first late rank, and the number of such rounds. A receiver waits for data for one second. */
+/* The round of the first late rank, and the number of such rounds. A receiver waits a second for data. */
 enum { LATE_FROM = 4, LATE_ROUNDS = 2, LATE_MICROSECONDS = 1300000 };
 
 static unsigned char content(int i, int round, int message, int from)
@@ -37,8 +37,8 @@ static unsigned long long value(MPI_T_pvar_handle handle)
     return value;
 }
 
-/* Each rank sends some messages of this size to the other. A rank that is late does nothing for a while before
- * it waits. */
+/* Each rank sends some messages of this size to the other. A rank that is late does nothing for a while
+ * before it waits. */
 static void exchange(unsigned char *out, unsigned char *in, int bytes, int round, int is_late)
 {
     MPI_Request requests[2 * AT_A_TIME];
