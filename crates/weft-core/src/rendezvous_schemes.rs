@@ -3,9 +3,10 @@
 //!
 //! Which is quicker depends on the machine, the network, and on who else uses them, so the receiver of the
 //! messages measures both. All messages of a peer that are under way at the same time come alike: they are a
-//! *round*. A round that ends tells the time of a byte. The quicker scheme is taken. The slower one is
-//! tried again now and then, the more rarely the slower it was: tries take about one part in a hundred of
-//! the time.
+//! *round*. A round that ends tells the time of a byte. Messages to the peer that are under way belong to the
+//! round, though the peer chooses what brings them: a scheme that is quick because messages of the other
+//! direction wait for it is not quick. The quicker scheme is taken. The slower one is tried again now and
+//! then, the more rarely the slower it was: tries take about one part in a hundred of the time.
 
 use crate::time::{Duration, Instant};
 
@@ -124,16 +125,23 @@ fn try_after(quick: u64, slow: u64, tries: u32) -> u64 {
 /// The messages that are under way at the same time.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    scheme: RendezvousScheme,
+    /// What brings the peer's messages; `None`: all messages so far are messages to the peer.
+    scheme: Option<RendezvousScheme>,
     began: Instant,
     /// The last time that a message began or ended, or data of one arrived.
     touched: Instant,
-    /// The messages that have begun.
+    /// The messages of the peer that have begun.
     begun: u32,
-    /// Bytes of the longest message.
+    /// Bytes of the peer's longest message.
     longest: u64,
-    /// Bytes of the messages that have ended.
+    /// Bytes of the messages that have ended, in both directions.
     bytes: u64,
+}
+
+impl Round {
+    fn new(now: Instant) -> Self {
+        Self { scheme: None, began: now, touched: now, begun: 0, longest: 0, bytes: 0 }
+    }
 }
 
 /// The choice for the messages of one peer.
@@ -141,8 +149,9 @@ struct Round {
 pub struct SchemeChoice {
     classes: [Class; CLASSES],
     round: Option<Round>,
-    /// The messages that have begun and not ended, also those of earlier rounds.
+    /// The messages of the peer, and those to it, that have begun and not ended, also of earlier rounds.
     under_way: u32,
+    to_peer: u32,
     /// Set once a round of writes has ended: the first one has to make a connection.
     has_written: bool,
     /// The failures of writes since one has succeeded, and the time until which nothing is written for that.
@@ -156,24 +165,31 @@ impl SchemeChoice {
         let may_write = may_write && now >= self.distrusted_until;
         let is_over = |round: &Round| now.since(round.touched) >= ABANDONED_AFTER;
         if self.round.as_ref().is_some_and(is_over) {
-            (self.round, self.under_way) = (None, 0);
+            (self.round, self.under_way, self.to_peer) = (None, 0, 0);
         }
         if let Some(round) = self.round.filter(|round| round.begun >= ROUND_MESSAGES_MAX) {
             self.measure(now, &round);
             self.round = None;
         }
         let class = &mut self.classes[class(bytes)];
-        let round = self.round.get_or_insert_with(|| Round {
-            scheme: if may_write { class.choose() } else { RendezvousScheme::Packets },
-            began: now,
-            touched: now,
-            begun: 0,
-            longest: 0,
-            bytes: 0,
-        });
+        let round = self.round.get_or_insert_with(|| Round::new(now));
+        let mut choose = || if may_write { class.choose() } else { RendezvousScheme::Packets };
+        let scheme = *round.scheme.get_or_insert_with(&mut choose);
         self.under_way += 1;
         (round.touched, round.begun, round.longest) = (now, round.begun + 1, round.longest.max(bytes));
-        if may_write { round.scheme } else { RendezvousScheme::Packets }
+        if may_write { scheme } else { RendezvousScheme::Packets }
+    }
+
+    /// Notes that the peer has asked for a message of this process.
+    pub fn begin_to_peer(&mut self, now: Instant) {
+        self.round.get_or_insert_with(|| Round::new(now)).touched = now;
+        self.to_peer += 1;
+    }
+
+    /// Notes that all of a message of `bytes` bytes has left for the peer.
+    pub fn end_to_peer(&mut self, now: Instant, bytes: u64) {
+        self.to_peer = self.to_peer.saturating_sub(1);
+        self.end_one(now, bytes);
     }
 
     /// Notes that writes have failed: messages that were to be written come as packets, late.
@@ -194,9 +210,13 @@ impl SchemeChoice {
     /// Ends a message of `bytes` bytes: all of its data has arrived.
     pub fn end(&mut self, now: Instant, bytes: u64) {
         self.under_way = self.under_way.saturating_sub(1);
+        self.end_one(now, bytes);
+    }
+
+    fn end_one(&mut self, now: Instant, bytes: u64) {
         let Some(round) = &mut self.round else { return };
         (round.touched, round.bytes) = (now, round.bytes + bytes);
-        if self.under_way == 0 {
+        if self.under_way == 0 && self.to_peer == 0 {
             let round = *round;
             self.round = None;
             self.measure(now, &round);
@@ -205,13 +225,15 @@ impl SchemeChoice {
 
     /// Returns whether writes of the peer are under way, as far as is known.
     pub fn is_written_to(&self, now: Instant) -> bool {
-        let is_written =
-            |round: &Round| round.scheme == RendezvousScheme::RemoteWrite && now.since(round.touched) < ABANDONED_AFTER;
+        let is_written = |round: &Round| {
+            round.scheme == Some(RendezvousScheme::RemoteWrite) && now.since(round.touched) < ABANDONED_AFTER
+        };
         self.under_way > 0 && self.round.as_ref().is_some_and(is_written)
     }
 
     fn measure(&mut self, now: Instant, round: &Round) {
-        let is_write = round.scheme == RendezvousScheme::RemoteWrite;
+        let Some(scheme) = round.scheme else { return };
+        let is_write = scheme == RendezvousScheme::RemoteWrite;
         if round.bytes == 0 || is_write && !core::mem::replace(&mut self.has_written, true) {
             return;
         }
@@ -219,7 +241,7 @@ impl SchemeChoice {
             self.failures = 0;
         }
         let per_byte = now.since(round.began).0.saturating_mul(1000) / round.bytes;
-        self.classes[class(round.longest)].of(round.scheme).measure(per_byte);
+        self.classes[class(round.longest)].of(scheme).measure(per_byte);
     }
 }
 
@@ -304,6 +326,27 @@ mod tests {
         }
         let changes: Vec<usize> = (1..begun.len()).filter(|at| begun[at - 1] != begun[*at]).collect();
         assert!(!changes.is_empty() && changes.windows(2).all(|two| two[1] - two[0] >= 64), "{changes:?}");
+    }
+
+    /// An exchange in both directions. A message that is written arrives sooner, and that to the peer waits
+    /// for it.   Expect: packets bring it, since both directions together take less time.
+    #[test]
+    fn a_scheme_for_which_the_other_direction_waits_is_not_quick() {
+        let mut choice = SchemeChoice::default();
+        let mut now = Instant(1_000_000_000);
+        let mut written = 0;
+        for _ in 0..1_000 {
+            choice.begin_to_peer(now);
+            let (own, to_peer) = match choice.begin(now, 1 << 20, true) {
+                RendezvousScheme::RemoteWrite => (310_000, 1_150_000),
+                RendezvousScheme::Packets => (600_000, 650_000),
+            };
+            written += u32::from(own < 600_000);
+            choice.end(now + Duration(own), 1 << 20);
+            choice.end_to_peer(now + Duration(to_peer), 1 << 20);
+            now = now + Duration(to_peer);
+        }
+        assert!(written < 50, "{written} of 1000");
     }
 
     /// Messages that begin and never end.   Expect: later ones are measured all the same.

@@ -178,6 +178,12 @@ pub struct Messages {
     /// Announced messages that have arrived, by peer and bytes, of which the choices of schemes have not
     /// been told.
     arrived_whole: Vec<(PeerId, u64)>,
+    /// The sends under way to peers whose own messages have a choice of schemes.
+    under_way_to_peer: Vec<usize>,
+    /// The peers of such sends that have begun or ended, of which the choice has not been told yet; with the
+    /// bytes of those that have ended.
+    begun_to_peer: Vec<PeerId>,
+    ended_to_peer: Vec<(PeerId, u64)>,
     /// Regions with arrived bytes that the grants have not been told of.
     arrived: Vec<RegionKey>,
     /// Set when something has happened after which there may be something to grant.
@@ -234,6 +240,9 @@ impl Messages {
             broken_writes: Vec::new(),
             has_news_of_writes: false,
             arrived_whole: Vec::new(),
+            under_way_to_peer: Vec::new(),
+            begun_to_peer: Vec::new(),
+            ended_to_peer: Vec::new(),
             arrived: Vec::new(),
             regrant: false,
             probed: false,
@@ -395,6 +404,9 @@ impl Messages {
         let freed = request.hold == Hold::Freed;
         if let State::Receiving { region: Some(key), .. } | State::Sending { region: Some(key), .. } = &before {
             self.end_access(*key, matches!(before, State::Receiving { pulled: Some(_), .. }));
+        }
+        if !self.under_way_to_peer.is_empty() {
+            self.end_to_peer(handle, &before);
         }
         if freed {
             self.forget(handle);

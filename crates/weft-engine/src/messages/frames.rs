@@ -66,7 +66,7 @@ impl Messages {
                 self.handle_rendezvous(peer, envelope, request, total, address, peers);
             }
             Frame::ClearToSend { request, remote_key, limit, total } => {
-                self.handle_clear_to_send(peer, request, remote_key, limit, total)
+                self.handle_clear_to_send(peer, request, remote_key, limit, total, peers)
             }
             Frame::ClearToPlace { request, remote_key, total, target } => {
                 self.handle_clear_to_place(peer, request, remote_key, total, target, peers)

@@ -6,6 +6,7 @@
 
 use weft_core::matching::Envelope;
 use weft_core::message::Head;
+use weft_core::rendezvous_schemes::SchemeChoice;
 use weft_core::time::{Duration, Instant};
 
 use super::EventKind;
@@ -15,7 +16,7 @@ use super::{
 use crate::group::PeerId;
 use crate::memory::{self, SharedBuffer, UserData};
 use crate::regions::{AccessKind, Purpose, Region, RegionKey};
-use crate::request::{Cancellation, Fin, Hold, Pulled, Request, State};
+use crate::request::{Cancellation, Fin, Hold, Pulled, Request, Send, State};
 use crate::transport::RemoteMemory;
 
 /// The bytes still to come above which arriving data bypasses a processor's own caches: it would not stay
@@ -195,8 +196,38 @@ impl Messages {
         }
     }
 
-    /// Tells the choices of schemes which announced messages have arrived.
+    /// Notes that the peer has asked for the send `handle`: the choice of what brings the peer's own messages
+    /// counts both directions.
+    fn begin_to_peer(&mut self, handle: usize, peer: PeerId, peers: &impl PeerAccess) {
+        if peers.peer(peer).has_choice() {
+            self.begun_to_peer.push(peer);
+            self.under_way_to_peer.push(handle);
+            self.has_news_of_writes = true;
+        }
+    }
+
+    /// Notes that the request `handle` is complete, which was in the state `before`.
+    #[cold]
+    pub(super) fn end_to_peer(&mut self, handle: usize, before: &State) {
+        let Some(at) = self.under_way_to_peer.iter().position(|known| *known == handle) else { return };
+        self.under_way_to_peer.swap_remove(at);
+        if let State::Sending { send: Send { peer: Some(peer), .. }, total, .. } = before {
+            self.ended_to_peer.push((*peer, *total));
+            self.has_news_of_writes = true;
+        }
+    }
+
+    /// Tells the choices of schemes which announced messages have arrived, and which have left.
     pub fn end_arrived(&mut self, now: Instant, peers: &mut impl PeerAccess) {
+        let mut tell = |peer: PeerId, what: &mut dyn FnMut(&mut SchemeChoice)| {
+            if let Some(schemes) = &mut peers.peer_mut(peer).schemes {
+                what(schemes);
+            }
+        };
+        self.begun_to_peer.drain(..).for_each(|peer| tell(peer, &mut |schemes| schemes.begin_to_peer(now)));
+        for (peer, bytes) in self.ended_to_peer.drain(..) {
+            tell(peer, &mut |schemes| schemes.end_to_peer(now, bytes));
+        }
         for (peer, bytes) in self.arrived_whole.drain(..) {
             if let Some(schemes) = &mut peers.peer_mut(peer).schemes {
                 schemes.end(now, bytes);
@@ -329,7 +360,15 @@ impl Messages {
         }
     }
 
-    pub(super) fn handle_clear_to_send(&mut self, peer: PeerId, request: u32, remote_key: u32, limit: u64, total: u64) {
+    pub(super) fn handle_clear_to_send(
+        &mut self,
+        peer: PeerId,
+        request: u32,
+        remote_key: u32,
+        limit: u64,
+        total: u64,
+        peers: &impl PeerAccess,
+    ) {
         let Some(handle) = self.requests.from_wire(request) else {
             self.malformed_frames += 1;
             return;
@@ -352,6 +391,7 @@ impl Messages {
                     left: total,
                     fin: Fin::NotNeeded,
                 };
+                self.begin_to_peer(handle, peer, peers);
                 0
             }
             // The message was being written, and has not arrived: the receiver asks for it anew.
@@ -425,6 +465,7 @@ impl Messages {
         let fin = if peers.peer(peer).has_choice() { Fin::Awaited } else { Fin::NotNeeded };
         let (region, granted, left) = (Some(key), total, total);
         entry.state = State::Sending { send, remote_key, region, total, granted, left, fin };
+        self.begin_to_peer(handle, peer, peers);
         self.outbox.push((peer, Outgoing::Place { request: handle, remote_key, total, target }));
     }
 
