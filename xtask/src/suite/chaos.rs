@@ -248,12 +248,15 @@ fn find(mpiexec: Pid, victim: Victim, random: &mut Random) -> Option<Pid> {
     (!candidates.is_empty()).then(|| random.pick(&candidates))
 }
 
-/// The processes whose parent this one is.
+/// The processes whose parent this one is. A child that does not run its program yet is left out: the kernel
+/// lets the parent wait for that (`CLONE_VFORK`), so a blow to such a child stops the parent.
 fn children(parent: Pid) -> Vec<Pid> {
     let number = parent.as_raw_nonzero();
     let path = format!("/proc/{number}/task/{number}/children");
     let text = std::fs::read_to_string(Path::new(&path)).unwrap_or_default();
-    text.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+    let command = |pid: Pid| std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+    let found = text.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
+    found.filter(|child| command(*child) != command(parent)).collect()
 }
 
 /// Judges the end of a job. One whose work was done may have ended well before the blow counted.
