@@ -43,8 +43,15 @@ static inline int mpi_abi_get_version_body(int *abi_major, int *abi_minor) {
 void F(mpi_abi_get_version)(int *abi_major, int *abi_minor, int *ierror) { give(ierror, mpi_abi_get_version_body(abi_major, abi_minor)); }
 SAME_IN_F08(mpi_abi_get_version);
 
-static inline int mpi_abi_set_fortran_booleans_body(const int *logical_size, void *logical_true, void *logical_false) {
+static COLD int mpi_abi_set_fortran_booleans_any(const int *logical_size, void *logical_true, void *logical_false) {
     return C(MPI_Abi_set_fortran_booleans)(*logical_size, buffer_c(logical_true), buffer_c(logical_false));
+}
+
+static inline int mpi_abi_set_fortran_booleans_body(const int *logical_size, void *logical_true, void *logical_false) {
+    if (LIKELY(are_predefined(0) && !needs_buffer_c(logical_true) && !needs_buffer_c(logical_false))) {
+        return C(MPI_Abi_set_fortran_booleans)(*logical_size, logical_true, logical_false);
+    }
+    return mpi_abi_set_fortran_booleans_any(logical_size, logical_true, logical_false);
 }
 void F(mpi_abi_set_fortran_booleans)(const int *logical_size, void *logical_true, void *logical_false, int *ierror) { *ierror = mpi_abi_set_fortran_booleans_body(logical_size, logical_true, logical_false); }
 void F08TS(mpi_abi_set_fortran_booleans)(const int *logical_size, const struct descriptor *logical_true, const struct descriptor *logical_false, int *ierror) {

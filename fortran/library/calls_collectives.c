@@ -2,15 +2,18 @@
 #include "fortran.h"
 #include <stdlib.h>
 
-static inline int mpi_allgather_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
+static COLD int mpi_allgather_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
     return C(MPI_Allgather)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), comm_c(*comm));
 }
-void F(mpi_allgather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_allgather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
-void F08TS(mpi_allgather)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_allgather_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm));
-        return;
+
+static inline int mpi_allgather_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Allgather)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_allgather_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+}
+void F(mpi_allgather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_allgather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
+static COLD void mpi_allgather_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -19,15 +22,25 @@ void F08TS(mpi_allgather)(const struct descriptor *sendbuf, const int *sendcount
     }
     give(ierror, code);
 }
+void F08TS(mpi_allgather)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_allgather_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm));
+    } else {
+        mpi_allgather_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror);
+    }
+}
 
-static inline int mpi_allgather_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
+static COLD int mpi_allgather_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
     return C(MPI_Allgather_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), comm_c(*comm));
 }
-void F08TS(mpi_allgather_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_allgather_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm));
-        return;
+
+static inline int mpi_allgather_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Allgather_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_allgather_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+}
+static COLD void mpi_allgather_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -35,6 +48,13 @@ void F08TS(mpi_allgather_c)(const struct descriptor *sendbuf, const MPI_Count *s
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_allgather_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_allgather_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm));
+    } else {
+        mpi_allgather_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror);
+    }
 }
 
 static inline int mpi_allgather_init_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request) {
@@ -46,11 +66,7 @@ static inline int mpi_allgather_init_body(void *sendbuf, const int *sendcount, c
     return code;
 }
 void F(mpi_allgather_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_allgather_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request); }
-void F08TS(mpi_allgather_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_allgather_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, info, request));
-        return;
-    }
+static COLD void mpi_allgather_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -58,6 +74,13 @@ void F08TS(mpi_allgather_init)(const struct descriptor *sendbuf, const int *send
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_allgather_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_allgather_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, info, request));
+    } else {
+        mpi_allgather_init_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_allgather_init_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, const int *info, int *request) {
@@ -68,11 +91,7 @@ static inline int mpi_allgather_init_c_body(void *sendbuf, const MPI_Count *send
     }
     return code;
 }
-void F08TS(mpi_allgather_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_allgather_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, info, request));
-        return;
-    }
+static COLD void mpi_allgather_init_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -81,16 +100,26 @@ void F08TS(mpi_allgather_init_c)(const struct descriptor *sendbuf, const MPI_Cou
     }
     give(ierror, code);
 }
+void F08TS(mpi_allgather_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_allgather_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, info, request));
+    } else {
+        mpi_allgather_init_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror);
+    }
+}
 
-static inline int mpi_allgatherv_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm) {
+static COLD int mpi_allgatherv_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm) {
     return C(MPI_Allgatherv)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(*recvtype), comm_c(*comm));
 }
-void F(mpi_allgatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_allgatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm); }
-void F08TS(mpi_allgatherv)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_allgatherv_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm));
-        return;
+
+static inline int mpi_allgatherv_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Allgatherv)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, displs, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_allgatherv_any(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm);
+}
+void F(mpi_allgatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_allgatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm); }
+static COLD void mpi_allgatherv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -99,15 +128,25 @@ void F08TS(mpi_allgatherv)(const struct descriptor *sendbuf, const int *sendcoun
     }
     give(ierror, code);
 }
+void F08TS(mpi_allgatherv)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_allgatherv_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm));
+    } else {
+        mpi_allgatherv_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror);
+    }
+}
 
-static inline int mpi_allgatherv_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm) {
+static COLD int mpi_allgatherv_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm) {
     return C(MPI_Allgatherv_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(*recvtype), comm_c(*comm));
 }
-void F08TS(mpi_allgatherv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_allgatherv_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm));
-        return;
+
+static inline int mpi_allgatherv_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Allgatherv_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, displs, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_allgatherv_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm);
+}
+static COLD void mpi_allgatherv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -115,6 +154,13 @@ void F08TS(mpi_allgatherv_c)(const struct descriptor *sendbuf, const MPI_Count *
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_allgatherv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_allgatherv_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm));
+    } else {
+        mpi_allgatherv_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror);
+    }
 }
 
 static inline int mpi_allgatherv_init_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, const int *info, int *request) {
@@ -126,11 +172,7 @@ static inline int mpi_allgatherv_init_body(void *sendbuf, const int *sendcount, 
     return code;
 }
 void F(mpi_allgatherv_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_allgatherv_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request); }
-void F08TS(mpi_allgatherv_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_allgatherv_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm, info, request));
-        return;
-    }
+static COLD void mpi_allgatherv_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -138,6 +180,13 @@ void F08TS(mpi_allgatherv_init)(const struct descriptor *sendbuf, const int *sen
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_allgatherv_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_allgatherv_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm, info, request));
+    } else {
+        mpi_allgatherv_init_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_allgatherv_init_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, const int *info, int *request) {
@@ -148,11 +197,7 @@ static inline int mpi_allgatherv_init_c_body(void *sendbuf, const MPI_Count *sen
     }
     return code;
 }
-void F08TS(mpi_allgatherv_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_allgatherv_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm, info, request));
-        return;
-    }
+static COLD void mpi_allgatherv_init_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -161,16 +206,26 @@ void F08TS(mpi_allgatherv_init_c)(const struct descriptor *sendbuf, const MPI_Co
     }
     give(ierror, code);
 }
+void F08TS(mpi_allgatherv_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_allgatherv_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm, info, request));
+    } else {
+        mpi_allgatherv_init_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror);
+    }
+}
 
-static inline int mpi_allreduce_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm) {
+static COLD int mpi_allreduce_any(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm) {
     return C(MPI_Allreduce)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(*datatype), op_c(*op), comm_c(*comm));
 }
-void F(mpi_allreduce)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_allreduce_body(sendbuf, recvbuf, count, datatype, op, comm); }
-void F08TS(mpi_allreduce)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_allreduce_body(sendbuf->base, recvbuf->base, count, datatype, op, comm));
-        return;
+
+static inline int mpi_allreduce_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Allreduce)(sendbuf, recvbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_allreduce_any(sendbuf, recvbuf, count, datatype, op, comm);
+}
+void F(mpi_allreduce)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_allreduce_body(sendbuf, recvbuf, count, datatype, op, comm); }
+static COLD void mpi_allreduce_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -179,15 +234,25 @@ void F08TS(mpi_allreduce)(const struct descriptor *sendbuf, const struct descrip
     }
     give(ierror, code);
 }
+void F08TS(mpi_allreduce)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_allreduce_body(sendbuf->base, recvbuf->base, count, datatype, op, comm));
+    } else {
+        mpi_allreduce_sections(sendbuf, recvbuf, count, datatype, op, comm, ierror);
+    }
+}
 
-static inline int mpi_allreduce_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm) {
+static COLD int mpi_allreduce_c_any(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm) {
     return C(MPI_Allreduce_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(*datatype), op_c(*op), comm_c(*comm));
 }
-void F08TS(mpi_allreduce_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_allreduce_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm));
-        return;
+
+static inline int mpi_allreduce_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Allreduce_c)(sendbuf, recvbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_allreduce_c_any(sendbuf, recvbuf, count, datatype, op, comm);
+}
+static COLD void mpi_allreduce_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -195,6 +260,13 @@ void F08TS(mpi_allreduce_c)(const struct descriptor *sendbuf, const struct descr
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_allreduce_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_allreduce_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm));
+    } else {
+        mpi_allreduce_c_sections(sendbuf, recvbuf, count, datatype, op, comm, ierror);
+    }
 }
 
 static inline int mpi_allreduce_init_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request) {
@@ -206,11 +278,7 @@ static inline int mpi_allreduce_init_body(void *sendbuf, void *recvbuf, const in
     return code;
 }
 void F(mpi_allreduce_init)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_allreduce_init_body(sendbuf, recvbuf, count, datatype, op, comm, info, request); }
-void F08TS(mpi_allreduce_init)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_allreduce_init_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, info, request));
-        return;
-    }
+static COLD void mpi_allreduce_init_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -218,6 +286,13 @@ void F08TS(mpi_allreduce_init)(const struct descriptor *sendbuf, const struct de
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_allreduce_init)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_allreduce_init_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, info, request));
+    } else {
+        mpi_allreduce_init_sections(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_allreduce_init_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, const int *info, int *request) {
@@ -228,11 +303,7 @@ static inline int mpi_allreduce_init_c_body(void *sendbuf, void *recvbuf, const 
     }
     return code;
 }
-void F08TS(mpi_allreduce_init_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_allreduce_init_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, info, request));
-        return;
-    }
+static COLD void mpi_allreduce_init_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -241,16 +312,26 @@ void F08TS(mpi_allreduce_init_c)(const struct descriptor *sendbuf, const struct 
     }
     give(ierror, code);
 }
+void F08TS(mpi_allreduce_init_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_allreduce_init_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, info, request));
+    } else {
+        mpi_allreduce_init_c_sections(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror);
+    }
+}
 
-static inline int mpi_alltoall_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
+static COLD int mpi_alltoall_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
     return C(MPI_Alltoall)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), comm_c(*comm));
 }
-void F(mpi_alltoall)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_alltoall_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
-void F08TS(mpi_alltoall)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_alltoall_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm));
-        return;
+
+static inline int mpi_alltoall_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Alltoall)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_alltoall_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+}
+void F(mpi_alltoall)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_alltoall_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
+static COLD void mpi_alltoall_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -259,15 +340,25 @@ void F08TS(mpi_alltoall)(const struct descriptor *sendbuf, const int *sendcount,
     }
     give(ierror, code);
 }
+void F08TS(mpi_alltoall)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_alltoall_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm));
+    } else {
+        mpi_alltoall_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror);
+    }
+}
 
-static inline int mpi_alltoall_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
+static COLD int mpi_alltoall_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
     return C(MPI_Alltoall_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), comm_c(*comm));
 }
-void F08TS(mpi_alltoall_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_alltoall_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm));
-        return;
+
+static inline int mpi_alltoall_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Alltoall_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_alltoall_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+}
+static COLD void mpi_alltoall_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -275,6 +366,13 @@ void F08TS(mpi_alltoall_c)(const struct descriptor *sendbuf, const MPI_Count *se
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_alltoall_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_alltoall_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm));
+    } else {
+        mpi_alltoall_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror);
+    }
 }
 
 static inline int mpi_alltoall_init_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request) {
@@ -286,11 +384,7 @@ static inline int mpi_alltoall_init_body(void *sendbuf, const int *sendcount, co
     return code;
 }
 void F(mpi_alltoall_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_alltoall_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request); }
-void F08TS(mpi_alltoall_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_alltoall_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, info, request));
-        return;
-    }
+static COLD void mpi_alltoall_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -298,6 +392,13 @@ void F08TS(mpi_alltoall_init)(const struct descriptor *sendbuf, const int *sendc
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_alltoall_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_alltoall_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, info, request));
+    } else {
+        mpi_alltoall_init_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_alltoall_init_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, const int *info, int *request) {
@@ -308,11 +409,7 @@ static inline int mpi_alltoall_init_c_body(void *sendbuf, const MPI_Count *sendc
     }
     return code;
 }
-void F08TS(mpi_alltoall_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_alltoall_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, info, request));
-        return;
-    }
+static COLD void mpi_alltoall_init_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -321,16 +418,26 @@ void F08TS(mpi_alltoall_init_c)(const struct descriptor *sendbuf, const MPI_Coun
     }
     give(ierror, code);
 }
+void F08TS(mpi_alltoall_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_alltoall_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, info, request));
+    } else {
+        mpi_alltoall_init_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror);
+    }
+}
 
-static inline int mpi_alltoallv_body(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm) {
+static COLD int mpi_alltoallv_any(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm) {
     return C(MPI_Alltoallv)(buffer_or_in_place_c(sendbuf), sendcounts, sdispls, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, rdispls, datatype_c(*recvtype), comm_c(*comm));
 }
-void F(mpi_alltoallv)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_alltoallv_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm); }
-void F08TS(mpi_alltoallv)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_alltoallv_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm));
-        return;
+
+static inline int mpi_alltoallv_body(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Alltoallv)(sendbuf, sendcounts, sdispls, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, rdispls, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_alltoallv_any(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm);
+}
+void F(mpi_alltoallv)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_alltoallv_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm); }
+static COLD void mpi_alltoallv_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -339,15 +446,25 @@ void F08TS(mpi_alltoallv)(const struct descriptor *sendbuf, const int *sendcount
     }
     give(ierror, code);
 }
+void F08TS(mpi_alltoallv)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_alltoallv_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm));
+    } else {
+        mpi_alltoallv_sections(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror);
+    }
+}
 
-static inline int mpi_alltoallv_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm) {
+static COLD int mpi_alltoallv_c_any(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm) {
     return C(MPI_Alltoallv_c)(buffer_or_in_place_c(sendbuf), sendcounts, sdispls, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, rdispls, datatype_c(*recvtype), comm_c(*comm));
 }
-void F08TS(mpi_alltoallv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_alltoallv_c_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm));
-        return;
+
+static inline int mpi_alltoallv_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Alltoallv_c)(sendbuf, sendcounts, sdispls, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, rdispls, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_alltoallv_c_any(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm);
+}
+static COLD void mpi_alltoallv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -355,6 +472,13 @@ void F08TS(mpi_alltoallv_c)(const struct descriptor *sendbuf, const MPI_Count *s
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_alltoallv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_alltoallv_c_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm));
+    } else {
+        mpi_alltoallv_c_sections(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror);
+    }
 }
 
 static inline int mpi_alltoallv_init_body(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, const int *info, int *request) {
@@ -366,11 +490,7 @@ static inline int mpi_alltoallv_init_body(void *sendbuf, const int *sendcounts, 
     return code;
 }
 void F(mpi_alltoallv_init)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_alltoallv_init_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request); }
-void F08TS(mpi_alltoallv_init)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_alltoallv_init_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm, info, request));
-        return;
-    }
+static COLD void mpi_alltoallv_init_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -378,6 +498,13 @@ void F08TS(mpi_alltoallv_init)(const struct descriptor *sendbuf, const int *send
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_alltoallv_init)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_alltoallv_init_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm, info, request));
+    } else {
+        mpi_alltoallv_init_sections(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_alltoallv_init_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, const int *info, int *request) {
@@ -388,11 +515,7 @@ static inline int mpi_alltoallv_init_c_body(void *sendbuf, const MPI_Count *send
     }
     return code;
 }
-void F08TS(mpi_alltoallv_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_alltoallv_init_c_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm, info, request));
-        return;
-    }
+static COLD void mpi_alltoallv_init_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -400,6 +523,13 @@ void F08TS(mpi_alltoallv_init_c)(const struct descriptor *sendbuf, const MPI_Cou
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_alltoallv_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_alltoallv_init_c_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm, info, request));
+    } else {
+        mpi_alltoallv_init_c_sections(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_alltoallw_body(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm) {
@@ -431,11 +561,7 @@ static inline int mpi_alltoallw_body(void *sendbuf, const int *sendcounts, const
     return code;
 }
 void F(mpi_alltoallw)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, int *ierror) { *ierror = mpi_alltoallw_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm); }
-void F08TS(mpi_alltoallw)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_alltoallw_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm));
-        return;
-    }
+static COLD void mpi_alltoallw_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -443,6 +569,13 @@ void F08TS(mpi_alltoallw)(const struct descriptor *sendbuf, const int *sendcount
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_alltoallw)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_alltoallw_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm));
+    } else {
+        mpi_alltoallw_sections(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror);
+    }
 }
 
 static inline int mpi_alltoallw_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm) {
@@ -473,11 +606,7 @@ static inline int mpi_alltoallw_c_body(void *sendbuf, const MPI_Count *sendcount
     free(c_recvtypes);
     return code;
 }
-void F08TS(mpi_alltoallw_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_alltoallw_c_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm));
-        return;
-    }
+static COLD void mpi_alltoallw_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -485,6 +614,13 @@ void F08TS(mpi_alltoallw_c)(const struct descriptor *sendbuf, const MPI_Count *s
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_alltoallw_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_alltoallw_c_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm));
+    } else {
+        mpi_alltoallw_c_sections(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror);
+    }
 }
 
 static inline int mpi_alltoallw_init_body(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, const int *info, int *request) {
@@ -528,11 +664,7 @@ static inline int mpi_alltoallw_init_body(void *sendbuf, const int *sendcounts, 
     return code;
 }
 void F(mpi_alltoallw_init)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_alltoallw_init_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request); }
-void F08TS(mpi_alltoallw_init)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_alltoallw_init_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm, info, request));
-        return;
-    }
+static COLD void mpi_alltoallw_init_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -540,6 +672,13 @@ void F08TS(mpi_alltoallw_init)(const struct descriptor *sendbuf, const int *send
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_alltoallw_init)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_alltoallw_init_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm, info, request));
+    } else {
+        mpi_alltoallw_init_sections(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_alltoallw_init_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, const int *info, int *request) {
@@ -582,11 +721,7 @@ static inline int mpi_alltoallw_init_c_body(void *sendbuf, const MPI_Count *send
     }
     return code;
 }
-void F08TS(mpi_alltoallw_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_alltoallw_init_c_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm, info, request));
-        return;
-    }
+static COLD void mpi_alltoallw_init_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -594,6 +729,13 @@ void F08TS(mpi_alltoallw_init_c)(const struct descriptor *sendbuf, const MPI_Cou
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_alltoallw_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_alltoallw_init_c_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm, info, request));
+    } else {
+        mpi_alltoallw_init_c_sections(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_barrier_body(const int *comm) {
@@ -613,15 +755,18 @@ static inline int mpi_barrier_init_body(const int *comm, const int *info, int *r
 void F(mpi_barrier_init)(const int *comm, const int *info, int *request, int *ierror) { give(ierror, mpi_barrier_init_body(comm, info, request)); }
 SAME_IN_F08(mpi_barrier_init);
 
-static inline int mpi_bcast_body(void *buffer, const int *count, const int *datatype, const int *root, const int *comm) {
+static COLD int mpi_bcast_any(void *buffer, const int *count, const int *datatype, const int *root, const int *comm) {
     return C(MPI_Bcast)(buffer_or_in_place_c(buffer), *count, datatype_c(*datatype), *root, comm_c(*comm));
 }
-void F(mpi_bcast)(void *buffer, const int *count, const int *datatype, const int *root, const int *comm, int *ierror) { *ierror = mpi_bcast_body(buffer, count, datatype, root, comm); }
-void F08TS(mpi_bcast)(const struct descriptor *buffer, const int *count, const int *datatype, const int *root, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(buffer))) {
-        give(ierror, mpi_bcast_body(buffer->base, count, datatype, root, comm));
-        return;
+
+static inline int mpi_bcast_body(void *buffer, const int *count, const int *datatype, const int *root, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_or_in_place_c(buffer))) {
+        return C(MPI_Bcast)(buffer, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_bcast_any(buffer, count, datatype, root, comm);
+}
+void F(mpi_bcast)(void *buffer, const int *count, const int *datatype, const int *root, const int *comm, int *ierror) { *ierror = mpi_bcast_body(buffer, count, datatype, root, comm); }
+static COLD void mpi_bcast_sections(const struct descriptor *buffer, const int *count, const int *datatype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -630,15 +775,25 @@ void F08TS(mpi_bcast)(const struct descriptor *buffer, const int *count, const i
     }
     give(ierror, code);
 }
+void F08TS(mpi_bcast)(const struct descriptor *buffer, const int *count, const int *datatype, const int *root, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(buffer))) {
+        give(ierror, mpi_bcast_body(buffer->base, count, datatype, root, comm));
+    } else {
+        mpi_bcast_sections(buffer, count, datatype, root, comm, ierror);
+    }
+}
 
-static inline int mpi_bcast_c_body(void *buffer, const MPI_Count *count, const int *datatype, const int *root, const int *comm) {
+static COLD int mpi_bcast_c_any(void *buffer, const MPI_Count *count, const int *datatype, const int *root, const int *comm) {
     return C(MPI_Bcast_c)(buffer_or_in_place_c(buffer), *count, datatype_c(*datatype), *root, comm_c(*comm));
 }
-void F08TS(mpi_bcast_c)(const struct descriptor *buffer, const MPI_Count *count, const int *datatype, const int *root, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(buffer))) {
-        give(ierror, mpi_bcast_c_body(buffer->base, count, datatype, root, comm));
-        return;
+
+static inline int mpi_bcast_c_body(void *buffer, const MPI_Count *count, const int *datatype, const int *root, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_or_in_place_c(buffer))) {
+        return C(MPI_Bcast_c)(buffer, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_bcast_c_any(buffer, count, datatype, root, comm);
+}
+static COLD void mpi_bcast_c_sections(const struct descriptor *buffer, const MPI_Count *count, const int *datatype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -646,6 +801,13 @@ void F08TS(mpi_bcast_c)(const struct descriptor *buffer, const MPI_Count *count,
         code = parts_close(parts, 1, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_bcast_c)(const struct descriptor *buffer, const MPI_Count *count, const int *datatype, const int *root, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(buffer))) {
+        give(ierror, mpi_bcast_c_body(buffer->base, count, datatype, root, comm));
+    } else {
+        mpi_bcast_c_sections(buffer, count, datatype, root, comm, ierror);
+    }
 }
 
 static inline int mpi_bcast_init_body(void *buffer, const int *count, const int *datatype, const int *root, const int *comm, const int *info, int *request) {
@@ -657,11 +819,7 @@ static inline int mpi_bcast_init_body(void *buffer, const int *count, const int 
     return code;
 }
 void F(mpi_bcast_init)(void *buffer, const int *count, const int *datatype, const int *root, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_bcast_init_body(buffer, count, datatype, root, comm, info, request); }
-void F08TS(mpi_bcast_init)(const struct descriptor *buffer, const int *count, const int *datatype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(buffer))) {
-        give(ierror, mpi_bcast_init_body(buffer->base, count, datatype, root, comm, info, request));
-        return;
-    }
+static COLD void mpi_bcast_init_sections(const struct descriptor *buffer, const int *count, const int *datatype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = true}};
     int code = parts_open(parts, 1, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -669,6 +827,13 @@ void F08TS(mpi_bcast_init)(const struct descriptor *buffer, const int *count, co
         code = parts_close(parts, 1, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_bcast_init)(const struct descriptor *buffer, const int *count, const int *datatype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(buffer))) {
+        give(ierror, mpi_bcast_init_body(buffer->base, count, datatype, root, comm, info, request));
+    } else {
+        mpi_bcast_init_sections(buffer, count, datatype, root, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_bcast_init_c_body(void *buffer, const MPI_Count *count, const int *datatype, const int *root, const int *comm, const int *info, int *request) {
@@ -679,11 +844,7 @@ static inline int mpi_bcast_init_c_body(void *buffer, const MPI_Count *count, co
     }
     return code;
 }
-void F08TS(mpi_bcast_init_c)(const struct descriptor *buffer, const MPI_Count *count, const int *datatype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(buffer))) {
-        give(ierror, mpi_bcast_init_c_body(buffer->base, count, datatype, root, comm, info, request));
-        return;
-    }
+static COLD void mpi_bcast_init_c_sections(const struct descriptor *buffer, const MPI_Count *count, const int *datatype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = true}};
     int code = parts_open(parts, 1, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -692,16 +853,26 @@ void F08TS(mpi_bcast_init_c)(const struct descriptor *buffer, const MPI_Count *c
     }
     give(ierror, code);
 }
+void F08TS(mpi_bcast_init_c)(const struct descriptor *buffer, const MPI_Count *count, const int *datatype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(buffer))) {
+        give(ierror, mpi_bcast_init_c_body(buffer->base, count, datatype, root, comm, info, request));
+    } else {
+        mpi_bcast_init_c_sections(buffer, count, datatype, root, comm, info, request, ierror);
+    }
+}
 
-static inline int mpi_exscan_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm) {
+static COLD int mpi_exscan_any(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm) {
     return C(MPI_Exscan)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(*datatype), op_c(*op), comm_c(*comm));
 }
-void F(mpi_exscan)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_exscan_body(sendbuf, recvbuf, count, datatype, op, comm); }
-void F08TS(mpi_exscan)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_exscan_body(sendbuf->base, recvbuf->base, count, datatype, op, comm));
-        return;
+
+static inline int mpi_exscan_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Exscan)(sendbuf, recvbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_exscan_any(sendbuf, recvbuf, count, datatype, op, comm);
+}
+void F(mpi_exscan)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_exscan_body(sendbuf, recvbuf, count, datatype, op, comm); }
+static COLD void mpi_exscan_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -710,15 +881,25 @@ void F08TS(mpi_exscan)(const struct descriptor *sendbuf, const struct descriptor
     }
     give(ierror, code);
 }
+void F08TS(mpi_exscan)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_exscan_body(sendbuf->base, recvbuf->base, count, datatype, op, comm));
+    } else {
+        mpi_exscan_sections(sendbuf, recvbuf, count, datatype, op, comm, ierror);
+    }
+}
 
-static inline int mpi_exscan_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm) {
+static COLD int mpi_exscan_c_any(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm) {
     return C(MPI_Exscan_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(*datatype), op_c(*op), comm_c(*comm));
 }
-void F08TS(mpi_exscan_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_exscan_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm));
-        return;
+
+static inline int mpi_exscan_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Exscan_c)(sendbuf, recvbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_exscan_c_any(sendbuf, recvbuf, count, datatype, op, comm);
+}
+static COLD void mpi_exscan_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -726,6 +907,13 @@ void F08TS(mpi_exscan_c)(const struct descriptor *sendbuf, const struct descript
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_exscan_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_exscan_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm));
+    } else {
+        mpi_exscan_c_sections(sendbuf, recvbuf, count, datatype, op, comm, ierror);
+    }
 }
 
 static inline int mpi_exscan_init_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request) {
@@ -737,11 +925,7 @@ static inline int mpi_exscan_init_body(void *sendbuf, void *recvbuf, const int *
     return code;
 }
 void F(mpi_exscan_init)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_exscan_init_body(sendbuf, recvbuf, count, datatype, op, comm, info, request); }
-void F08TS(mpi_exscan_init)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_exscan_init_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, info, request));
-        return;
-    }
+static COLD void mpi_exscan_init_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -749,6 +933,13 @@ void F08TS(mpi_exscan_init)(const struct descriptor *sendbuf, const struct descr
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_exscan_init)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_exscan_init_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, info, request));
+    } else {
+        mpi_exscan_init_sections(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_exscan_init_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, const int *info, int *request) {
@@ -759,11 +950,7 @@ static inline int mpi_exscan_init_c_body(void *sendbuf, void *recvbuf, const MPI
     }
     return code;
 }
-void F08TS(mpi_exscan_init_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_exscan_init_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, info, request));
-        return;
-    }
+static COLD void mpi_exscan_init_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -772,16 +959,26 @@ void F08TS(mpi_exscan_init_c)(const struct descriptor *sendbuf, const struct des
     }
     give(ierror, code);
 }
+void F08TS(mpi_exscan_init_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_exscan_init_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, info, request));
+    } else {
+        mpi_exscan_init_c_sections(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror);
+    }
+}
 
-static inline int mpi_gather_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm) {
+static COLD int mpi_gather_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm) {
     return C(MPI_Gather)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), *root, comm_c(*comm));
 }
-void F(mpi_gather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) { *ierror = mpi_gather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm); }
-void F08TS(mpi_gather)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_gather_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm));
-        return;
+
+static inline int mpi_gather_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Gather)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_gather_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm);
+}
+void F(mpi_gather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) { *ierror = mpi_gather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm); }
+static COLD void mpi_gather_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -790,15 +987,25 @@ void F08TS(mpi_gather)(const struct descriptor *sendbuf, const int *sendcount, c
     }
     give(ierror, code);
 }
+void F08TS(mpi_gather)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_gather_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm));
+    } else {
+        mpi_gather_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror);
+    }
+}
 
-static inline int mpi_gather_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm) {
+static COLD int mpi_gather_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm) {
     return C(MPI_Gather_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), *root, comm_c(*comm));
 }
-void F08TS(mpi_gather_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_gather_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm));
-        return;
+
+static inline int mpi_gather_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Gather_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_gather_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm);
+}
+static COLD void mpi_gather_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -806,6 +1013,13 @@ void F08TS(mpi_gather_c)(const struct descriptor *sendbuf, const MPI_Count *send
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_gather_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_gather_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm));
+    } else {
+        mpi_gather_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror);
+    }
 }
 
 static inline int mpi_gather_init_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request) {
@@ -817,11 +1031,7 @@ static inline int mpi_gather_init_body(void *sendbuf, const int *sendcount, cons
     return code;
 }
 void F(mpi_gather_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_gather_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request); }
-void F08TS(mpi_gather_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_gather_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm, info, request));
-        return;
-    }
+static COLD void mpi_gather_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -829,6 +1039,13 @@ void F08TS(mpi_gather_init)(const struct descriptor *sendbuf, const int *sendcou
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_gather_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_gather_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm, info, request));
+    } else {
+        mpi_gather_init_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_gather_init_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request) {
@@ -839,11 +1056,7 @@ static inline int mpi_gather_init_c_body(void *sendbuf, const MPI_Count *sendcou
     }
     return code;
 }
-void F08TS(mpi_gather_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_gather_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm, info, request));
-        return;
-    }
+static COLD void mpi_gather_init_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -852,16 +1065,26 @@ void F08TS(mpi_gather_init_c)(const struct descriptor *sendbuf, const MPI_Count 
     }
     give(ierror, code);
 }
+void F08TS(mpi_gather_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_gather_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm, info, request));
+    } else {
+        mpi_gather_init_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror);
+    }
+}
 
-static inline int mpi_gatherv_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm) {
+static COLD int mpi_gatherv_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm) {
     return C(MPI_Gatherv)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(*recvtype), *root, comm_c(*comm));
 }
-void F(mpi_gatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *ierror) { *ierror = mpi_gatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm); }
-void F08TS(mpi_gatherv)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_gatherv_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, root, comm));
-        return;
+
+static inline int mpi_gatherv_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Gatherv)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, displs, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_gatherv_any(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm);
+}
+void F(mpi_gatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *ierror) { *ierror = mpi_gatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm); }
+static COLD void mpi_gatherv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -870,15 +1093,25 @@ void F08TS(mpi_gatherv)(const struct descriptor *sendbuf, const int *sendcount, 
     }
     give(ierror, code);
 }
+void F08TS(mpi_gatherv)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_gatherv_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, root, comm));
+    } else {
+        mpi_gatherv_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, ierror);
+    }
+}
 
-static inline int mpi_gatherv_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *root, const int *comm) {
+static COLD int mpi_gatherv_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *root, const int *comm) {
     return C(MPI_Gatherv_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(*recvtype), *root, comm_c(*comm));
 }
-void F08TS(mpi_gatherv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *root, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_gatherv_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, root, comm));
-        return;
+
+static inline int mpi_gatherv_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *root, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Gatherv_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, displs, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_gatherv_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm);
+}
+static COLD void mpi_gatherv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -886,6 +1119,13 @@ void F08TS(mpi_gatherv_c)(const struct descriptor *sendbuf, const MPI_Count *sen
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_gatherv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *root, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_gatherv_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, root, comm));
+    } else {
+        mpi_gatherv_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, ierror);
+    }
 }
 
 static inline int mpi_gatherv_init_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, const int *info, int *request) {
@@ -897,11 +1137,7 @@ static inline int mpi_gatherv_init_body(void *sendbuf, const int *sendcount, con
     return code;
 }
 void F(mpi_gatherv_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_gatherv_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info, request); }
-void F08TS(mpi_gatherv_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_gatherv_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, root, comm, info, request));
-        return;
-    }
+static COLD void mpi_gatherv_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -909,6 +1145,13 @@ void F08TS(mpi_gatherv_init)(const struct descriptor *sendbuf, const int *sendco
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_gatherv_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_gatherv_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, root, comm, info, request));
+    } else {
+        mpi_gatherv_init_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_gatherv_init_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *root, const int *comm, const int *info, int *request) {
@@ -919,11 +1162,7 @@ static inline int mpi_gatherv_init_c_body(void *sendbuf, const MPI_Count *sendco
     }
     return code;
 }
-void F08TS(mpi_gatherv_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_gatherv_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, root, comm, info, request));
-        return;
-    }
+static COLD void mpi_gatherv_init_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -931,6 +1170,13 @@ void F08TS(mpi_gatherv_init_c)(const struct descriptor *sendbuf, const MPI_Count
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_gatherv_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_gatherv_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, root, comm, info, request));
+    } else {
+        mpi_gatherv_init_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_iallgather_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request) {
@@ -942,11 +1188,7 @@ static inline int mpi_iallgather_body(void *sendbuf, const int *sendcount, const
     return code;
 }
 void F(mpi_iallgather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) { *ierror = mpi_iallgather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request); }
-void F08TS(mpi_iallgather)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_iallgather_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, request));
-        return;
-    }
+static COLD void mpi_iallgather_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -954,6 +1196,13 @@ void F08TS(mpi_iallgather)(const struct descriptor *sendbuf, const int *sendcoun
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_iallgather)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_iallgather_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, request));
+    } else {
+        mpi_iallgather_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror);
+    }
 }
 
 static inline int mpi_iallgather_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *request) {
@@ -964,11 +1213,7 @@ static inline int mpi_iallgather_c_body(void *sendbuf, const MPI_Count *sendcoun
     }
     return code;
 }
-void F08TS(mpi_iallgather_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_iallgather_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, request));
-        return;
-    }
+static COLD void mpi_iallgather_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -976,6 +1221,13 @@ void F08TS(mpi_iallgather_c)(const struct descriptor *sendbuf, const MPI_Count *
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_iallgather_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_iallgather_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, request));
+    } else {
+        mpi_iallgather_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror);
+    }
 }
 
 static inline int mpi_iallgatherv_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *request) {
@@ -987,11 +1239,7 @@ static inline int mpi_iallgatherv_body(void *sendbuf, const int *sendcount, cons
     return code;
 }
 void F(mpi_iallgatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *request, int *ierror) { *ierror = mpi_iallgatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request); }
-void F08TS(mpi_iallgatherv)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_iallgatherv_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm, request));
-        return;
-    }
+static COLD void mpi_iallgatherv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -999,6 +1247,13 @@ void F08TS(mpi_iallgatherv)(const struct descriptor *sendbuf, const int *sendcou
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_iallgatherv)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_iallgatherv_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm, request));
+    } else {
+        mpi_iallgatherv_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror);
+    }
 }
 
 static inline int mpi_iallgatherv_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, int *request) {
@@ -1009,11 +1264,7 @@ static inline int mpi_iallgatherv_c_body(void *sendbuf, const MPI_Count *sendcou
     }
     return code;
 }
-void F08TS(mpi_iallgatherv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_iallgatherv_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm, request));
-        return;
-    }
+static COLD void mpi_iallgatherv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1021,6 +1272,13 @@ void F08TS(mpi_iallgatherv_c)(const struct descriptor *sendbuf, const MPI_Count 
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_iallgatherv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_iallgatherv_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm, request));
+    } else {
+        mpi_iallgatherv_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror);
+    }
 }
 
 static inline int mpi_iallreduce_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request) {
@@ -1032,11 +1290,7 @@ static inline int mpi_iallreduce_body(void *sendbuf, void *recvbuf, const int *c
     return code;
 }
 void F(mpi_iallreduce)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) { *ierror = mpi_iallreduce_body(sendbuf, recvbuf, count, datatype, op, comm, request); }
-void F08TS(mpi_iallreduce)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_iallreduce_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, request));
-        return;
-    }
+static COLD void mpi_iallreduce_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1044,6 +1298,13 @@ void F08TS(mpi_iallreduce)(const struct descriptor *sendbuf, const struct descri
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_iallreduce)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_iallreduce_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, request));
+    } else {
+        mpi_iallreduce_sections(sendbuf, recvbuf, count, datatype, op, comm, request, ierror);
+    }
 }
 
 static inline int mpi_iallreduce_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *request) {
@@ -1054,11 +1315,7 @@ static inline int mpi_iallreduce_c_body(void *sendbuf, void *recvbuf, const MPI_
     }
     return code;
 }
-void F08TS(mpi_iallreduce_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_iallreduce_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, request));
-        return;
-    }
+static COLD void mpi_iallreduce_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1066,6 +1323,13 @@ void F08TS(mpi_iallreduce_c)(const struct descriptor *sendbuf, const struct desc
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_iallreduce_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_iallreduce_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, request));
+    } else {
+        mpi_iallreduce_c_sections(sendbuf, recvbuf, count, datatype, op, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ialltoall_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request) {
@@ -1077,11 +1341,7 @@ static inline int mpi_ialltoall_body(void *sendbuf, const int *sendcount, const 
     return code;
 }
 void F(mpi_ialltoall)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) { *ierror = mpi_ialltoall_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request); }
-void F08TS(mpi_ialltoall)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ialltoall_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, request));
-        return;
-    }
+static COLD void mpi_ialltoall_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1089,6 +1349,13 @@ void F08TS(mpi_ialltoall)(const struct descriptor *sendbuf, const int *sendcount
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ialltoall)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ialltoall_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, request));
+    } else {
+        mpi_ialltoall_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ialltoall_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *request) {
@@ -1099,11 +1366,7 @@ static inline int mpi_ialltoall_c_body(void *sendbuf, const MPI_Count *sendcount
     }
     return code;
 }
-void F08TS(mpi_ialltoall_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ialltoall_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, request));
-        return;
-    }
+static COLD void mpi_ialltoall_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1111,6 +1374,13 @@ void F08TS(mpi_ialltoall_c)(const struct descriptor *sendbuf, const MPI_Count *s
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ialltoall_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ialltoall_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, request));
+    } else {
+        mpi_ialltoall_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ialltoallv_body(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *request) {
@@ -1122,11 +1392,7 @@ static inline int mpi_ialltoallv_body(void *sendbuf, const int *sendcounts, cons
     return code;
 }
 void F(mpi_ialltoallv)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) { *ierror = mpi_ialltoallv_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request); }
-void F08TS(mpi_ialltoallv)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ialltoallv_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm, request));
-        return;
-    }
+static COLD void mpi_ialltoallv_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1134,6 +1400,13 @@ void F08TS(mpi_ialltoallv)(const struct descriptor *sendbuf, const int *sendcoun
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ialltoallv)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ialltoallv_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm, request));
+    } else {
+        mpi_ialltoallv_sections(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ialltoallv_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, int *request) {
@@ -1144,11 +1417,7 @@ static inline int mpi_ialltoallv_c_body(void *sendbuf, const MPI_Count *sendcoun
     }
     return code;
 }
-void F08TS(mpi_ialltoallv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ialltoallv_c_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm, request));
-        return;
-    }
+static COLD void mpi_ialltoallv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1156,6 +1425,13 @@ void F08TS(mpi_ialltoallv_c)(const struct descriptor *sendbuf, const MPI_Count *
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ialltoallv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ialltoallv_c_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm, request));
+    } else {
+        mpi_ialltoallv_c_sections(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ialltoallw_body(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, int *request) {
@@ -1199,11 +1475,7 @@ static inline int mpi_ialltoallw_body(void *sendbuf, const int *sendcounts, cons
     return code;
 }
 void F(mpi_ialltoallw)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) { *ierror = mpi_ialltoallw_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request); }
-void F08TS(mpi_ialltoallw)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ialltoallw_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm, request));
-        return;
-    }
+static COLD void mpi_ialltoallw_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1211,6 +1483,13 @@ void F08TS(mpi_ialltoallw)(const struct descriptor *sendbuf, const int *sendcoun
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ialltoallw)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ialltoallw_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm, request));
+    } else {
+        mpi_ialltoallw_sections(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ialltoallw_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *request) {
@@ -1253,11 +1532,7 @@ static inline int mpi_ialltoallw_c_body(void *sendbuf, const MPI_Count *sendcoun
     }
     return code;
 }
-void F08TS(mpi_ialltoallw_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ialltoallw_c_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm, request));
-        return;
-    }
+static COLD void mpi_ialltoallw_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1265,6 +1540,13 @@ void F08TS(mpi_ialltoallw_c)(const struct descriptor *sendbuf, const MPI_Count *
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ialltoallw_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ialltoallw_c_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm, request));
+    } else {
+        mpi_ialltoallw_c_sections(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ibarrier_body(const int *comm, int *request) {
@@ -1287,11 +1569,7 @@ static inline int mpi_ibcast_body(void *buffer, const int *count, const int *dat
     return code;
 }
 void F(mpi_ibcast)(void *buffer, const int *count, const int *datatype, const int *root, const int *comm, int *request, int *ierror) { *ierror = mpi_ibcast_body(buffer, count, datatype, root, comm, request); }
-void F08TS(mpi_ibcast)(const struct descriptor *buffer, const int *count, const int *datatype, const int *root, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buffer))) {
-        give(ierror, mpi_ibcast_body(buffer->base, count, datatype, root, comm, request));
-        return;
-    }
+static COLD void mpi_ibcast_sections(const struct descriptor *buffer, const int *count, const int *datatype, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = true}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1299,6 +1577,13 @@ void F08TS(mpi_ibcast)(const struct descriptor *buffer, const int *count, const 
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ibcast)(const struct descriptor *buffer, const int *count, const int *datatype, const int *root, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buffer))) {
+        give(ierror, mpi_ibcast_body(buffer->base, count, datatype, root, comm, request));
+    } else {
+        mpi_ibcast_sections(buffer, count, datatype, root, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ibcast_c_body(void *buffer, const MPI_Count *count, const int *datatype, const int *root, const int *comm, int *request) {
@@ -1309,11 +1594,7 @@ static inline int mpi_ibcast_c_body(void *buffer, const MPI_Count *count, const 
     }
     return code;
 }
-void F08TS(mpi_ibcast_c)(const struct descriptor *buffer, const MPI_Count *count, const int *datatype, const int *root, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buffer))) {
-        give(ierror, mpi_ibcast_c_body(buffer->base, count, datatype, root, comm, request));
-        return;
-    }
+static COLD void mpi_ibcast_c_sections(const struct descriptor *buffer, const MPI_Count *count, const int *datatype, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = true}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1321,6 +1602,13 @@ void F08TS(mpi_ibcast_c)(const struct descriptor *buffer, const MPI_Count *count
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ibcast_c)(const struct descriptor *buffer, const MPI_Count *count, const int *datatype, const int *root, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buffer))) {
+        give(ierror, mpi_ibcast_c_body(buffer->base, count, datatype, root, comm, request));
+    } else {
+        mpi_ibcast_c_sections(buffer, count, datatype, root, comm, request, ierror);
+    }
 }
 
 static inline int mpi_iexscan_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request) {
@@ -1332,11 +1620,7 @@ static inline int mpi_iexscan_body(void *sendbuf, void *recvbuf, const int *coun
     return code;
 }
 void F(mpi_iexscan)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) { *ierror = mpi_iexscan_body(sendbuf, recvbuf, count, datatype, op, comm, request); }
-void F08TS(mpi_iexscan)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_iexscan_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, request));
-        return;
-    }
+static COLD void mpi_iexscan_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1344,6 +1628,13 @@ void F08TS(mpi_iexscan)(const struct descriptor *sendbuf, const struct descripto
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_iexscan)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_iexscan_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, request));
+    } else {
+        mpi_iexscan_sections(sendbuf, recvbuf, count, datatype, op, comm, request, ierror);
+    }
 }
 
 static inline int mpi_iexscan_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *request) {
@@ -1354,11 +1645,7 @@ static inline int mpi_iexscan_c_body(void *sendbuf, void *recvbuf, const MPI_Cou
     }
     return code;
 }
-void F08TS(mpi_iexscan_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_iexscan_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, request));
-        return;
-    }
+static COLD void mpi_iexscan_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1366,6 +1653,13 @@ void F08TS(mpi_iexscan_c)(const struct descriptor *sendbuf, const struct descrip
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_iexscan_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_iexscan_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, request));
+    } else {
+        mpi_iexscan_c_sections(sendbuf, recvbuf, count, datatype, op, comm, request, ierror);
+    }
 }
 
 static inline int mpi_igather_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request) {
@@ -1377,11 +1671,7 @@ static inline int mpi_igather_body(void *sendbuf, const int *sendcount, const in
     return code;
 }
 void F(mpi_igather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) { *ierror = mpi_igather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request); }
-void F08TS(mpi_igather)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_igather_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm, request));
-        return;
-    }
+static COLD void mpi_igather_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1389,6 +1679,13 @@ void F08TS(mpi_igather)(const struct descriptor *sendbuf, const int *sendcount, 
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_igather)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_igather_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm, request));
+    } else {
+        mpi_igather_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror);
+    }
 }
 
 static inline int mpi_igather_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *request) {
@@ -1399,11 +1696,7 @@ static inline int mpi_igather_c_body(void *sendbuf, const MPI_Count *sendcount, 
     }
     return code;
 }
-void F08TS(mpi_igather_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_igather_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm, request));
-        return;
-    }
+static COLD void mpi_igather_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1411,6 +1704,13 @@ void F08TS(mpi_igather_c)(const struct descriptor *sendbuf, const MPI_Count *sen
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_igather_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_igather_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm, request));
+    } else {
+        mpi_igather_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror);
+    }
 }
 
 static inline int mpi_igatherv_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *request) {
@@ -1422,11 +1722,7 @@ static inline int mpi_igatherv_body(void *sendbuf, const int *sendcount, const i
     return code;
 }
 void F(mpi_igatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) { *ierror = mpi_igatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request); }
-void F08TS(mpi_igatherv)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_igatherv_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, root, comm, request));
-        return;
-    }
+static COLD void mpi_igatherv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1434,6 +1730,13 @@ void F08TS(mpi_igatherv)(const struct descriptor *sendbuf, const int *sendcount,
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_igatherv)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_igatherv_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, root, comm, request));
+    } else {
+        mpi_igatherv_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request, ierror);
+    }
 }
 
 static inline int mpi_igatherv_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *root, const int *comm, int *request) {
@@ -1444,11 +1747,7 @@ static inline int mpi_igatherv_c_body(void *sendbuf, const MPI_Count *sendcount,
     }
     return code;
 }
-void F08TS(mpi_igatherv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_igatherv_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, root, comm, request));
-        return;
-    }
+static COLD void mpi_igatherv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1456,6 +1755,13 @@ void F08TS(mpi_igatherv_c)(const struct descriptor *sendbuf, const MPI_Count *se
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_igatherv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_igatherv_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, root, comm, request));
+    } else {
+        mpi_igatherv_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ireduce_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *request) {
@@ -1467,11 +1773,7 @@ static inline int mpi_ireduce_body(void *sendbuf, void *recvbuf, const int *coun
     return code;
 }
 void F(mpi_ireduce)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *request, int *ierror) { *ierror = mpi_ireduce_body(sendbuf, recvbuf, count, datatype, op, root, comm, request); }
-void F08TS(mpi_ireduce)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ireduce_body(sendbuf->base, recvbuf->base, count, datatype, op, root, comm, request));
-        return;
-    }
+static COLD void mpi_ireduce_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1479,6 +1781,13 @@ void F08TS(mpi_ireduce)(const struct descriptor *sendbuf, const struct descripto
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ireduce)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ireduce_body(sendbuf->base, recvbuf->base, count, datatype, op, root, comm, request));
+    } else {
+        mpi_ireduce_sections(sendbuf, recvbuf, count, datatype, op, root, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ireduce_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *root, const int *comm, int *request) {
@@ -1489,11 +1798,7 @@ static inline int mpi_ireduce_c_body(void *sendbuf, void *recvbuf, const MPI_Cou
     }
     return code;
 }
-void F08TS(mpi_ireduce_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *root, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ireduce_c_body(sendbuf->base, recvbuf->base, count, datatype, op, root, comm, request));
-        return;
-    }
+static COLD void mpi_ireduce_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1501,6 +1806,13 @@ void F08TS(mpi_ireduce_c)(const struct descriptor *sendbuf, const struct descrip
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ireduce_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *root, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ireduce_c_body(sendbuf->base, recvbuf->base, count, datatype, op, root, comm, request));
+    } else {
+        mpi_ireduce_c_sections(sendbuf, recvbuf, count, datatype, op, root, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ireduce_scatter_body(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *request) {
@@ -1512,11 +1824,7 @@ static inline int mpi_ireduce_scatter_body(void *sendbuf, void *recvbuf, const i
     return code;
 }
 void F(mpi_ireduce_scatter)(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *request, int *ierror) { *ierror = mpi_ireduce_scatter_body(sendbuf, recvbuf, recvcounts, datatype, op, comm, request); }
-void F08TS(mpi_ireduce_scatter)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ireduce_scatter_body(sendbuf->base, recvbuf->base, recvcounts, datatype, op, comm, request));
-        return;
-    }
+static COLD void mpi_ireduce_scatter_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1524,6 +1832,13 @@ void F08TS(mpi_ireduce_scatter)(const struct descriptor *sendbuf, const struct d
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ireduce_scatter)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ireduce_scatter_body(sendbuf->base, recvbuf->base, recvcounts, datatype, op, comm, request));
+    } else {
+        mpi_ireduce_scatter_sections(sendbuf, recvbuf, recvcounts, datatype, op, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ireduce_scatter_c_body(void *sendbuf, void *recvbuf, const MPI_Count *recvcounts, const int *datatype, const int *op, const int *comm, int *request) {
@@ -1534,11 +1849,7 @@ static inline int mpi_ireduce_scatter_c_body(void *sendbuf, void *recvbuf, const
     }
     return code;
 }
-void F08TS(mpi_ireduce_scatter_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ireduce_scatter_c_body(sendbuf->base, recvbuf->base, recvcounts, datatype, op, comm, request));
-        return;
-    }
+static COLD void mpi_ireduce_scatter_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1546,6 +1857,13 @@ void F08TS(mpi_ireduce_scatter_c)(const struct descriptor *sendbuf, const struct
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ireduce_scatter_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ireduce_scatter_c_body(sendbuf->base, recvbuf->base, recvcounts, datatype, op, comm, request));
+    } else {
+        mpi_ireduce_scatter_c_sections(sendbuf, recvbuf, recvcounts, datatype, op, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ireduce_scatter_block_body(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *request) {
@@ -1557,11 +1875,7 @@ static inline int mpi_ireduce_scatter_block_body(void *sendbuf, void *recvbuf, c
     return code;
 }
 void F(mpi_ireduce_scatter_block)(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *request, int *ierror) { *ierror = mpi_ireduce_scatter_block_body(sendbuf, recvbuf, recvcount, datatype, op, comm, request); }
-void F08TS(mpi_ireduce_scatter_block)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ireduce_scatter_block_body(sendbuf->base, recvbuf->base, recvcount, datatype, op, comm, request));
-        return;
-    }
+static COLD void mpi_ireduce_scatter_block_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1569,6 +1883,13 @@ void F08TS(mpi_ireduce_scatter_block)(const struct descriptor *sendbuf, const st
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ireduce_scatter_block)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ireduce_scatter_block_body(sendbuf->base, recvbuf->base, recvcount, datatype, op, comm, request));
+    } else {
+        mpi_ireduce_scatter_block_sections(sendbuf, recvbuf, recvcount, datatype, op, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ireduce_scatter_block_c_body(void *sendbuf, void *recvbuf, const MPI_Count *recvcount, const int *datatype, const int *op, const int *comm, int *request) {
@@ -1579,11 +1900,7 @@ static inline int mpi_ireduce_scatter_block_c_body(void *sendbuf, void *recvbuf,
     }
     return code;
 }
-void F08TS(mpi_ireduce_scatter_block_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ireduce_scatter_block_c_body(sendbuf->base, recvbuf->base, recvcount, datatype, op, comm, request));
-        return;
-    }
+static COLD void mpi_ireduce_scatter_block_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1591,6 +1908,13 @@ void F08TS(mpi_ireduce_scatter_block_c)(const struct descriptor *sendbuf, const 
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ireduce_scatter_block_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ireduce_scatter_block_c_body(sendbuf->base, recvbuf->base, recvcount, datatype, op, comm, request));
+    } else {
+        mpi_ireduce_scatter_block_c_sections(sendbuf, recvbuf, recvcount, datatype, op, comm, request, ierror);
+    }
 }
 
 static inline int mpi_iscan_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request) {
@@ -1602,11 +1926,7 @@ static inline int mpi_iscan_body(void *sendbuf, void *recvbuf, const int *count,
     return code;
 }
 void F(mpi_iscan)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) { *ierror = mpi_iscan_body(sendbuf, recvbuf, count, datatype, op, comm, request); }
-void F08TS(mpi_iscan)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_iscan_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, request));
-        return;
-    }
+static COLD void mpi_iscan_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1614,6 +1934,13 @@ void F08TS(mpi_iscan)(const struct descriptor *sendbuf, const struct descriptor 
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_iscan)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_iscan_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, request));
+    } else {
+        mpi_iscan_sections(sendbuf, recvbuf, count, datatype, op, comm, request, ierror);
+    }
 }
 
 static inline int mpi_iscan_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *request) {
@@ -1624,11 +1951,7 @@ static inline int mpi_iscan_c_body(void *sendbuf, void *recvbuf, const MPI_Count
     }
     return code;
 }
-void F08TS(mpi_iscan_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_iscan_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, request));
-        return;
-    }
+static COLD void mpi_iscan_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1636,6 +1959,13 @@ void F08TS(mpi_iscan_c)(const struct descriptor *sendbuf, const struct descripto
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_iscan_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_iscan_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, request));
+    } else {
+        mpi_iscan_c_sections(sendbuf, recvbuf, count, datatype, op, comm, request, ierror);
+    }
 }
 
 static inline int mpi_iscatter_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request) {
@@ -1647,11 +1977,7 @@ static inline int mpi_iscatter_body(void *sendbuf, const int *sendcount, const i
     return code;
 }
 void F(mpi_iscatter)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) { *ierror = mpi_iscatter_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request); }
-void F08TS(mpi_iscatter)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_iscatter_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm, request));
-        return;
-    }
+static COLD void mpi_iscatter_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1659,6 +1985,13 @@ void F08TS(mpi_iscatter)(const struct descriptor *sendbuf, const int *sendcount,
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_iscatter)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_iscatter_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm, request));
+    } else {
+        mpi_iscatter_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror);
+    }
 }
 
 static inline int mpi_iscatter_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *request) {
@@ -1669,11 +2002,7 @@ static inline int mpi_iscatter_c_body(void *sendbuf, const MPI_Count *sendcount,
     }
     return code;
 }
-void F08TS(mpi_iscatter_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_iscatter_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm, request));
-        return;
-    }
+static COLD void mpi_iscatter_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1681,6 +2010,13 @@ void F08TS(mpi_iscatter_c)(const struct descriptor *sendbuf, const MPI_Count *se
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_iscatter_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_iscatter_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm, request));
+    } else {
+        mpi_iscatter_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror);
+    }
 }
 
 static inline int mpi_iscatterv_body(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request) {
@@ -1692,11 +2028,7 @@ static inline int mpi_iscatterv_body(void *sendbuf, const int *sendcounts, const
     return code;
 }
 void F(mpi_iscatterv)(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) { *ierror = mpi_iscatterv_body(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request); }
-void F08TS(mpi_iscatterv)(const struct descriptor *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_iscatterv_body(sendbuf->base, sendcounts, displs, sendtype, recvbuf->base, recvcount, recvtype, root, comm, request));
-        return;
-    }
+static COLD void mpi_iscatterv_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1704,6 +2036,13 @@ void F08TS(mpi_iscatterv)(const struct descriptor *sendbuf, const int *sendcount
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_iscatterv)(const struct descriptor *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_iscatterv_body(sendbuf->base, sendcounts, displs, sendtype, recvbuf->base, recvcount, recvtype, root, comm, request));
+    } else {
+        mpi_iscatterv_sections(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror);
+    }
 }
 
 static inline int mpi_iscatterv_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *request) {
@@ -1714,11 +2053,7 @@ static inline int mpi_iscatterv_c_body(void *sendbuf, const MPI_Count *sendcount
     }
     return code;
 }
-void F08TS(mpi_iscatterv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_iscatterv_c_body(sendbuf->base, sendcounts, displs, sendtype, recvbuf->base, recvcount, recvtype, root, comm, request));
-        return;
-    }
+static COLD void mpi_iscatterv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1726,6 +2061,13 @@ void F08TS(mpi_iscatterv_c)(const struct descriptor *sendbuf, const MPI_Count *s
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_iscatterv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_iscatterv_c_body(sendbuf->base, sendcounts, displs, sendtype, recvbuf->base, recvcount, recvtype, root, comm, request));
+    } else {
+        mpi_iscatterv_c_sections(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request, ierror);
+    }
 }
 
 static inline int mpi_op_commutative_body(const int *op, int *commute) {
@@ -1750,15 +2092,18 @@ static inline int mpi_op_free_body(int *op) {
 void F(mpi_op_free)(int *op, int *ierror) { give(ierror, mpi_op_free_body(op)); }
 SAME_IN_F08(mpi_op_free);
 
-static inline int mpi_reduce_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm) {
+static COLD int mpi_reduce_any(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm) {
     return C(MPI_Reduce)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(*datatype), op_c(*op), *root, comm_c(*comm));
 }
-void F(mpi_reduce)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *ierror) { *ierror = mpi_reduce_body(sendbuf, recvbuf, count, datatype, op, root, comm); }
-void F08TS(mpi_reduce)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_reduce_body(sendbuf->base, recvbuf->base, count, datatype, op, root, comm));
-        return;
+
+static inline int mpi_reduce_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Reduce)(sendbuf, recvbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_reduce_any(sendbuf, recvbuf, count, datatype, op, root, comm);
+}
+void F(mpi_reduce)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *ierror) { *ierror = mpi_reduce_body(sendbuf, recvbuf, count, datatype, op, root, comm); }
+static COLD void mpi_reduce_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1767,15 +2112,25 @@ void F08TS(mpi_reduce)(const struct descriptor *sendbuf, const struct descriptor
     }
     give(ierror, code);
 }
+void F08TS(mpi_reduce)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_reduce_body(sendbuf->base, recvbuf->base, count, datatype, op, root, comm));
+    } else {
+        mpi_reduce_sections(sendbuf, recvbuf, count, datatype, op, root, comm, ierror);
+    }
+}
 
-static inline int mpi_reduce_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *root, const int *comm) {
+static COLD int mpi_reduce_c_any(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *root, const int *comm) {
     return C(MPI_Reduce_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(*datatype), op_c(*op), *root, comm_c(*comm));
 }
-void F08TS(mpi_reduce_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *root, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_reduce_c_body(sendbuf->base, recvbuf->base, count, datatype, op, root, comm));
-        return;
+
+static inline int mpi_reduce_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *root, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Reduce_c)(sendbuf, recvbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_reduce_c_any(sendbuf, recvbuf, count, datatype, op, root, comm);
+}
+static COLD void mpi_reduce_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1783,6 +2138,13 @@ void F08TS(mpi_reduce_c)(const struct descriptor *sendbuf, const struct descript
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_reduce_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *root, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_reduce_c_body(sendbuf->base, recvbuf->base, count, datatype, op, root, comm));
+    } else {
+        mpi_reduce_c_sections(sendbuf, recvbuf, count, datatype, op, root, comm, ierror);
+    }
 }
 
 static inline int mpi_reduce_init_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, const int *info, int *request) {
@@ -1794,11 +2156,7 @@ static inline int mpi_reduce_init_body(void *sendbuf, void *recvbuf, const int *
     return code;
 }
 void F(mpi_reduce_init)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_reduce_init_body(sendbuf, recvbuf, count, datatype, op, root, comm, info, request); }
-void F08TS(mpi_reduce_init)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_reduce_init_body(sendbuf->base, recvbuf->base, count, datatype, op, root, comm, info, request));
-        return;
-    }
+static COLD void mpi_reduce_init_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -1806,6 +2164,13 @@ void F08TS(mpi_reduce_init)(const struct descriptor *sendbuf, const struct descr
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_reduce_init)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_reduce_init_body(sendbuf->base, recvbuf->base, count, datatype, op, root, comm, info, request));
+    } else {
+        mpi_reduce_init_sections(sendbuf, recvbuf, count, datatype, op, root, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_reduce_init_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *root, const int *comm, const int *info, int *request) {
@@ -1816,11 +2181,7 @@ static inline int mpi_reduce_init_c_body(void *sendbuf, void *recvbuf, const MPI
     }
     return code;
 }
-void F08TS(mpi_reduce_init_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *root, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_reduce_init_c_body(sendbuf->base, recvbuf->base, count, datatype, op, root, comm, info, request));
-        return;
-    }
+static COLD void mpi_reduce_init_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -1829,16 +2190,26 @@ void F08TS(mpi_reduce_init_c)(const struct descriptor *sendbuf, const struct des
     }
     give(ierror, code);
 }
+void F08TS(mpi_reduce_init_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *root, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_reduce_init_c_body(sendbuf->base, recvbuf->base, count, datatype, op, root, comm, info, request));
+    } else {
+        mpi_reduce_init_c_sections(sendbuf, recvbuf, count, datatype, op, root, comm, info, request, ierror);
+    }
+}
 
-static inline int mpi_reduce_local_body(void *inbuf, void *inoutbuf, const int *count, const int *datatype, const int *op) {
+static COLD int mpi_reduce_local_any(void *inbuf, void *inoutbuf, const int *count, const int *datatype, const int *op) {
     return C(MPI_Reduce_local)(buffer_or_in_place_c(inbuf), buffer_or_in_place_c(inoutbuf), *count, datatype_c(*datatype), op_c(*op));
 }
-void F(mpi_reduce_local)(void *inbuf, void *inoutbuf, const int *count, const int *datatype, const int *op, int *ierror) { *ierror = mpi_reduce_local_body(inbuf, inoutbuf, count, datatype, op); }
-void F08TS(mpi_reduce_local)(const struct descriptor *inbuf, const struct descriptor *inoutbuf, const int *count, const int *datatype, const int *op, int *ierror) {
-    if (LIKELY(contiguous(inbuf) && contiguous(inoutbuf))) {
-        give(ierror, mpi_reduce_local_body(inbuf->base, inoutbuf->base, count, datatype, op));
-        return;
+
+static inline int mpi_reduce_local_body(void *inbuf, void *inoutbuf, const int *count, const int *datatype, const int *op) {
+    if (LIKELY(are_predefined(*datatype | *op) && !needs_buffer_or_in_place_c(inbuf) && !needs_buffer_or_in_place_c(inoutbuf))) {
+        return C(MPI_Reduce_local)(inbuf, inoutbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op);
     }
+    return mpi_reduce_local_any(inbuf, inoutbuf, count, datatype, op);
+}
+void F(mpi_reduce_local)(void *inbuf, void *inoutbuf, const int *count, const int *datatype, const int *op, int *ierror) { *ierror = mpi_reduce_local_body(inbuf, inoutbuf, count, datatype, op); }
+static COLD void mpi_reduce_local_sections(const struct descriptor *inbuf, const struct descriptor *inoutbuf, const int *count, const int *datatype, const int *op, int *ierror) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = inoutbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1847,15 +2218,25 @@ void F08TS(mpi_reduce_local)(const struct descriptor *inbuf, const struct descri
     }
     give(ierror, code);
 }
+void F08TS(mpi_reduce_local)(const struct descriptor *inbuf, const struct descriptor *inoutbuf, const int *count, const int *datatype, const int *op, int *ierror) {
+    if (LIKELY(contiguous(inbuf) && contiguous(inoutbuf))) {
+        give(ierror, mpi_reduce_local_body(inbuf->base, inoutbuf->base, count, datatype, op));
+    } else {
+        mpi_reduce_local_sections(inbuf, inoutbuf, count, datatype, op, ierror);
+    }
+}
 
-static inline int mpi_reduce_local_c_body(void *inbuf, void *inoutbuf, const MPI_Count *count, const int *datatype, const int *op) {
+static COLD int mpi_reduce_local_c_any(void *inbuf, void *inoutbuf, const MPI_Count *count, const int *datatype, const int *op) {
     return C(MPI_Reduce_local_c)(buffer_or_in_place_c(inbuf), buffer_or_in_place_c(inoutbuf), *count, datatype_c(*datatype), op_c(*op));
 }
-void F08TS(mpi_reduce_local_c)(const struct descriptor *inbuf, const struct descriptor *inoutbuf, const MPI_Count *count, const int *datatype, const int *op, int *ierror) {
-    if (LIKELY(contiguous(inbuf) && contiguous(inoutbuf))) {
-        give(ierror, mpi_reduce_local_c_body(inbuf->base, inoutbuf->base, count, datatype, op));
-        return;
+
+static inline int mpi_reduce_local_c_body(void *inbuf, void *inoutbuf, const MPI_Count *count, const int *datatype, const int *op) {
+    if (LIKELY(are_predefined(*datatype | *op) && !needs_buffer_or_in_place_c(inbuf) && !needs_buffer_or_in_place_c(inoutbuf))) {
+        return C(MPI_Reduce_local_c)(inbuf, inoutbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op);
     }
+    return mpi_reduce_local_c_any(inbuf, inoutbuf, count, datatype, op);
+}
+static COLD void mpi_reduce_local_c_sections(const struct descriptor *inbuf, const struct descriptor *inoutbuf, const MPI_Count *count, const int *datatype, const int *op, int *ierror) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = inoutbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1864,16 +2245,26 @@ void F08TS(mpi_reduce_local_c)(const struct descriptor *inbuf, const struct desc
     }
     give(ierror, code);
 }
+void F08TS(mpi_reduce_local_c)(const struct descriptor *inbuf, const struct descriptor *inoutbuf, const MPI_Count *count, const int *datatype, const int *op, int *ierror) {
+    if (LIKELY(contiguous(inbuf) && contiguous(inoutbuf))) {
+        give(ierror, mpi_reduce_local_c_body(inbuf->base, inoutbuf->base, count, datatype, op));
+    } else {
+        mpi_reduce_local_c_sections(inbuf, inoutbuf, count, datatype, op, ierror);
+    }
+}
 
-static inline int mpi_reduce_scatter_body(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm) {
+static COLD int mpi_reduce_scatter_any(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm) {
     return C(MPI_Reduce_scatter)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), recvcounts, datatype_c(*datatype), op_c(*op), comm_c(*comm));
 }
-void F(mpi_reduce_scatter)(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_reduce_scatter_body(sendbuf, recvbuf, recvcounts, datatype, op, comm); }
-void F08TS(mpi_reduce_scatter)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_reduce_scatter_body(sendbuf->base, recvbuf->base, recvcounts, datatype, op, comm));
-        return;
+
+static inline int mpi_reduce_scatter_body(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Reduce_scatter)(sendbuf, recvbuf, recvcounts, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_reduce_scatter_any(sendbuf, recvbuf, recvcounts, datatype, op, comm);
+}
+void F(mpi_reduce_scatter)(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_reduce_scatter_body(sendbuf, recvbuf, recvcounts, datatype, op, comm); }
+static COLD void mpi_reduce_scatter_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1882,15 +2273,25 @@ void F08TS(mpi_reduce_scatter)(const struct descriptor *sendbuf, const struct de
     }
     give(ierror, code);
 }
+void F08TS(mpi_reduce_scatter)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_reduce_scatter_body(sendbuf->base, recvbuf->base, recvcounts, datatype, op, comm));
+    } else {
+        mpi_reduce_scatter_sections(sendbuf, recvbuf, recvcounts, datatype, op, comm, ierror);
+    }
+}
 
-static inline int mpi_reduce_scatter_c_body(void *sendbuf, void *recvbuf, const MPI_Count *recvcounts, const int *datatype, const int *op, const int *comm) {
+static COLD int mpi_reduce_scatter_c_any(void *sendbuf, void *recvbuf, const MPI_Count *recvcounts, const int *datatype, const int *op, const int *comm) {
     return C(MPI_Reduce_scatter_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), recvcounts, datatype_c(*datatype), op_c(*op), comm_c(*comm));
 }
-void F08TS(mpi_reduce_scatter_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const int *datatype, const int *op, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_reduce_scatter_c_body(sendbuf->base, recvbuf->base, recvcounts, datatype, op, comm));
-        return;
+
+static inline int mpi_reduce_scatter_c_body(void *sendbuf, void *recvbuf, const MPI_Count *recvcounts, const int *datatype, const int *op, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Reduce_scatter_c)(sendbuf, recvbuf, recvcounts, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_reduce_scatter_c_any(sendbuf, recvbuf, recvcounts, datatype, op, comm);
+}
+static COLD void mpi_reduce_scatter_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1899,16 +2300,26 @@ void F08TS(mpi_reduce_scatter_c)(const struct descriptor *sendbuf, const struct 
     }
     give(ierror, code);
 }
+void F08TS(mpi_reduce_scatter_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const int *datatype, const int *op, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_reduce_scatter_c_body(sendbuf->base, recvbuf->base, recvcounts, datatype, op, comm));
+    } else {
+        mpi_reduce_scatter_c_sections(sendbuf, recvbuf, recvcounts, datatype, op, comm, ierror);
+    }
+}
 
-static inline int mpi_reduce_scatter_block_body(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm) {
+static COLD int mpi_reduce_scatter_block_any(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm) {
     return C(MPI_Reduce_scatter_block)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*datatype), op_c(*op), comm_c(*comm));
 }
-void F(mpi_reduce_scatter_block)(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_reduce_scatter_block_body(sendbuf, recvbuf, recvcount, datatype, op, comm); }
-void F08TS(mpi_reduce_scatter_block)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_reduce_scatter_block_body(sendbuf->base, recvbuf->base, recvcount, datatype, op, comm));
-        return;
+
+static inline int mpi_reduce_scatter_block_body(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Reduce_scatter_block)(sendbuf, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_reduce_scatter_block_any(sendbuf, recvbuf, recvcount, datatype, op, comm);
+}
+void F(mpi_reduce_scatter_block)(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_reduce_scatter_block_body(sendbuf, recvbuf, recvcount, datatype, op, comm); }
+static COLD void mpi_reduce_scatter_block_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1917,15 +2328,25 @@ void F08TS(mpi_reduce_scatter_block)(const struct descriptor *sendbuf, const str
     }
     give(ierror, code);
 }
+void F08TS(mpi_reduce_scatter_block)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_reduce_scatter_block_body(sendbuf->base, recvbuf->base, recvcount, datatype, op, comm));
+    } else {
+        mpi_reduce_scatter_block_sections(sendbuf, recvbuf, recvcount, datatype, op, comm, ierror);
+    }
+}
 
-static inline int mpi_reduce_scatter_block_c_body(void *sendbuf, void *recvbuf, const MPI_Count *recvcount, const int *datatype, const int *op, const int *comm) {
+static COLD int mpi_reduce_scatter_block_c_any(void *sendbuf, void *recvbuf, const MPI_Count *recvcount, const int *datatype, const int *op, const int *comm) {
     return C(MPI_Reduce_scatter_block_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*datatype), op_c(*op), comm_c(*comm));
 }
-void F08TS(mpi_reduce_scatter_block_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *datatype, const int *op, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_reduce_scatter_block_c_body(sendbuf->base, recvbuf->base, recvcount, datatype, op, comm));
-        return;
+
+static inline int mpi_reduce_scatter_block_c_body(void *sendbuf, void *recvbuf, const MPI_Count *recvcount, const int *datatype, const int *op, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Reduce_scatter_block_c)(sendbuf, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_reduce_scatter_block_c_any(sendbuf, recvbuf, recvcount, datatype, op, comm);
+}
+static COLD void mpi_reduce_scatter_block_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1933,6 +2354,13 @@ void F08TS(mpi_reduce_scatter_block_c)(const struct descriptor *sendbuf, const s
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_reduce_scatter_block_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *datatype, const int *op, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_reduce_scatter_block_c_body(sendbuf->base, recvbuf->base, recvcount, datatype, op, comm));
+    } else {
+        mpi_reduce_scatter_block_c_sections(sendbuf, recvbuf, recvcount, datatype, op, comm, ierror);
+    }
 }
 
 static inline int mpi_reduce_scatter_block_init_body(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, const int *info, int *request) {
@@ -1944,11 +2372,7 @@ static inline int mpi_reduce_scatter_block_init_body(void *sendbuf, void *recvbu
     return code;
 }
 void F(mpi_reduce_scatter_block_init)(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_reduce_scatter_block_init_body(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request); }
-void F08TS(mpi_reduce_scatter_block_init)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_reduce_scatter_block_init_body(sendbuf->base, recvbuf->base, recvcount, datatype, op, comm, info, request));
-        return;
-    }
+static COLD void mpi_reduce_scatter_block_init_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -1956,6 +2380,13 @@ void F08TS(mpi_reduce_scatter_block_init)(const struct descriptor *sendbuf, cons
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_reduce_scatter_block_init)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_reduce_scatter_block_init_body(sendbuf->base, recvbuf->base, recvcount, datatype, op, comm, info, request));
+    } else {
+        mpi_reduce_scatter_block_init_sections(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_reduce_scatter_block_init_c_body(void *sendbuf, void *recvbuf, const MPI_Count *recvcount, const int *datatype, const int *op, const int *comm, const int *info, int *request) {
@@ -1966,11 +2397,7 @@ static inline int mpi_reduce_scatter_block_init_c_body(void *sendbuf, void *recv
     }
     return code;
 }
-void F08TS(mpi_reduce_scatter_block_init_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_reduce_scatter_block_init_c_body(sendbuf->base, recvbuf->base, recvcount, datatype, op, comm, info, request));
-        return;
-    }
+static COLD void mpi_reduce_scatter_block_init_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -1978,6 +2405,13 @@ void F08TS(mpi_reduce_scatter_block_init_c)(const struct descriptor *sendbuf, co
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_reduce_scatter_block_init_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_reduce_scatter_block_init_c_body(sendbuf->base, recvbuf->base, recvcount, datatype, op, comm, info, request));
+    } else {
+        mpi_reduce_scatter_block_init_c_sections(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_reduce_scatter_init_body(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, const int *info, int *request) {
@@ -1989,11 +2423,7 @@ static inline int mpi_reduce_scatter_init_body(void *sendbuf, void *recvbuf, con
     return code;
 }
 void F(mpi_reduce_scatter_init)(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_reduce_scatter_init_body(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request); }
-void F08TS(mpi_reduce_scatter_init)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_reduce_scatter_init_body(sendbuf->base, recvbuf->base, recvcounts, datatype, op, comm, info, request));
-        return;
-    }
+static COLD void mpi_reduce_scatter_init_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -2001,6 +2431,13 @@ void F08TS(mpi_reduce_scatter_init)(const struct descriptor *sendbuf, const stru
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_reduce_scatter_init)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_reduce_scatter_init_body(sendbuf->base, recvbuf->base, recvcounts, datatype, op, comm, info, request));
+    } else {
+        mpi_reduce_scatter_init_sections(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_reduce_scatter_init_c_body(void *sendbuf, void *recvbuf, const MPI_Count *recvcounts, const int *datatype, const int *op, const int *comm, const int *info, int *request) {
@@ -2011,11 +2448,7 @@ static inline int mpi_reduce_scatter_init_c_body(void *sendbuf, void *recvbuf, c
     }
     return code;
 }
-void F08TS(mpi_reduce_scatter_init_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_reduce_scatter_init_c_body(sendbuf->base, recvbuf->base, recvcounts, datatype, op, comm, info, request));
-        return;
-    }
+static COLD void mpi_reduce_scatter_init_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -2024,16 +2457,26 @@ void F08TS(mpi_reduce_scatter_init_c)(const struct descriptor *sendbuf, const st
     }
     give(ierror, code);
 }
+void F08TS(mpi_reduce_scatter_init_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_reduce_scatter_init_c_body(sendbuf->base, recvbuf->base, recvcounts, datatype, op, comm, info, request));
+    } else {
+        mpi_reduce_scatter_init_c_sections(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request, ierror);
+    }
+}
 
-static inline int mpi_scan_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm) {
+static COLD int mpi_scan_any(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm) {
     return C(MPI_Scan)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(*datatype), op_c(*op), comm_c(*comm));
 }
-void F(mpi_scan)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_scan_body(sendbuf, recvbuf, count, datatype, op, comm); }
-void F08TS(mpi_scan)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_scan_body(sendbuf->base, recvbuf->base, count, datatype, op, comm));
-        return;
+
+static inline int mpi_scan_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Scan)(sendbuf, recvbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_scan_any(sendbuf, recvbuf, count, datatype, op, comm);
+}
+void F(mpi_scan)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_scan_body(sendbuf, recvbuf, count, datatype, op, comm); }
+static COLD void mpi_scan_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -2042,15 +2485,25 @@ void F08TS(mpi_scan)(const struct descriptor *sendbuf, const struct descriptor *
     }
     give(ierror, code);
 }
+void F08TS(mpi_scan)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_scan_body(sendbuf->base, recvbuf->base, count, datatype, op, comm));
+    } else {
+        mpi_scan_sections(sendbuf, recvbuf, count, datatype, op, comm, ierror);
+    }
+}
 
-static inline int mpi_scan_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm) {
+static COLD int mpi_scan_c_any(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm) {
     return C(MPI_Scan_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(*datatype), op_c(*op), comm_c(*comm));
 }
-void F08TS(mpi_scan_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_scan_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm));
-        return;
+
+static inline int mpi_scan_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Scan_c)(sendbuf, recvbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_scan_c_any(sendbuf, recvbuf, count, datatype, op, comm);
+}
+static COLD void mpi_scan_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -2058,6 +2511,13 @@ void F08TS(mpi_scan_c)(const struct descriptor *sendbuf, const struct descriptor
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_scan_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_scan_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm));
+    } else {
+        mpi_scan_c_sections(sendbuf, recvbuf, count, datatype, op, comm, ierror);
+    }
 }
 
 static inline int mpi_scan_init_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request) {
@@ -2069,11 +2529,7 @@ static inline int mpi_scan_init_body(void *sendbuf, void *recvbuf, const int *co
     return code;
 }
 void F(mpi_scan_init)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_scan_init_body(sendbuf, recvbuf, count, datatype, op, comm, info, request); }
-void F08TS(mpi_scan_init)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_scan_init_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, info, request));
-        return;
-    }
+static COLD void mpi_scan_init_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -2081,6 +2537,13 @@ void F08TS(mpi_scan_init)(const struct descriptor *sendbuf, const struct descrip
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_scan_init)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_scan_init_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, info, request));
+    } else {
+        mpi_scan_init_sections(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_scan_init_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, const int *info, int *request) {
@@ -2091,11 +2554,7 @@ static inline int mpi_scan_init_c_body(void *sendbuf, void *recvbuf, const MPI_C
     }
     return code;
 }
-void F08TS(mpi_scan_init_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_scan_init_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, info, request));
-        return;
-    }
+static COLD void mpi_scan_init_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -2104,16 +2563,26 @@ void F08TS(mpi_scan_init_c)(const struct descriptor *sendbuf, const struct descr
     }
     give(ierror, code);
 }
+void F08TS(mpi_scan_init_c)(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_scan_init_c_body(sendbuf->base, recvbuf->base, count, datatype, op, comm, info, request));
+    } else {
+        mpi_scan_init_c_sections(sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror);
+    }
+}
 
-static inline int mpi_scatter_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm) {
+static COLD int mpi_scatter_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm) {
     return C(MPI_Scatter)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), *root, comm_c(*comm));
 }
-void F(mpi_scatter)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) { *ierror = mpi_scatter_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm); }
-void F08TS(mpi_scatter)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_scatter_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm));
-        return;
+
+static inline int mpi_scatter_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Scatter)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_scatter_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm);
+}
+void F(mpi_scatter)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) { *ierror = mpi_scatter_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm); }
+static COLD void mpi_scatter_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -2122,15 +2591,25 @@ void F08TS(mpi_scatter)(const struct descriptor *sendbuf, const int *sendcount, 
     }
     give(ierror, code);
 }
+void F08TS(mpi_scatter)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_scatter_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm));
+    } else {
+        mpi_scatter_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror);
+    }
+}
 
-static inline int mpi_scatter_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm) {
+static COLD int mpi_scatter_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm) {
     return C(MPI_Scatter_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), *root, comm_c(*comm));
 }
-void F08TS(mpi_scatter_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_scatter_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm));
-        return;
+
+static inline int mpi_scatter_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Scatter_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_scatter_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm);
+}
+static COLD void mpi_scatter_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -2138,6 +2617,13 @@ void F08TS(mpi_scatter_c)(const struct descriptor *sendbuf, const MPI_Count *sen
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_scatter_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_scatter_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm));
+    } else {
+        mpi_scatter_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror);
+    }
 }
 
 static inline int mpi_scatter_init_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request) {
@@ -2149,11 +2635,7 @@ static inline int mpi_scatter_init_body(void *sendbuf, const int *sendcount, con
     return code;
 }
 void F(mpi_scatter_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_scatter_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request); }
-void F08TS(mpi_scatter_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_scatter_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm, info, request));
-        return;
-    }
+static COLD void mpi_scatter_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -2161,6 +2643,13 @@ void F08TS(mpi_scatter_init)(const struct descriptor *sendbuf, const int *sendco
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_scatter_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_scatter_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm, info, request));
+    } else {
+        mpi_scatter_init_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_scatter_init_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request) {
@@ -2171,11 +2660,7 @@ static inline int mpi_scatter_init_c_body(void *sendbuf, const MPI_Count *sendco
     }
     return code;
 }
-void F08TS(mpi_scatter_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_scatter_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm, info, request));
-        return;
-    }
+static COLD void mpi_scatter_init_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -2184,16 +2669,26 @@ void F08TS(mpi_scatter_init_c)(const struct descriptor *sendbuf, const MPI_Count
     }
     give(ierror, code);
 }
+void F08TS(mpi_scatter_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_scatter_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, root, comm, info, request));
+    } else {
+        mpi_scatter_init_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror);
+    }
+}
 
-static inline int mpi_scatterv_body(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm) {
+static COLD int mpi_scatterv_any(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm) {
     return C(MPI_Scatterv)(buffer_or_in_place_c(sendbuf), sendcounts, displs, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), *root, comm_c(*comm));
 }
-void F(mpi_scatterv)(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) { *ierror = mpi_scatterv_body(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm); }
-void F08TS(mpi_scatterv)(const struct descriptor *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_scatterv_body(sendbuf->base, sendcounts, displs, sendtype, recvbuf->base, recvcount, recvtype, root, comm));
-        return;
+
+static inline int mpi_scatterv_body(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Scatterv)(sendbuf, sendcounts, displs, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_scatterv_any(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm);
+}
+void F(mpi_scatterv)(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) { *ierror = mpi_scatterv_body(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm); }
+static COLD void mpi_scatterv_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -2202,15 +2697,25 @@ void F08TS(mpi_scatterv)(const struct descriptor *sendbuf, const int *sendcounts
     }
     give(ierror, code);
 }
+void F08TS(mpi_scatterv)(const struct descriptor *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_scatterv_body(sendbuf->base, sendcounts, displs, sendtype, recvbuf->base, recvcount, recvtype, root, comm));
+    } else {
+        mpi_scatterv_sections(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror);
+    }
+}
 
-static inline int mpi_scatterv_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm) {
+static COLD int mpi_scatterv_c_any(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm) {
     return C(MPI_Scatterv_c)(buffer_or_in_place_c(sendbuf), sendcounts, displs, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), *root, comm_c(*comm));
 }
-void F08TS(mpi_scatterv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_scatterv_c_body(sendbuf->base, sendcounts, displs, sendtype, recvbuf->base, recvcount, recvtype, root, comm));
-        return;
+
+static inline int mpi_scatterv_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Scatterv_c)(sendbuf, sendcounts, displs, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_scatterv_c_any(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm);
+}
+static COLD void mpi_scatterv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -2218,6 +2723,13 @@ void F08TS(mpi_scatterv_c)(const struct descriptor *sendbuf, const MPI_Count *se
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_scatterv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_scatterv_c_body(sendbuf->base, sendcounts, displs, sendtype, recvbuf->base, recvcount, recvtype, root, comm));
+    } else {
+        mpi_scatterv_c_sections(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, ierror);
+    }
 }
 
 static inline int mpi_scatterv_init_body(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request) {
@@ -2229,11 +2741,7 @@ static inline int mpi_scatterv_init_body(void *sendbuf, const int *sendcounts, c
     return code;
 }
 void F(mpi_scatterv_init)(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_scatterv_init_body(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request); }
-void F08TS(mpi_scatterv_init)(const struct descriptor *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_scatterv_init_body(sendbuf->base, sendcounts, displs, sendtype, recvbuf->base, recvcount, recvtype, root, comm, info, request));
-        return;
-    }
+static COLD void mpi_scatterv_init_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -2241,6 +2749,13 @@ void F08TS(mpi_scatterv_init)(const struct descriptor *sendbuf, const int *sendc
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_scatterv_init)(const struct descriptor *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_scatterv_init_body(sendbuf->base, sendcounts, displs, sendtype, recvbuf->base, recvcount, recvtype, root, comm, info, request));
+    } else {
+        mpi_scatterv_init_sections(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_scatterv_init_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request) {
@@ -2251,11 +2766,7 @@ static inline int mpi_scatterv_init_c_body(void *sendbuf, const MPI_Count *sendc
     }
     return code;
 }
-void F08TS(mpi_scatterv_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_scatterv_init_c_body(sendbuf->base, sendcounts, displs, sendtype, recvbuf->base, recvcount, recvtype, root, comm, info, request));
-        return;
-    }
+static COLD void mpi_scatterv_init_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -2263,4 +2774,11 @@ void F08TS(mpi_scatterv_init_c)(const struct descriptor *sendbuf, const MPI_Coun
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_scatterv_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_scatterv_init_c_body(sendbuf->base, sendcounts, displs, sendtype, recvbuf->base, recvcount, recvtype, root, comm, info, request));
+    } else {
+        mpi_scatterv_init_c_sections(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request, ierror);
+    }
 }

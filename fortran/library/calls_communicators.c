@@ -304,7 +304,7 @@ static inline int mpi_group_intersection_body(const int *group1, const int *grou
 void F(mpi_group_intersection)(const int *group1, const int *group2, int *newgroup, int *ierror) { give(ierror, mpi_group_intersection_body(group1, group2, newgroup)); }
 SAME_IN_F08(mpi_group_intersection);
 
-static inline int mpi_group_range_excl_body(const int *group, const int *n, const int *ranges, int *newgroup) {
+static inline int mpi_group_range_excl_body(const int *group, const int *n, int *ranges, int *newgroup) {
     MPI_Group c_newgroup = MPI_GROUP_NULL;
     int code = C(MPI_Group_range_excl)(group_c(*group), *n, (int(*)[3])ranges, &c_newgroup);
     if (code == MPI_SUCCESS) {
@@ -312,10 +312,10 @@ static inline int mpi_group_range_excl_body(const int *group, const int *n, cons
     }
     return code;
 }
-void F(mpi_group_range_excl)(const int *group, const int *n, const int *ranges, int *newgroup, int *ierror) { give(ierror, mpi_group_range_excl_body(group, n, ranges, newgroup)); }
+void F(mpi_group_range_excl)(const int *group, const int *n, int *ranges, int *newgroup, int *ierror) { give(ierror, mpi_group_range_excl_body(group, n, ranges, newgroup)); }
 SAME_IN_F08(mpi_group_range_excl);
 
-static inline int mpi_group_range_incl_body(const int *group, const int *n, const int *ranges, int *newgroup) {
+static inline int mpi_group_range_incl_body(const int *group, const int *n, int *ranges, int *newgroup) {
     MPI_Group c_newgroup = MPI_GROUP_NULL;
     int code = C(MPI_Group_range_incl)(group_c(*group), *n, (int(*)[3])ranges, &c_newgroup);
     if (code == MPI_SUCCESS) {
@@ -323,7 +323,7 @@ static inline int mpi_group_range_incl_body(const int *group, const int *n, cons
     }
     return code;
 }
-void F(mpi_group_range_incl)(const int *group, const int *n, const int *ranges, int *newgroup, int *ierror) { give(ierror, mpi_group_range_incl_body(group, n, ranges, newgroup)); }
+void F(mpi_group_range_incl)(const int *group, const int *n, int *ranges, int *newgroup, int *ierror) { give(ierror, mpi_group_range_incl_body(group, n, ranges, newgroup)); }
 SAME_IN_F08(mpi_group_range_incl);
 
 static inline int mpi_group_rank_body(const int *group, int *rank) {

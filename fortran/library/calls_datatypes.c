@@ -2,8 +2,15 @@
 #include "fortran.h"
 #include <stdlib.h>
 
-static inline int mpi_get_address_body(void *location, MPI_Aint *address) {
+static COLD int mpi_get_address_any(void *location, MPI_Aint *address) {
     return C(MPI_Get_address)(buffer_c(location), address);
+}
+
+static inline int mpi_get_address_body(void *location, MPI_Aint *address) {
+    if (LIKELY(are_predefined(0) && !needs_buffer_c(location))) {
+        return C(MPI_Get_address)(location, address);
+    }
+    return mpi_get_address_any(location, address);
 }
 void F(mpi_get_address)(void *location, MPI_Aint *address, int *ierror) { *ierror = mpi_get_address_body(location, address); }
 void F08TS(mpi_get_address)(const struct descriptor *location, MPI_Aint *address, int *ierror) {
@@ -21,15 +28,18 @@ static inline int mpi_get_elements_c_body(void *status, const int *datatype, MPI
 }
 void F08(mpi_get_elements_c)(void *status, const int *datatype, MPI_Count *count, int *ierror) { give(ierror, mpi_get_elements_c_body(status, datatype, count)); }
 
-static inline int mpi_pack_body(void *inbuf, const int *incount, const int *datatype, void *outbuf, const int *outsize, int *position, const int *comm) {
+static COLD int mpi_pack_any(void *inbuf, const int *incount, const int *datatype, void *outbuf, const int *outsize, int *position, const int *comm) {
     return C(MPI_Pack)(buffer_c(inbuf), *incount, datatype_c(*datatype), buffer_c(outbuf), *outsize, position, comm_c(*comm));
 }
-void F(mpi_pack)(void *inbuf, const int *incount, const int *datatype, void *outbuf, const int *outsize, int *position, const int *comm, int *ierror) { *ierror = mpi_pack_body(inbuf, incount, datatype, outbuf, outsize, position, comm); }
-void F08TS(mpi_pack)(const struct descriptor *inbuf, const int *incount, const int *datatype, const struct descriptor *outbuf, const int *outsize, int *position, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
-        give(ierror, mpi_pack_body(inbuf->base, incount, datatype, outbuf->base, outsize, position, comm));
-        return;
+
+static inline int mpi_pack_body(void *inbuf, const int *incount, const int *datatype, void *outbuf, const int *outsize, int *position, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(inbuf) && !needs_buffer_c(outbuf))) {
+        return C(MPI_Pack)(inbuf, *incount, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, outbuf, *outsize, position, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_pack_any(inbuf, incount, datatype, outbuf, outsize, position, comm);
+}
+void F(mpi_pack)(void *inbuf, const int *incount, const int *datatype, void *outbuf, const int *outsize, int *position, const int *comm, int *ierror) { *ierror = mpi_pack_body(inbuf, incount, datatype, outbuf, outsize, position, comm); }
+static COLD void mpi_pack_sections(const struct descriptor *inbuf, const int *incount, const int *datatype, const struct descriptor *outbuf, const int *outsize, int *position, const int *comm, int *ierror) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = outbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -38,15 +48,25 @@ void F08TS(mpi_pack)(const struct descriptor *inbuf, const int *incount, const i
     }
     give(ierror, code);
 }
+void F08TS(mpi_pack)(const struct descriptor *inbuf, const int *incount, const int *datatype, const struct descriptor *outbuf, const int *outsize, int *position, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
+        give(ierror, mpi_pack_body(inbuf->base, incount, datatype, outbuf->base, outsize, position, comm));
+    } else {
+        mpi_pack_sections(inbuf, incount, datatype, outbuf, outsize, position, comm, ierror);
+    }
+}
 
-static inline int mpi_pack_c_body(void *inbuf, const MPI_Count *incount, const int *datatype, void *outbuf, const MPI_Count *outsize, MPI_Count *position, const int *comm) {
+static COLD int mpi_pack_c_any(void *inbuf, const MPI_Count *incount, const int *datatype, void *outbuf, const MPI_Count *outsize, MPI_Count *position, const int *comm) {
     return C(MPI_Pack_c)(buffer_c(inbuf), *incount, datatype_c(*datatype), buffer_c(outbuf), *outsize, position, comm_c(*comm));
 }
-void F08TS(mpi_pack_c)(const struct descriptor *inbuf, const MPI_Count *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Count *outsize, MPI_Count *position, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
-        give(ierror, mpi_pack_c_body(inbuf->base, incount, datatype, outbuf->base, outsize, position, comm));
-        return;
+
+static inline int mpi_pack_c_body(void *inbuf, const MPI_Count *incount, const int *datatype, void *outbuf, const MPI_Count *outsize, MPI_Count *position, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(inbuf) && !needs_buffer_c(outbuf))) {
+        return C(MPI_Pack_c)(inbuf, *incount, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, outbuf, *outsize, position, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_pack_c_any(inbuf, incount, datatype, outbuf, outsize, position, comm);
+}
+static COLD void mpi_pack_c_sections(const struct descriptor *inbuf, const MPI_Count *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Count *outsize, MPI_Count *position, const int *comm, int *ierror) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = outbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -54,6 +74,13 @@ void F08TS(mpi_pack_c)(const struct descriptor *inbuf, const MPI_Count *incount,
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_pack_c)(const struct descriptor *inbuf, const MPI_Count *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Count *outsize, MPI_Count *position, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
+        give(ierror, mpi_pack_c_body(inbuf->base, incount, datatype, outbuf->base, outsize, position, comm));
+    } else {
+        mpi_pack_c_sections(inbuf, incount, datatype, outbuf, outsize, position, comm, ierror);
+    }
 }
 
 static inline int mpi_pack_external_body(const char *datarep, void *inbuf, const int *incount, const int *datatype, void *outbuf, const MPI_Aint *outsize, MPI_Aint *position, size_t datarep_length) {
@@ -67,11 +94,7 @@ static inline int mpi_pack_external_body(const char *datarep, void *inbuf, const
     return code;
 }
 void F(mpi_pack_external)(const char *datarep, void *inbuf, const int *incount, const int *datatype, void *outbuf, const MPI_Aint *outsize, MPI_Aint *position, int *ierror, size_t datarep_length) { *ierror = mpi_pack_external_body(datarep, inbuf, incount, datatype, outbuf, outsize, position, datarep_length); }
-void F08TS(mpi_pack_external)(const struct descriptor *datarep, const struct descriptor *inbuf, const int *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Aint *outsize, MPI_Aint *position, int *ierror) {
-    if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
-        give(ierror, mpi_pack_external_body(datarep->base, inbuf->base, incount, datatype, outbuf->base, outsize, position, datarep->element));
-        return;
-    }
+static COLD void mpi_pack_external_sections(const struct descriptor *datarep, const struct descriptor *inbuf, const int *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Aint *outsize, MPI_Aint *position, int *ierror) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = outbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -79,6 +102,13 @@ void F08TS(mpi_pack_external)(const struct descriptor *datarep, const struct des
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_pack_external)(const struct descriptor *datarep, const struct descriptor *inbuf, const int *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Aint *outsize, MPI_Aint *position, int *ierror) {
+    if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
+        give(ierror, mpi_pack_external_body(datarep->base, inbuf->base, incount, datatype, outbuf->base, outsize, position, datarep->element));
+    } else {
+        mpi_pack_external_sections(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror);
+    }
 }
 
 static inline int mpi_pack_external_c_body(const char *datarep, void *inbuf, const MPI_Count *incount, const int *datatype, void *outbuf, const MPI_Count *outsize, MPI_Count *position, size_t datarep_length) {
@@ -91,11 +121,7 @@ static inline int mpi_pack_external_c_body(const char *datarep, void *inbuf, con
     text_close(&datarep_text);
     return code;
 }
-void F08TS(mpi_pack_external_c)(const struct descriptor *datarep, const struct descriptor *inbuf, const MPI_Count *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Count *outsize, MPI_Count *position, int *ierror) {
-    if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
-        give(ierror, mpi_pack_external_c_body(datarep->base, inbuf->base, incount, datatype, outbuf->base, outsize, position, datarep->element));
-        return;
-    }
+static COLD void mpi_pack_external_c_sections(const struct descriptor *datarep, const struct descriptor *inbuf, const MPI_Count *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Count *outsize, MPI_Count *position, int *ierror) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = outbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -103,6 +129,13 @@ void F08TS(mpi_pack_external_c)(const struct descriptor *datarep, const struct d
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_pack_external_c)(const struct descriptor *datarep, const struct descriptor *inbuf, const MPI_Count *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Count *outsize, MPI_Count *position, int *ierror) {
+    if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
+        give(ierror, mpi_pack_external_c_body(datarep->base, inbuf->base, incount, datatype, outbuf->base, outsize, position, datarep->element));
+    } else {
+        mpi_pack_external_c_sections(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror);
+    }
 }
 
 static inline int mpi_pack_external_size_body(const char *datarep, const int *incount, const int *datatype, MPI_Aint *size, size_t datarep_length) {
@@ -476,15 +509,18 @@ static inline int mpi_type_vector_c_body(const MPI_Count *count, const MPI_Count
 }
 void F08(mpi_type_vector_c)(const MPI_Count *count, const MPI_Count *blocklength, const MPI_Count *stride, const int *oldtype, int *newtype, int *ierror) { give(ierror, mpi_type_vector_c_body(count, blocklength, stride, oldtype, newtype)); }
 
-static inline int mpi_unpack_body(void *inbuf, const int *insize, int *position, void *outbuf, const int *outcount, const int *datatype, const int *comm) {
+static COLD int mpi_unpack_any(void *inbuf, const int *insize, int *position, void *outbuf, const int *outcount, const int *datatype, const int *comm) {
     return C(MPI_Unpack)(buffer_c(inbuf), *insize, position, buffer_c(outbuf), *outcount, datatype_c(*datatype), comm_c(*comm));
 }
-void F(mpi_unpack)(void *inbuf, const int *insize, int *position, void *outbuf, const int *outcount, const int *datatype, const int *comm, int *ierror) { *ierror = mpi_unpack_body(inbuf, insize, position, outbuf, outcount, datatype, comm); }
-void F08TS(mpi_unpack)(const struct descriptor *inbuf, const int *insize, int *position, const struct descriptor *outbuf, const int *outcount, const int *datatype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
-        give(ierror, mpi_unpack_body(inbuf->base, insize, position, outbuf->base, outcount, datatype, comm));
-        return;
+
+static inline int mpi_unpack_body(void *inbuf, const int *insize, int *position, void *outbuf, const int *outcount, const int *datatype, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(inbuf) && !needs_buffer_c(outbuf))) {
+        return C(MPI_Unpack)(inbuf, *insize, position, outbuf, *outcount, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_unpack_any(inbuf, insize, position, outbuf, outcount, datatype, comm);
+}
+void F(mpi_unpack)(void *inbuf, const int *insize, int *position, void *outbuf, const int *outcount, const int *datatype, const int *comm, int *ierror) { *ierror = mpi_unpack_body(inbuf, insize, position, outbuf, outcount, datatype, comm); }
+static COLD void mpi_unpack_sections(const struct descriptor *inbuf, const int *insize, int *position, const struct descriptor *outbuf, const int *outcount, const int *datatype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = outbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -493,15 +529,25 @@ void F08TS(mpi_unpack)(const struct descriptor *inbuf, const int *insize, int *p
     }
     give(ierror, code);
 }
+void F08TS(mpi_unpack)(const struct descriptor *inbuf, const int *insize, int *position, const struct descriptor *outbuf, const int *outcount, const int *datatype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
+        give(ierror, mpi_unpack_body(inbuf->base, insize, position, outbuf->base, outcount, datatype, comm));
+    } else {
+        mpi_unpack_sections(inbuf, insize, position, outbuf, outcount, datatype, comm, ierror);
+    }
+}
 
-static inline int mpi_unpack_c_body(void *inbuf, const MPI_Count *insize, MPI_Count *position, void *outbuf, const MPI_Count *outcount, const int *datatype, const int *comm) {
+static COLD int mpi_unpack_c_any(void *inbuf, const MPI_Count *insize, MPI_Count *position, void *outbuf, const MPI_Count *outcount, const int *datatype, const int *comm) {
     return C(MPI_Unpack_c)(buffer_c(inbuf), *insize, position, buffer_c(outbuf), *outcount, datatype_c(*datatype), comm_c(*comm));
 }
-void F08TS(mpi_unpack_c)(const struct descriptor *inbuf, const MPI_Count *insize, MPI_Count *position, const struct descriptor *outbuf, const MPI_Count *outcount, const int *datatype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
-        give(ierror, mpi_unpack_c_body(inbuf->base, insize, position, outbuf->base, outcount, datatype, comm));
-        return;
+
+static inline int mpi_unpack_c_body(void *inbuf, const MPI_Count *insize, MPI_Count *position, void *outbuf, const MPI_Count *outcount, const int *datatype, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(inbuf) && !needs_buffer_c(outbuf))) {
+        return C(MPI_Unpack_c)(inbuf, *insize, position, outbuf, *outcount, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_unpack_c_any(inbuf, insize, position, outbuf, outcount, datatype, comm);
+}
+static COLD void mpi_unpack_c_sections(const struct descriptor *inbuf, const MPI_Count *insize, MPI_Count *position, const struct descriptor *outbuf, const MPI_Count *outcount, const int *datatype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = outbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -509,6 +555,13 @@ void F08TS(mpi_unpack_c)(const struct descriptor *inbuf, const MPI_Count *insize
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_unpack_c)(const struct descriptor *inbuf, const MPI_Count *insize, MPI_Count *position, const struct descriptor *outbuf, const MPI_Count *outcount, const int *datatype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
+        give(ierror, mpi_unpack_c_body(inbuf->base, insize, position, outbuf->base, outcount, datatype, comm));
+    } else {
+        mpi_unpack_c_sections(inbuf, insize, position, outbuf, outcount, datatype, comm, ierror);
+    }
 }
 
 static inline int mpi_unpack_external_body(const char *datarep, void *inbuf, const MPI_Aint *insize, MPI_Aint *position, void *outbuf, const int *outcount, const int *datatype, size_t datarep_length) {
@@ -522,11 +575,7 @@ static inline int mpi_unpack_external_body(const char *datarep, void *inbuf, con
     return code;
 }
 void F(mpi_unpack_external)(const char *datarep, void *inbuf, const MPI_Aint *insize, MPI_Aint *position, void *outbuf, const int *outcount, const int *datatype, int *ierror, size_t datarep_length) { *ierror = mpi_unpack_external_body(datarep, inbuf, insize, position, outbuf, outcount, datatype, datarep_length); }
-void F08TS(mpi_unpack_external)(const struct descriptor *datarep, const struct descriptor *inbuf, const MPI_Aint *insize, MPI_Aint *position, const struct descriptor *outbuf, const int *outcount, const int *datatype, int *ierror) {
-    if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
-        give(ierror, mpi_unpack_external_body(datarep->base, inbuf->base, insize, position, outbuf->base, outcount, datatype, datarep->element));
-        return;
-    }
+static COLD void mpi_unpack_external_sections(const struct descriptor *datarep, const struct descriptor *inbuf, const MPI_Aint *insize, MPI_Aint *position, const struct descriptor *outbuf, const int *outcount, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = outbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -534,6 +583,13 @@ void F08TS(mpi_unpack_external)(const struct descriptor *datarep, const struct d
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_unpack_external)(const struct descriptor *datarep, const struct descriptor *inbuf, const MPI_Aint *insize, MPI_Aint *position, const struct descriptor *outbuf, const int *outcount, const int *datatype, int *ierror) {
+    if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
+        give(ierror, mpi_unpack_external_body(datarep->base, inbuf->base, insize, position, outbuf->base, outcount, datatype, datarep->element));
+    } else {
+        mpi_unpack_external_sections(datarep, inbuf, insize, position, outbuf, outcount, datatype, ierror);
+    }
 }
 
 static inline int mpi_unpack_external_c_body(const char *datarep, void *inbuf, const MPI_Count *insize, MPI_Count *position, void *outbuf, const MPI_Count *outcount, const int *datatype, size_t datarep_length) {
@@ -546,11 +602,7 @@ static inline int mpi_unpack_external_c_body(const char *datarep, void *inbuf, c
     text_close(&datarep_text);
     return code;
 }
-void F08TS(mpi_unpack_external_c)(const struct descriptor *datarep, const struct descriptor *inbuf, const MPI_Count *insize, MPI_Count *position, const struct descriptor *outbuf, const MPI_Count *outcount, const int *datatype, int *ierror) {
-    if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
-        give(ierror, mpi_unpack_external_c_body(datarep->base, inbuf->base, insize, position, outbuf->base, outcount, datatype, datarep->element));
-        return;
-    }
+static COLD void mpi_unpack_external_c_sections(const struct descriptor *datarep, const struct descriptor *inbuf, const MPI_Count *insize, MPI_Count *position, const struct descriptor *outbuf, const MPI_Count *outcount, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = outbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -558,4 +610,11 @@ void F08TS(mpi_unpack_external_c)(const struct descriptor *datarep, const struct
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_unpack_external_c)(const struct descriptor *datarep, const struct descriptor *inbuf, const MPI_Count *insize, MPI_Count *position, const struct descriptor *outbuf, const MPI_Count *outcount, const int *datatype, int *ierror) {
+    if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
+        give(ierror, mpi_unpack_external_c_body(datarep->base, inbuf->base, insize, position, outbuf->base, outcount, datatype, datarep->element));
+    } else {
+        mpi_unpack_external_c_sections(datarep, inbuf, insize, position, outbuf, outcount, datatype, ierror);
+    }
 }

@@ -108,8 +108,15 @@ static inline int mpi_file_set_errhandler_body(const int *file, const int *errha
 void F(mpi_file_set_errhandler)(const int *file, const int *errhandler, int *ierror) { give(ierror, mpi_file_set_errhandler_body(file, errhandler)); }
 SAME_IN_F08(mpi_file_set_errhandler);
 
-static inline int mpi_free_mem_body(void *base) {
+static COLD int mpi_free_mem_any(void *base) {
     return C(MPI_Free_mem)(buffer_c(base));
+}
+
+static inline int mpi_free_mem_body(void *base) {
+    if (LIKELY(are_predefined(0) && !needs_buffer_c(base))) {
+        return C(MPI_Free_mem)(base);
+    }
+    return mpi_free_mem_any(base);
 }
 void F(mpi_free_mem)(void *base, int *ierror) { *ierror = mpi_free_mem_body(base); }
 void F08TS(mpi_free_mem)(const struct descriptor *base, int *ierror) {

@@ -124,11 +124,7 @@ static inline int mpi_file_iread_body(const int *fh, void *buf, const int *count
     return code;
 }
 void F(mpi_file_iread)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iread_body(fh, buf, count, datatype, request); }
-void F08TS(mpi_file_iread)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iread_body(fh, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iread_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -136,6 +132,13 @@ void F08TS(mpi_file_iread)(const int *fh, const struct descriptor *buf, const in
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iread)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iread_body(fh, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iread_sections(fh, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iread_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, int *request) {
@@ -146,11 +149,7 @@ static inline int mpi_file_iread_c_body(const int *fh, void *buf, const MPI_Coun
     }
     return code;
 }
-void F08TS(mpi_file_iread_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iread_c_body(fh, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iread_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -158,6 +157,13 @@ void F08TS(mpi_file_iread_c)(const int *fh, const struct descriptor *buf, const 
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iread_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iread_c_body(fh, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iread_c_sections(fh, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iread_all_body(const int *fh, void *buf, const int *count, const int *datatype, int *request) {
@@ -169,11 +175,7 @@ static inline int mpi_file_iread_all_body(const int *fh, void *buf, const int *c
     return code;
 }
 void F(mpi_file_iread_all)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iread_all_body(fh, buf, count, datatype, request); }
-void F08TS(mpi_file_iread_all)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iread_all_body(fh, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iread_all_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -181,6 +183,13 @@ void F08TS(mpi_file_iread_all)(const int *fh, const struct descriptor *buf, cons
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iread_all)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iread_all_body(fh, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iread_all_sections(fh, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iread_all_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, int *request) {
@@ -191,11 +200,7 @@ static inline int mpi_file_iread_all_c_body(const int *fh, void *buf, const MPI_
     }
     return code;
 }
-void F08TS(mpi_file_iread_all_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iread_all_c_body(fh, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iread_all_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -203,6 +208,13 @@ void F08TS(mpi_file_iread_all_c)(const int *fh, const struct descriptor *buf, co
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iread_all_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iread_all_c_body(fh, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iread_all_c_sections(fh, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iread_at_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *request) {
@@ -214,11 +226,7 @@ static inline int mpi_file_iread_at_body(const int *fh, const MPI_Offset *offset
     return code;
 }
 void F(mpi_file_iread_at)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iread_at_body(fh, offset, buf, count, datatype, request); }
-void F08TS(mpi_file_iread_at)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iread_at_body(fh, offset, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iread_at_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -226,6 +234,13 @@ void F08TS(mpi_file_iread_at)(const int *fh, const MPI_Offset *offset, const str
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iread_at)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iread_at_body(fh, offset, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iread_at_sections(fh, offset, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iread_at_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, int *request) {
@@ -236,11 +251,7 @@ static inline int mpi_file_iread_at_c_body(const int *fh, const MPI_Offset *offs
     }
     return code;
 }
-void F08TS(mpi_file_iread_at_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iread_at_c_body(fh, offset, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iread_at_c_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -248,6 +259,13 @@ void F08TS(mpi_file_iread_at_c)(const int *fh, const MPI_Offset *offset, const s
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iread_at_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iread_at_c_body(fh, offset, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iread_at_c_sections(fh, offset, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iread_at_all_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *request) {
@@ -259,11 +277,7 @@ static inline int mpi_file_iread_at_all_body(const int *fh, const MPI_Offset *of
     return code;
 }
 void F(mpi_file_iread_at_all)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iread_at_all_body(fh, offset, buf, count, datatype, request); }
-void F08TS(mpi_file_iread_at_all)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iread_at_all_body(fh, offset, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iread_at_all_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -271,6 +285,13 @@ void F08TS(mpi_file_iread_at_all)(const int *fh, const MPI_Offset *offset, const
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iread_at_all)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iread_at_all_body(fh, offset, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iread_at_all_sections(fh, offset, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iread_at_all_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, int *request) {
@@ -281,11 +302,7 @@ static inline int mpi_file_iread_at_all_c_body(const int *fh, const MPI_Offset *
     }
     return code;
 }
-void F08TS(mpi_file_iread_at_all_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iread_at_all_c_body(fh, offset, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iread_at_all_c_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -293,6 +310,13 @@ void F08TS(mpi_file_iread_at_all_c)(const int *fh, const MPI_Offset *offset, con
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iread_at_all_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iread_at_all_c_body(fh, offset, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iread_at_all_c_sections(fh, offset, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iread_shared_body(const int *fh, void *buf, const int *count, const int *datatype, int *request) {
@@ -304,11 +328,7 @@ static inline int mpi_file_iread_shared_body(const int *fh, void *buf, const int
     return code;
 }
 void F(mpi_file_iread_shared)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iread_shared_body(fh, buf, count, datatype, request); }
-void F08TS(mpi_file_iread_shared)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iread_shared_body(fh, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iread_shared_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -316,6 +336,13 @@ void F08TS(mpi_file_iread_shared)(const int *fh, const struct descriptor *buf, c
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iread_shared)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iread_shared_body(fh, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iread_shared_sections(fh, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iread_shared_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, int *request) {
@@ -326,11 +353,7 @@ static inline int mpi_file_iread_shared_c_body(const int *fh, void *buf, const M
     }
     return code;
 }
-void F08TS(mpi_file_iread_shared_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iread_shared_c_body(fh, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iread_shared_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -338,6 +361,13 @@ void F08TS(mpi_file_iread_shared_c)(const int *fh, const struct descriptor *buf,
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iread_shared_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iread_shared_c_body(fh, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iread_shared_c_sections(fh, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iwrite_body(const int *fh, void *buf, const int *count, const int *datatype, int *request) {
@@ -349,11 +379,7 @@ static inline int mpi_file_iwrite_body(const int *fh, void *buf, const int *coun
     return code;
 }
 void F(mpi_file_iwrite)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iwrite_body(fh, buf, count, datatype, request); }
-void F08TS(mpi_file_iwrite)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iwrite_body(fh, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iwrite_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -361,6 +387,13 @@ void F08TS(mpi_file_iwrite)(const int *fh, const struct descriptor *buf, const i
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iwrite)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iwrite_body(fh, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iwrite_sections(fh, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iwrite_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, int *request) {
@@ -371,11 +404,7 @@ static inline int mpi_file_iwrite_c_body(const int *fh, void *buf, const MPI_Cou
     }
     return code;
 }
-void F08TS(mpi_file_iwrite_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iwrite_c_body(fh, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iwrite_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -383,6 +412,13 @@ void F08TS(mpi_file_iwrite_c)(const int *fh, const struct descriptor *buf, const
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iwrite_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iwrite_c_body(fh, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iwrite_c_sections(fh, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iwrite_all_body(const int *fh, void *buf, const int *count, const int *datatype, int *request) {
@@ -394,11 +430,7 @@ static inline int mpi_file_iwrite_all_body(const int *fh, void *buf, const int *
     return code;
 }
 void F(mpi_file_iwrite_all)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iwrite_all_body(fh, buf, count, datatype, request); }
-void F08TS(mpi_file_iwrite_all)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iwrite_all_body(fh, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iwrite_all_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -406,6 +438,13 @@ void F08TS(mpi_file_iwrite_all)(const int *fh, const struct descriptor *buf, con
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iwrite_all)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iwrite_all_body(fh, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iwrite_all_sections(fh, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iwrite_all_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, int *request) {
@@ -416,11 +455,7 @@ static inline int mpi_file_iwrite_all_c_body(const int *fh, void *buf, const MPI
     }
     return code;
 }
-void F08TS(mpi_file_iwrite_all_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iwrite_all_c_body(fh, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iwrite_all_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -428,6 +463,13 @@ void F08TS(mpi_file_iwrite_all_c)(const int *fh, const struct descriptor *buf, c
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iwrite_all_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iwrite_all_c_body(fh, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iwrite_all_c_sections(fh, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iwrite_at_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *request) {
@@ -439,11 +481,7 @@ static inline int mpi_file_iwrite_at_body(const int *fh, const MPI_Offset *offse
     return code;
 }
 void F(mpi_file_iwrite_at)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iwrite_at_body(fh, offset, buf, count, datatype, request); }
-void F08TS(mpi_file_iwrite_at)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iwrite_at_body(fh, offset, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iwrite_at_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -451,6 +489,13 @@ void F08TS(mpi_file_iwrite_at)(const int *fh, const MPI_Offset *offset, const st
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iwrite_at)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iwrite_at_body(fh, offset, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iwrite_at_sections(fh, offset, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iwrite_at_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, int *request) {
@@ -461,11 +506,7 @@ static inline int mpi_file_iwrite_at_c_body(const int *fh, const MPI_Offset *off
     }
     return code;
 }
-void F08TS(mpi_file_iwrite_at_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iwrite_at_c_body(fh, offset, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iwrite_at_c_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -473,6 +514,13 @@ void F08TS(mpi_file_iwrite_at_c)(const int *fh, const MPI_Offset *offset, const 
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iwrite_at_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iwrite_at_c_body(fh, offset, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iwrite_at_c_sections(fh, offset, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iwrite_at_all_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *request) {
@@ -484,11 +532,7 @@ static inline int mpi_file_iwrite_at_all_body(const int *fh, const MPI_Offset *o
     return code;
 }
 void F(mpi_file_iwrite_at_all)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iwrite_at_all_body(fh, offset, buf, count, datatype, request); }
-void F08TS(mpi_file_iwrite_at_all)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iwrite_at_all_body(fh, offset, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iwrite_at_all_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -496,6 +540,13 @@ void F08TS(mpi_file_iwrite_at_all)(const int *fh, const MPI_Offset *offset, cons
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iwrite_at_all)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iwrite_at_all_body(fh, offset, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iwrite_at_all_sections(fh, offset, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iwrite_at_all_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, int *request) {
@@ -506,11 +557,7 @@ static inline int mpi_file_iwrite_at_all_c_body(const int *fh, const MPI_Offset 
     }
     return code;
 }
-void F08TS(mpi_file_iwrite_at_all_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iwrite_at_all_c_body(fh, offset, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iwrite_at_all_c_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -518,6 +565,13 @@ void F08TS(mpi_file_iwrite_at_all_c)(const int *fh, const MPI_Offset *offset, co
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iwrite_at_all_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iwrite_at_all_c_body(fh, offset, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iwrite_at_all_c_sections(fh, offset, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iwrite_shared_body(const int *fh, void *buf, const int *count, const int *datatype, int *request) {
@@ -529,11 +583,7 @@ static inline int mpi_file_iwrite_shared_body(const int *fh, void *buf, const in
     return code;
 }
 void F(mpi_file_iwrite_shared)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iwrite_shared_body(fh, buf, count, datatype, request); }
-void F08TS(mpi_file_iwrite_shared)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iwrite_shared_body(fh, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iwrite_shared_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -541,6 +591,13 @@ void F08TS(mpi_file_iwrite_shared)(const int *fh, const struct descriptor *buf, 
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iwrite_shared)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iwrite_shared_body(fh, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iwrite_shared_sections(fh, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_iwrite_shared_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, int *request) {
@@ -551,11 +608,7 @@ static inline int mpi_file_iwrite_shared_c_body(const int *fh, void *buf, const 
     }
     return code;
 }
-void F08TS(mpi_file_iwrite_shared_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_iwrite_shared_c_body(fh, buf->base, count, datatype, request));
-        return;
-    }
+static COLD void mpi_file_iwrite_shared_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -563,6 +616,13 @@ void F08TS(mpi_file_iwrite_shared_c)(const int *fh, const struct descriptor *buf
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_iwrite_shared_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_iwrite_shared_c_body(fh, buf->base, count, datatype, request));
+    } else {
+        mpi_file_iwrite_shared_c_sections(fh, buf, count, datatype, request, ierror);
+    }
 }
 
 static inline int mpi_file_open_body(const int *comm, const char *filename, const int *amode, const int *info, int *fh, size_t filename_length) {
@@ -588,15 +648,18 @@ static inline int mpi_file_preallocate_body(const int *fh, const MPI_Offset *siz
 void F(mpi_file_preallocate)(const int *fh, const MPI_Offset *size, int *ierror) { give(ierror, mpi_file_preallocate_body(fh, size)); }
 SAME_IN_F08(mpi_file_preallocate);
 
-static inline int mpi_file_read_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
+static COLD int mpi_file_read_any(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
     return C(MPI_File_read)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F(mpi_file_read)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_body(fh, buf, count, datatype, status); }
-void F08TS(mpi_file_read)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_body(fh, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_read_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_read_any(fh, buf, count, datatype, status);
+}
+void F(mpi_file_read)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_body(fh, buf, count, datatype, status); }
+static COLD void mpi_file_read_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -605,15 +668,25 @@ void F08TS(mpi_file_read)(const int *fh, const struct descriptor *buf, const int
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_read)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_body(fh, buf->base, count, datatype, status));
+    } else {
+        mpi_file_read_sections(fh, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_read_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+static COLD int mpi_file_read_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
     return C(MPI_File_read_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F08TS(mpi_file_read_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_c_body(fh, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_read_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_read_c_any(fh, buf, count, datatype, status);
+}
+static COLD void mpi_file_read_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -622,16 +695,26 @@ void F08TS(mpi_file_read_c)(const int *fh, const struct descriptor *buf, const M
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_read_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_c_body(fh, buf->base, count, datatype, status));
+    } else {
+        mpi_file_read_c_sections(fh, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_read_all_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
+static COLD int mpi_file_read_all_any(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
     return C(MPI_File_read_all)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F(mpi_file_read_all)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_all_body(fh, buf, count, datatype, status); }
-void F08TS(mpi_file_read_all)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_all_body(fh, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_read_all_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_all)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_read_all_any(fh, buf, count, datatype, status);
+}
+void F(mpi_file_read_all)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_all_body(fh, buf, count, datatype, status); }
+static COLD void mpi_file_read_all_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -640,15 +723,25 @@ void F08TS(mpi_file_read_all)(const int *fh, const struct descriptor *buf, const
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_read_all)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_all_body(fh, buf->base, count, datatype, status));
+    } else {
+        mpi_file_read_all_sections(fh, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_read_all_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+static COLD int mpi_file_read_all_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
     return C(MPI_File_read_all_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F08TS(mpi_file_read_all_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_all_c_body(fh, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_read_all_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_all_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_read_all_c_any(fh, buf, count, datatype, status);
+}
+static COLD void mpi_file_read_all_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -657,16 +750,26 @@ void F08TS(mpi_file_read_all_c)(const int *fh, const struct descriptor *buf, con
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_read_all_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_all_c_body(fh, buf->base, count, datatype, status));
+    } else {
+        mpi_file_read_all_c_sections(fh, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_read_all_begin_body(const int *fh, void *buf, const int *count, const int *datatype) {
+static COLD int mpi_file_read_all_begin_any(const int *fh, void *buf, const int *count, const int *datatype) {
     return C(MPI_File_read_all_begin)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype));
 }
-void F(mpi_file_read_all_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_read_all_begin_body(fh, buf, count, datatype); }
-void F08TS(mpi_file_read_all_begin)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_all_begin_body(fh, buf->base, count, datatype));
-        return;
+
+static inline int mpi_file_read_all_begin_body(const int *fh, void *buf, const int *count, const int *datatype) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_all_begin)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
+    return mpi_file_read_all_begin_any(fh, buf, count, datatype);
+}
+void F(mpi_file_read_all_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_read_all_begin_body(fh, buf, count, datatype); }
+static COLD void mpi_file_read_all_begin_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -675,15 +778,25 @@ void F08TS(mpi_file_read_all_begin)(const int *fh, const struct descriptor *buf,
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_read_all_begin)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_all_begin_body(fh, buf->base, count, datatype));
+    } else {
+        mpi_file_read_all_begin_sections(fh, buf, count, datatype, ierror);
+    }
+}
 
-static inline int mpi_file_read_all_begin_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
+static COLD int mpi_file_read_all_begin_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
     return C(MPI_File_read_all_begin_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype));
 }
-void F08TS(mpi_file_read_all_begin_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_all_begin_c_body(fh, buf->base, count, datatype));
-        return;
+
+static inline int mpi_file_read_all_begin_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_all_begin_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
+    return mpi_file_read_all_begin_c_any(fh, buf, count, datatype);
+}
+static COLD void mpi_file_read_all_begin_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -692,24 +805,41 @@ void F08TS(mpi_file_read_all_begin_c)(const int *fh, const struct descriptor *bu
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_read_all_begin_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_all_begin_c_body(fh, buf->base, count, datatype));
+    } else {
+        mpi_file_read_all_begin_c_sections(fh, buf, count, datatype, ierror);
+    }
+}
+
+static COLD int mpi_file_read_all_end_any(const int *fh, void *buf, void *status) {
+    return C(MPI_File_read_all_end)(file_c(*fh), buffer_c(buf), status_c(status));
+}
 
 static inline int mpi_file_read_all_end_body(const int *fh, void *buf, void *status) {
-    return C(MPI_File_read_all_end)(file_c(*fh), buffer_c(buf), status_c(status));
+    if (LIKELY(are_predefined(*fh) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_all_end)((MPI_File)(uintptr_t)(unsigned)*fh, buf, status_c(status));
+    }
+    return mpi_file_read_all_end_any(fh, buf, status);
 }
 void F(mpi_file_read_all_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_read_all_end_body(fh, buf, status); }
 void F08TS(mpi_file_read_all_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_read_all_end_body(fh, buf->base, status));
 }
 
-static inline int mpi_file_read_at_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
+static COLD int mpi_file_read_at_any(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
     return C(MPI_File_read_at)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F(mpi_file_read_at)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_at_body(fh, offset, buf, count, datatype, status); }
-void F08TS(mpi_file_read_at)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_at_body(fh, offset, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_read_at_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_at)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_read_at_any(fh, offset, buf, count, datatype, status);
+}
+void F(mpi_file_read_at)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_at_body(fh, offset, buf, count, datatype, status); }
+static COLD void mpi_file_read_at_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -718,15 +848,25 @@ void F08TS(mpi_file_read_at)(const int *fh, const MPI_Offset *offset, const stru
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_read_at)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_at_body(fh, offset, buf->base, count, datatype, status));
+    } else {
+        mpi_file_read_at_sections(fh, offset, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_read_at_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+static COLD int mpi_file_read_at_c_any(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
     return C(MPI_File_read_at_c)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F08TS(mpi_file_read_at_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_at_c_body(fh, offset, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_read_at_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_at_c)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_read_at_c_any(fh, offset, buf, count, datatype, status);
+}
+static COLD void mpi_file_read_at_c_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -735,16 +875,26 @@ void F08TS(mpi_file_read_at_c)(const int *fh, const MPI_Offset *offset, const st
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_read_at_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_at_c_body(fh, offset, buf->base, count, datatype, status));
+    } else {
+        mpi_file_read_at_c_sections(fh, offset, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_read_at_all_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
+static COLD int mpi_file_read_at_all_any(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
     return C(MPI_File_read_at_all)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F(mpi_file_read_at_all)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_at_all_body(fh, offset, buf, count, datatype, status); }
-void F08TS(mpi_file_read_at_all)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_at_all_body(fh, offset, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_read_at_all_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_at_all)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_read_at_all_any(fh, offset, buf, count, datatype, status);
+}
+void F(mpi_file_read_at_all)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_at_all_body(fh, offset, buf, count, datatype, status); }
+static COLD void mpi_file_read_at_all_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -753,15 +903,25 @@ void F08TS(mpi_file_read_at_all)(const int *fh, const MPI_Offset *offset, const 
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_read_at_all)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_at_all_body(fh, offset, buf->base, count, datatype, status));
+    } else {
+        mpi_file_read_at_all_sections(fh, offset, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_read_at_all_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+static COLD int mpi_file_read_at_all_c_any(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
     return C(MPI_File_read_at_all_c)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F08TS(mpi_file_read_at_all_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_at_all_c_body(fh, offset, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_read_at_all_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_at_all_c)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_read_at_all_c_any(fh, offset, buf, count, datatype, status);
+}
+static COLD void mpi_file_read_at_all_c_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -770,16 +930,26 @@ void F08TS(mpi_file_read_at_all_c)(const int *fh, const MPI_Offset *offset, cons
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_read_at_all_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_at_all_c_body(fh, offset, buf->base, count, datatype, status));
+    } else {
+        mpi_file_read_at_all_c_sections(fh, offset, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_read_at_all_begin_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype) {
+static COLD int mpi_file_read_at_all_begin_any(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype) {
     return C(MPI_File_read_at_all_begin)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype));
 }
-void F(mpi_file_read_at_all_begin)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_read_at_all_begin_body(fh, offset, buf, count, datatype); }
-void F08TS(mpi_file_read_at_all_begin)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_at_all_begin_body(fh, offset, buf->base, count, datatype));
-        return;
+
+static inline int mpi_file_read_at_all_begin_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_at_all_begin)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
+    return mpi_file_read_at_all_begin_any(fh, offset, buf, count, datatype);
+}
+void F(mpi_file_read_at_all_begin)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_read_at_all_begin_body(fh, offset, buf, count, datatype); }
+static COLD void mpi_file_read_at_all_begin_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -788,15 +958,25 @@ void F08TS(mpi_file_read_at_all_begin)(const int *fh, const MPI_Offset *offset, 
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_read_at_all_begin)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_at_all_begin_body(fh, offset, buf->base, count, datatype));
+    } else {
+        mpi_file_read_at_all_begin_sections(fh, offset, buf, count, datatype, ierror);
+    }
+}
 
-static inline int mpi_file_read_at_all_begin_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype) {
+static COLD int mpi_file_read_at_all_begin_c_any(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype) {
     return C(MPI_File_read_at_all_begin_c)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype));
 }
-void F08TS(mpi_file_read_at_all_begin_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_at_all_begin_c_body(fh, offset, buf->base, count, datatype));
-        return;
+
+static inline int mpi_file_read_at_all_begin_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_at_all_begin_c)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
+    return mpi_file_read_at_all_begin_c_any(fh, offset, buf, count, datatype);
+}
+static COLD void mpi_file_read_at_all_begin_c_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -805,24 +985,41 @@ void F08TS(mpi_file_read_at_all_begin_c)(const int *fh, const MPI_Offset *offset
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_read_at_all_begin_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_at_all_begin_c_body(fh, offset, buf->base, count, datatype));
+    } else {
+        mpi_file_read_at_all_begin_c_sections(fh, offset, buf, count, datatype, ierror);
+    }
+}
+
+static COLD int mpi_file_read_at_all_end_any(const int *fh, void *buf, void *status) {
+    return C(MPI_File_read_at_all_end)(file_c(*fh), buffer_c(buf), status_c(status));
+}
 
 static inline int mpi_file_read_at_all_end_body(const int *fh, void *buf, void *status) {
-    return C(MPI_File_read_at_all_end)(file_c(*fh), buffer_c(buf), status_c(status));
+    if (LIKELY(are_predefined(*fh) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_at_all_end)((MPI_File)(uintptr_t)(unsigned)*fh, buf, status_c(status));
+    }
+    return mpi_file_read_at_all_end_any(fh, buf, status);
 }
 void F(mpi_file_read_at_all_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_read_at_all_end_body(fh, buf, status); }
 void F08TS(mpi_file_read_at_all_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_read_at_all_end_body(fh, buf->base, status));
 }
 
-static inline int mpi_file_read_ordered_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
+static COLD int mpi_file_read_ordered_any(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
     return C(MPI_File_read_ordered)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F(mpi_file_read_ordered)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_ordered_body(fh, buf, count, datatype, status); }
-void F08TS(mpi_file_read_ordered)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_ordered_body(fh, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_read_ordered_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_ordered)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_read_ordered_any(fh, buf, count, datatype, status);
+}
+void F(mpi_file_read_ordered)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_ordered_body(fh, buf, count, datatype, status); }
+static COLD void mpi_file_read_ordered_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -831,15 +1028,25 @@ void F08TS(mpi_file_read_ordered)(const int *fh, const struct descriptor *buf, c
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_read_ordered)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_ordered_body(fh, buf->base, count, datatype, status));
+    } else {
+        mpi_file_read_ordered_sections(fh, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_read_ordered_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+static COLD int mpi_file_read_ordered_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
     return C(MPI_File_read_ordered_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F08TS(mpi_file_read_ordered_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_ordered_c_body(fh, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_read_ordered_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_ordered_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_read_ordered_c_any(fh, buf, count, datatype, status);
+}
+static COLD void mpi_file_read_ordered_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -848,16 +1055,26 @@ void F08TS(mpi_file_read_ordered_c)(const int *fh, const struct descriptor *buf,
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_read_ordered_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_ordered_c_body(fh, buf->base, count, datatype, status));
+    } else {
+        mpi_file_read_ordered_c_sections(fh, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_read_ordered_begin_body(const int *fh, void *buf, const int *count, const int *datatype) {
+static COLD int mpi_file_read_ordered_begin_any(const int *fh, void *buf, const int *count, const int *datatype) {
     return C(MPI_File_read_ordered_begin)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype));
 }
-void F(mpi_file_read_ordered_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_read_ordered_begin_body(fh, buf, count, datatype); }
-void F08TS(mpi_file_read_ordered_begin)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_ordered_begin_body(fh, buf->base, count, datatype));
-        return;
+
+static inline int mpi_file_read_ordered_begin_body(const int *fh, void *buf, const int *count, const int *datatype) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_ordered_begin)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
+    return mpi_file_read_ordered_begin_any(fh, buf, count, datatype);
+}
+void F(mpi_file_read_ordered_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_read_ordered_begin_body(fh, buf, count, datatype); }
+static COLD void mpi_file_read_ordered_begin_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -866,15 +1083,25 @@ void F08TS(mpi_file_read_ordered_begin)(const int *fh, const struct descriptor *
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_read_ordered_begin)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_ordered_begin_body(fh, buf->base, count, datatype));
+    } else {
+        mpi_file_read_ordered_begin_sections(fh, buf, count, datatype, ierror);
+    }
+}
 
-static inline int mpi_file_read_ordered_begin_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
+static COLD int mpi_file_read_ordered_begin_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
     return C(MPI_File_read_ordered_begin_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype));
 }
-void F08TS(mpi_file_read_ordered_begin_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_ordered_begin_c_body(fh, buf->base, count, datatype));
-        return;
+
+static inline int mpi_file_read_ordered_begin_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_ordered_begin_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
+    return mpi_file_read_ordered_begin_c_any(fh, buf, count, datatype);
+}
+static COLD void mpi_file_read_ordered_begin_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -883,24 +1110,41 @@ void F08TS(mpi_file_read_ordered_begin_c)(const int *fh, const struct descriptor
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_read_ordered_begin_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_ordered_begin_c_body(fh, buf->base, count, datatype));
+    } else {
+        mpi_file_read_ordered_begin_c_sections(fh, buf, count, datatype, ierror);
+    }
+}
+
+static COLD int mpi_file_read_ordered_end_any(const int *fh, void *buf, void *status) {
+    return C(MPI_File_read_ordered_end)(file_c(*fh), buffer_c(buf), status_c(status));
+}
 
 static inline int mpi_file_read_ordered_end_body(const int *fh, void *buf, void *status) {
-    return C(MPI_File_read_ordered_end)(file_c(*fh), buffer_c(buf), status_c(status));
+    if (LIKELY(are_predefined(*fh) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_ordered_end)((MPI_File)(uintptr_t)(unsigned)*fh, buf, status_c(status));
+    }
+    return mpi_file_read_ordered_end_any(fh, buf, status);
 }
 void F(mpi_file_read_ordered_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_read_ordered_end_body(fh, buf, status); }
 void F08TS(mpi_file_read_ordered_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_read_ordered_end_body(fh, buf->base, status));
 }
 
-static inline int mpi_file_read_shared_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
+static COLD int mpi_file_read_shared_any(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
     return C(MPI_File_read_shared)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F(mpi_file_read_shared)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_shared_body(fh, buf, count, datatype, status); }
-void F08TS(mpi_file_read_shared)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_shared_body(fh, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_read_shared_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_shared)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_read_shared_any(fh, buf, count, datatype, status);
+}
+void F(mpi_file_read_shared)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_shared_body(fh, buf, count, datatype, status); }
+static COLD void mpi_file_read_shared_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -909,15 +1153,25 @@ void F08TS(mpi_file_read_shared)(const int *fh, const struct descriptor *buf, co
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_read_shared)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_shared_body(fh, buf->base, count, datatype, status));
+    } else {
+        mpi_file_read_shared_sections(fh, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_read_shared_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+static COLD int mpi_file_read_shared_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
     return C(MPI_File_read_shared_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F08TS(mpi_file_read_shared_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_read_shared_c_body(fh, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_read_shared_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_read_shared_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_read_shared_c_any(fh, buf, count, datatype, status);
+}
+static COLD void mpi_file_read_shared_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -925,6 +1179,13 @@ void F08TS(mpi_file_read_shared_c)(const int *fh, const struct descriptor *buf, 
         code = parts_close(parts, 1, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_read_shared_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_read_shared_c_body(fh, buf->base, count, datatype, status));
+    } else {
+        mpi_file_read_shared_c_sections(fh, buf, count, datatype, status, ierror);
+    }
 }
 
 static inline int mpi_file_seek_body(const int *fh, const MPI_Offset *offset, const int *whence) {
@@ -976,15 +1237,18 @@ static inline int mpi_file_sync_body(const int *fh) {
 void F(mpi_file_sync)(const int *fh, int *ierror) { give(ierror, mpi_file_sync_body(fh)); }
 SAME_IN_F08(mpi_file_sync);
 
-static inline int mpi_file_write_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
+static COLD int mpi_file_write_any(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
     return C(MPI_File_write)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F(mpi_file_write)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_body(fh, buf, count, datatype, status); }
-void F08TS(mpi_file_write)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_body(fh, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_write_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_write_any(fh, buf, count, datatype, status);
+}
+void F(mpi_file_write)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_body(fh, buf, count, datatype, status); }
+static COLD void mpi_file_write_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -993,15 +1257,25 @@ void F08TS(mpi_file_write)(const int *fh, const struct descriptor *buf, const in
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_write)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_body(fh, buf->base, count, datatype, status));
+    } else {
+        mpi_file_write_sections(fh, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_write_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+static COLD int mpi_file_write_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
     return C(MPI_File_write_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F08TS(mpi_file_write_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_c_body(fh, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_write_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_write_c_any(fh, buf, count, datatype, status);
+}
+static COLD void mpi_file_write_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1010,16 +1284,26 @@ void F08TS(mpi_file_write_c)(const int *fh, const struct descriptor *buf, const 
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_write_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_c_body(fh, buf->base, count, datatype, status));
+    } else {
+        mpi_file_write_c_sections(fh, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_write_all_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
+static COLD int mpi_file_write_all_any(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
     return C(MPI_File_write_all)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F(mpi_file_write_all)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_all_body(fh, buf, count, datatype, status); }
-void F08TS(mpi_file_write_all)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_all_body(fh, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_write_all_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_all)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_write_all_any(fh, buf, count, datatype, status);
+}
+void F(mpi_file_write_all)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_all_body(fh, buf, count, datatype, status); }
+static COLD void mpi_file_write_all_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1028,15 +1312,25 @@ void F08TS(mpi_file_write_all)(const int *fh, const struct descriptor *buf, cons
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_write_all)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_all_body(fh, buf->base, count, datatype, status));
+    } else {
+        mpi_file_write_all_sections(fh, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_write_all_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+static COLD int mpi_file_write_all_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
     return C(MPI_File_write_all_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F08TS(mpi_file_write_all_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_all_c_body(fh, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_write_all_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_all_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_write_all_c_any(fh, buf, count, datatype, status);
+}
+static COLD void mpi_file_write_all_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1045,16 +1339,26 @@ void F08TS(mpi_file_write_all_c)(const int *fh, const struct descriptor *buf, co
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_write_all_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_all_c_body(fh, buf->base, count, datatype, status));
+    } else {
+        mpi_file_write_all_c_sections(fh, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_write_all_begin_body(const int *fh, void *buf, const int *count, const int *datatype) {
+static COLD int mpi_file_write_all_begin_any(const int *fh, void *buf, const int *count, const int *datatype) {
     return C(MPI_File_write_all_begin)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype));
 }
-void F(mpi_file_write_all_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_write_all_begin_body(fh, buf, count, datatype); }
-void F08TS(mpi_file_write_all_begin)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_all_begin_body(fh, buf->base, count, datatype));
-        return;
+
+static inline int mpi_file_write_all_begin_body(const int *fh, void *buf, const int *count, const int *datatype) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_all_begin)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
+    return mpi_file_write_all_begin_any(fh, buf, count, datatype);
+}
+void F(mpi_file_write_all_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_write_all_begin_body(fh, buf, count, datatype); }
+static COLD void mpi_file_write_all_begin_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -1063,15 +1367,25 @@ void F08TS(mpi_file_write_all_begin)(const int *fh, const struct descriptor *buf
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_write_all_begin)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_all_begin_body(fh, buf->base, count, datatype));
+    } else {
+        mpi_file_write_all_begin_sections(fh, buf, count, datatype, ierror);
+    }
+}
 
-static inline int mpi_file_write_all_begin_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
+static COLD int mpi_file_write_all_begin_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
     return C(MPI_File_write_all_begin_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype));
 }
-void F08TS(mpi_file_write_all_begin_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_all_begin_c_body(fh, buf->base, count, datatype));
-        return;
+
+static inline int mpi_file_write_all_begin_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_all_begin_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
+    return mpi_file_write_all_begin_c_any(fh, buf, count, datatype);
+}
+static COLD void mpi_file_write_all_begin_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -1080,24 +1394,41 @@ void F08TS(mpi_file_write_all_begin_c)(const int *fh, const struct descriptor *b
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_write_all_begin_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_all_begin_c_body(fh, buf->base, count, datatype));
+    } else {
+        mpi_file_write_all_begin_c_sections(fh, buf, count, datatype, ierror);
+    }
+}
+
+static COLD int mpi_file_write_all_end_any(const int *fh, void *buf, void *status) {
+    return C(MPI_File_write_all_end)(file_c(*fh), buffer_c(buf), status_c(status));
+}
 
 static inline int mpi_file_write_all_end_body(const int *fh, void *buf, void *status) {
-    return C(MPI_File_write_all_end)(file_c(*fh), buffer_c(buf), status_c(status));
+    if (LIKELY(are_predefined(*fh) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_all_end)((MPI_File)(uintptr_t)(unsigned)*fh, buf, status_c(status));
+    }
+    return mpi_file_write_all_end_any(fh, buf, status);
 }
 void F(mpi_file_write_all_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_write_all_end_body(fh, buf, status); }
 void F08TS(mpi_file_write_all_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_write_all_end_body(fh, buf->base, status));
 }
 
-static inline int mpi_file_write_at_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
+static COLD int mpi_file_write_at_any(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
     return C(MPI_File_write_at)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F(mpi_file_write_at)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_at_body(fh, offset, buf, count, datatype, status); }
-void F08TS(mpi_file_write_at)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_at_body(fh, offset, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_write_at_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_at)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_write_at_any(fh, offset, buf, count, datatype, status);
+}
+void F(mpi_file_write_at)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_at_body(fh, offset, buf, count, datatype, status); }
+static COLD void mpi_file_write_at_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1106,15 +1437,25 @@ void F08TS(mpi_file_write_at)(const int *fh, const MPI_Offset *offset, const str
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_write_at)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_at_body(fh, offset, buf->base, count, datatype, status));
+    } else {
+        mpi_file_write_at_sections(fh, offset, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_write_at_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+static COLD int mpi_file_write_at_c_any(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
     return C(MPI_File_write_at_c)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F08TS(mpi_file_write_at_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_at_c_body(fh, offset, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_write_at_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_at_c)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_write_at_c_any(fh, offset, buf, count, datatype, status);
+}
+static COLD void mpi_file_write_at_c_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1123,16 +1464,26 @@ void F08TS(mpi_file_write_at_c)(const int *fh, const MPI_Offset *offset, const s
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_write_at_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_at_c_body(fh, offset, buf->base, count, datatype, status));
+    } else {
+        mpi_file_write_at_c_sections(fh, offset, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_write_at_all_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
+static COLD int mpi_file_write_at_all_any(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
     return C(MPI_File_write_at_all)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F(mpi_file_write_at_all)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_at_all_body(fh, offset, buf, count, datatype, status); }
-void F08TS(mpi_file_write_at_all)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_at_all_body(fh, offset, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_write_at_all_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_at_all)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_write_at_all_any(fh, offset, buf, count, datatype, status);
+}
+void F(mpi_file_write_at_all)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_at_all_body(fh, offset, buf, count, datatype, status); }
+static COLD void mpi_file_write_at_all_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1141,15 +1492,25 @@ void F08TS(mpi_file_write_at_all)(const int *fh, const MPI_Offset *offset, const
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_write_at_all)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_at_all_body(fh, offset, buf->base, count, datatype, status));
+    } else {
+        mpi_file_write_at_all_sections(fh, offset, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_write_at_all_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+static COLD int mpi_file_write_at_all_c_any(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
     return C(MPI_File_write_at_all_c)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F08TS(mpi_file_write_at_all_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_at_all_c_body(fh, offset, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_write_at_all_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_at_all_c)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_write_at_all_c_any(fh, offset, buf, count, datatype, status);
+}
+static COLD void mpi_file_write_at_all_c_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1158,16 +1519,26 @@ void F08TS(mpi_file_write_at_all_c)(const int *fh, const MPI_Offset *offset, con
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_write_at_all_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_at_all_c_body(fh, offset, buf->base, count, datatype, status));
+    } else {
+        mpi_file_write_at_all_c_sections(fh, offset, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_write_at_all_begin_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype) {
+static COLD int mpi_file_write_at_all_begin_any(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype) {
     return C(MPI_File_write_at_all_begin)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype));
 }
-void F(mpi_file_write_at_all_begin)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_write_at_all_begin_body(fh, offset, buf, count, datatype); }
-void F08TS(mpi_file_write_at_all_begin)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_at_all_begin_body(fh, offset, buf->base, count, datatype));
-        return;
+
+static inline int mpi_file_write_at_all_begin_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_at_all_begin)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
+    return mpi_file_write_at_all_begin_any(fh, offset, buf, count, datatype);
+}
+void F(mpi_file_write_at_all_begin)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_write_at_all_begin_body(fh, offset, buf, count, datatype); }
+static COLD void mpi_file_write_at_all_begin_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -1176,15 +1547,25 @@ void F08TS(mpi_file_write_at_all_begin)(const int *fh, const MPI_Offset *offset,
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_write_at_all_begin)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_at_all_begin_body(fh, offset, buf->base, count, datatype));
+    } else {
+        mpi_file_write_at_all_begin_sections(fh, offset, buf, count, datatype, ierror);
+    }
+}
 
-static inline int mpi_file_write_at_all_begin_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype) {
+static COLD int mpi_file_write_at_all_begin_c_any(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype) {
     return C(MPI_File_write_at_all_begin_c)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype));
 }
-void F08TS(mpi_file_write_at_all_begin_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_at_all_begin_c_body(fh, offset, buf->base, count, datatype));
-        return;
+
+static inline int mpi_file_write_at_all_begin_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_at_all_begin_c)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
+    return mpi_file_write_at_all_begin_c_any(fh, offset, buf, count, datatype);
+}
+static COLD void mpi_file_write_at_all_begin_c_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -1193,24 +1574,41 @@ void F08TS(mpi_file_write_at_all_begin_c)(const int *fh, const MPI_Offset *offse
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_write_at_all_begin_c)(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_at_all_begin_c_body(fh, offset, buf->base, count, datatype));
+    } else {
+        mpi_file_write_at_all_begin_c_sections(fh, offset, buf, count, datatype, ierror);
+    }
+}
+
+static COLD int mpi_file_write_at_all_end_any(const int *fh, void *buf, void *status) {
+    return C(MPI_File_write_at_all_end)(file_c(*fh), buffer_c(buf), status_c(status));
+}
 
 static inline int mpi_file_write_at_all_end_body(const int *fh, void *buf, void *status) {
-    return C(MPI_File_write_at_all_end)(file_c(*fh), buffer_c(buf), status_c(status));
+    if (LIKELY(are_predefined(*fh) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_at_all_end)((MPI_File)(uintptr_t)(unsigned)*fh, buf, status_c(status));
+    }
+    return mpi_file_write_at_all_end_any(fh, buf, status);
 }
 void F(mpi_file_write_at_all_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_write_at_all_end_body(fh, buf, status); }
 void F08TS(mpi_file_write_at_all_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_write_at_all_end_body(fh, buf->base, status));
 }
 
-static inline int mpi_file_write_ordered_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
+static COLD int mpi_file_write_ordered_any(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
     return C(MPI_File_write_ordered)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F(mpi_file_write_ordered)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_ordered_body(fh, buf, count, datatype, status); }
-void F08TS(mpi_file_write_ordered)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_ordered_body(fh, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_write_ordered_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_ordered)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_write_ordered_any(fh, buf, count, datatype, status);
+}
+void F(mpi_file_write_ordered)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_ordered_body(fh, buf, count, datatype, status); }
+static COLD void mpi_file_write_ordered_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1219,15 +1617,25 @@ void F08TS(mpi_file_write_ordered)(const int *fh, const struct descriptor *buf, 
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_write_ordered)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_ordered_body(fh, buf->base, count, datatype, status));
+    } else {
+        mpi_file_write_ordered_sections(fh, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_write_ordered_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+static COLD int mpi_file_write_ordered_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
     return C(MPI_File_write_ordered_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F08TS(mpi_file_write_ordered_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_ordered_c_body(fh, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_write_ordered_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_ordered_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_write_ordered_c_any(fh, buf, count, datatype, status);
+}
+static COLD void mpi_file_write_ordered_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1236,16 +1644,26 @@ void F08TS(mpi_file_write_ordered_c)(const int *fh, const struct descriptor *buf
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_write_ordered_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_ordered_c_body(fh, buf->base, count, datatype, status));
+    } else {
+        mpi_file_write_ordered_c_sections(fh, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_write_ordered_begin_body(const int *fh, void *buf, const int *count, const int *datatype) {
+static COLD int mpi_file_write_ordered_begin_any(const int *fh, void *buf, const int *count, const int *datatype) {
     return C(MPI_File_write_ordered_begin)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype));
 }
-void F(mpi_file_write_ordered_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_write_ordered_begin_body(fh, buf, count, datatype); }
-void F08TS(mpi_file_write_ordered_begin)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_ordered_begin_body(fh, buf->base, count, datatype));
-        return;
+
+static inline int mpi_file_write_ordered_begin_body(const int *fh, void *buf, const int *count, const int *datatype) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_ordered_begin)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
+    return mpi_file_write_ordered_begin_any(fh, buf, count, datatype);
+}
+void F(mpi_file_write_ordered_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_write_ordered_begin_body(fh, buf, count, datatype); }
+static COLD void mpi_file_write_ordered_begin_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -1254,15 +1672,25 @@ void F08TS(mpi_file_write_ordered_begin)(const int *fh, const struct descriptor 
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_write_ordered_begin)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_ordered_begin_body(fh, buf->base, count, datatype));
+    } else {
+        mpi_file_write_ordered_begin_sections(fh, buf, count, datatype, ierror);
+    }
+}
 
-static inline int mpi_file_write_ordered_begin_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
+static COLD int mpi_file_write_ordered_begin_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
     return C(MPI_File_write_ordered_begin_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype));
 }
-void F08TS(mpi_file_write_ordered_begin_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_ordered_begin_c_body(fh, buf->base, count, datatype));
-        return;
+
+static inline int mpi_file_write_ordered_begin_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_ordered_begin_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
+    return mpi_file_write_ordered_begin_c_any(fh, buf, count, datatype);
+}
+static COLD void mpi_file_write_ordered_begin_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -1271,24 +1699,41 @@ void F08TS(mpi_file_write_ordered_begin_c)(const int *fh, const struct descripto
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_write_ordered_begin_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_ordered_begin_c_body(fh, buf->base, count, datatype));
+    } else {
+        mpi_file_write_ordered_begin_c_sections(fh, buf, count, datatype, ierror);
+    }
+}
+
+static COLD int mpi_file_write_ordered_end_any(const int *fh, void *buf, void *status) {
+    return C(MPI_File_write_ordered_end)(file_c(*fh), buffer_c(buf), status_c(status));
+}
 
 static inline int mpi_file_write_ordered_end_body(const int *fh, void *buf, void *status) {
-    return C(MPI_File_write_ordered_end)(file_c(*fh), buffer_c(buf), status_c(status));
+    if (LIKELY(are_predefined(*fh) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_ordered_end)((MPI_File)(uintptr_t)(unsigned)*fh, buf, status_c(status));
+    }
+    return mpi_file_write_ordered_end_any(fh, buf, status);
 }
 void F(mpi_file_write_ordered_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_write_ordered_end_body(fh, buf, status); }
 void F08TS(mpi_file_write_ordered_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_write_ordered_end_body(fh, buf->base, status));
 }
 
-static inline int mpi_file_write_shared_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
+static COLD int mpi_file_write_shared_any(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
     return C(MPI_File_write_shared)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F(mpi_file_write_shared)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_shared_body(fh, buf, count, datatype, status); }
-void F08TS(mpi_file_write_shared)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_shared_body(fh, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_write_shared_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_shared)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_write_shared_any(fh, buf, count, datatype, status);
+}
+void F(mpi_file_write_shared)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_shared_body(fh, buf, count, datatype, status); }
+static COLD void mpi_file_write_shared_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1297,15 +1742,25 @@ void F08TS(mpi_file_write_shared)(const int *fh, const struct descriptor *buf, c
     }
     give(ierror, code);
 }
+void F08TS(mpi_file_write_shared)(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_shared_body(fh, buf->base, count, datatype, status));
+    } else {
+        mpi_file_write_shared_sections(fh, buf, count, datatype, status, ierror);
+    }
+}
 
-static inline int mpi_file_write_shared_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+static COLD int mpi_file_write_shared_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
     return C(MPI_File_write_shared_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
 }
-void F08TS(mpi_file_write_shared_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_file_write_shared_c_body(fh, buf->base, count, datatype, status));
-        return;
+
+static inline int mpi_file_write_shared_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
+    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+        return C(MPI_File_write_shared_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
+    return mpi_file_write_shared_c_any(fh, buf, count, datatype, status);
+}
+static COLD void mpi_file_write_shared_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1313,4 +1768,11 @@ void F08TS(mpi_file_write_shared_c)(const int *fh, const struct descriptor *buf,
         code = parts_close(parts, 1, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_file_write_shared_c)(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_file_write_shared_c_body(fh, buf->base, count, datatype, status));
+    } else {
+        mpi_file_write_shared_c_sections(fh, buf, count, datatype, status, ierror);
+    }
 }

@@ -2,15 +2,18 @@
 #include "fortran.h"
 #include <stdlib.h>
 
-static inline int mpi_accumulate_body(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win) {
+static COLD int mpi_accumulate_any(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win) {
     return C(MPI_Accumulate)(buffer_c(origin_addr), *origin_count, datatype_c(*origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(*target_datatype), op_c(*op), win_c(*win));
 }
-void F(mpi_accumulate)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) { *ierror = mpi_accumulate_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win); }
-void F08TS(mpi_accumulate)(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
-    if (LIKELY(contiguous(origin_addr))) {
-        give(ierror, mpi_accumulate_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win));
-        return;
+
+static inline int mpi_accumulate_body(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win) {
+    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *op | *win) && !needs_buffer_c(origin_addr))) {
+        return C(MPI_Accumulate)(origin_addr, *origin_count, (MPI_Datatype)(uintptr_t)(unsigned)*origin_datatype, *target_rank, *target_disp, *target_count, (MPI_Datatype)(uintptr_t)(unsigned)*target_datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
+    return mpi_accumulate_any(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
+}
+void F(mpi_accumulate)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) { *ierror = mpi_accumulate_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win); }
+static COLD void mpi_accumulate_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -19,15 +22,25 @@ void F08TS(mpi_accumulate)(const struct descriptor *origin_addr, const int *orig
     }
     give(ierror, code);
 }
+void F08TS(mpi_accumulate)(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
+    if (LIKELY(contiguous(origin_addr))) {
+        give(ierror, mpi_accumulate_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win));
+    } else {
+        mpi_accumulate_sections(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror);
+    }
+}
 
-static inline int mpi_accumulate_c_body(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win) {
+static COLD int mpi_accumulate_c_any(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win) {
     return C(MPI_Accumulate_c)(buffer_c(origin_addr), *origin_count, datatype_c(*origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(*target_datatype), op_c(*op), win_c(*win));
 }
-void F08TS(mpi_accumulate_c)(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
-    if (LIKELY(contiguous(origin_addr))) {
-        give(ierror, mpi_accumulate_c_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win));
-        return;
+
+static inline int mpi_accumulate_c_body(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win) {
+    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *op | *win) && !needs_buffer_c(origin_addr))) {
+        return C(MPI_Accumulate_c)(origin_addr, *origin_count, (MPI_Datatype)(uintptr_t)(unsigned)*origin_datatype, *target_rank, *target_disp, *target_count, (MPI_Datatype)(uintptr_t)(unsigned)*target_datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
+    return mpi_accumulate_c_any(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
+}
+static COLD void mpi_accumulate_c_sections(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -36,32 +49,56 @@ void F08TS(mpi_accumulate_c)(const struct descriptor *origin_addr, const MPI_Cou
     }
     give(ierror, code);
 }
+void F08TS(mpi_accumulate_c)(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
+    if (LIKELY(contiguous(origin_addr))) {
+        give(ierror, mpi_accumulate_c_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win));
+    } else {
+        mpi_accumulate_c_sections(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror);
+    }
+}
+
+static COLD int mpi_compare_and_swap_any(void *origin_addr, void *compare_addr, void *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *win) {
+    return C(MPI_Compare_and_swap)(buffer_c(origin_addr), buffer_c(compare_addr), buffer_c(result_addr), datatype_c(*datatype), *target_rank, *target_disp, win_c(*win));
+}
 
 static inline int mpi_compare_and_swap_body(void *origin_addr, void *compare_addr, void *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *win) {
-    return C(MPI_Compare_and_swap)(buffer_c(origin_addr), buffer_c(compare_addr), buffer_c(result_addr), datatype_c(*datatype), *target_rank, *target_disp, win_c(*win));
+    if (LIKELY(are_predefined(*datatype | *win) && !needs_buffer_c(origin_addr) && !needs_buffer_c(compare_addr) && !needs_buffer_c(result_addr))) {
+        return C(MPI_Compare_and_swap)(origin_addr, compare_addr, result_addr, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *target_rank, *target_disp, (MPI_Win)(uintptr_t)(unsigned)*win);
+    }
+    return mpi_compare_and_swap_any(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win);
 }
 void F(mpi_compare_and_swap)(void *origin_addr, void *compare_addr, void *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *win, int *ierror) { *ierror = mpi_compare_and_swap_body(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win); }
 void F08TS(mpi_compare_and_swap)(const struct descriptor *origin_addr, const struct descriptor *compare_addr, const struct descriptor *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *win, int *ierror) {
     give(ierror, mpi_compare_and_swap_body(origin_addr->base, compare_addr->base, result_addr->base, datatype, target_rank, target_disp, win));
 }
 
-static inline int mpi_fetch_and_op_body(void *origin_addr, void *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *op, const int *win) {
+static COLD int mpi_fetch_and_op_any(void *origin_addr, void *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *op, const int *win) {
     return C(MPI_Fetch_and_op)(buffer_c(origin_addr), buffer_c(result_addr), datatype_c(*datatype), *target_rank, *target_disp, op_c(*op), win_c(*win));
+}
+
+static inline int mpi_fetch_and_op_body(void *origin_addr, void *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *op, const int *win) {
+    if (LIKELY(are_predefined(*datatype | *op | *win) && !needs_buffer_c(origin_addr) && !needs_buffer_c(result_addr))) {
+        return C(MPI_Fetch_and_op)(origin_addr, result_addr, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *target_rank, *target_disp, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Win)(uintptr_t)(unsigned)*win);
+    }
+    return mpi_fetch_and_op_any(origin_addr, result_addr, datatype, target_rank, target_disp, op, win);
 }
 void F(mpi_fetch_and_op)(void *origin_addr, void *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *op, const int *win, int *ierror) { *ierror = mpi_fetch_and_op_body(origin_addr, result_addr, datatype, target_rank, target_disp, op, win); }
 void F08TS(mpi_fetch_and_op)(const struct descriptor *origin_addr, const struct descriptor *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *op, const int *win, int *ierror) {
     give(ierror, mpi_fetch_and_op_body(origin_addr->base, result_addr->base, datatype, target_rank, target_disp, op, win));
 }
 
-static inline int mpi_get_body(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win) {
+static COLD int mpi_get_any(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win) {
     return C(MPI_Get)(buffer_c(origin_addr), *origin_count, datatype_c(*origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(*target_datatype), win_c(*win));
 }
-void F(mpi_get)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) { *ierror = mpi_get_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win); }
-void F08TS(mpi_get)(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) {
-    if (LIKELY(contiguous(origin_addr))) {
-        give(ierror, mpi_get_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win));
-        return;
+
+static inline int mpi_get_body(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win) {
+    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *win) && !needs_buffer_c(origin_addr))) {
+        return C(MPI_Get)(origin_addr, *origin_count, (MPI_Datatype)(uintptr_t)(unsigned)*origin_datatype, *target_rank, *target_disp, *target_count, (MPI_Datatype)(uintptr_t)(unsigned)*target_datatype, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
+    return mpi_get_any(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win);
+}
+void F(mpi_get)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) { *ierror = mpi_get_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win); }
+static COLD void mpi_get_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = true, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -70,15 +107,25 @@ void F08TS(mpi_get)(const struct descriptor *origin_addr, const int *origin_coun
     }
     give(ierror, code);
 }
+void F08TS(mpi_get)(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) {
+    if (LIKELY(contiguous(origin_addr))) {
+        give(ierror, mpi_get_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win));
+    } else {
+        mpi_get_sections(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror);
+    }
+}
 
-static inline int mpi_get_c_body(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win) {
+static COLD int mpi_get_c_any(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win) {
     return C(MPI_Get_c)(buffer_c(origin_addr), *origin_count, datatype_c(*origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(*target_datatype), win_c(*win));
 }
-void F08TS(mpi_get_c)(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win, int *ierror) {
-    if (LIKELY(contiguous(origin_addr))) {
-        give(ierror, mpi_get_c_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win));
-        return;
+
+static inline int mpi_get_c_body(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win) {
+    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *win) && !needs_buffer_c(origin_addr))) {
+        return C(MPI_Get_c)(origin_addr, *origin_count, (MPI_Datatype)(uintptr_t)(unsigned)*origin_datatype, *target_rank, *target_disp, *target_count, (MPI_Datatype)(uintptr_t)(unsigned)*target_datatype, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
+    return mpi_get_c_any(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win);
+}
+static COLD void mpi_get_c_sections(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = true, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -87,16 +134,26 @@ void F08TS(mpi_get_c)(const struct descriptor *origin_addr, const MPI_Count *ori
     }
     give(ierror, code);
 }
+void F08TS(mpi_get_c)(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win, int *ierror) {
+    if (LIKELY(contiguous(origin_addr))) {
+        give(ierror, mpi_get_c_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win));
+    } else {
+        mpi_get_c_sections(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror);
+    }
+}
 
-static inline int mpi_get_accumulate_body(void *origin_addr, const int *origin_count, const int *origin_datatype, void *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win) {
+static COLD int mpi_get_accumulate_any(void *origin_addr, const int *origin_count, const int *origin_datatype, void *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win) {
     return C(MPI_Get_accumulate)(buffer_c(origin_addr), *origin_count, datatype_c(*origin_datatype), buffer_c(result_addr), *result_count, datatype_c(*result_datatype), *target_rank, *target_disp, *target_count, datatype_c(*target_datatype), op_c(*op), win_c(*win));
 }
-void F(mpi_get_accumulate)(void *origin_addr, const int *origin_count, const int *origin_datatype, void *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) { *ierror = mpi_get_accumulate_body(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win); }
-void F08TS(mpi_get_accumulate)(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const struct descriptor *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
-    if (LIKELY(contiguous(origin_addr) && contiguous(result_addr))) {
-        give(ierror, mpi_get_accumulate_body(origin_addr->base, origin_count, origin_datatype, result_addr->base, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win));
-        return;
+
+static inline int mpi_get_accumulate_body(void *origin_addr, const int *origin_count, const int *origin_datatype, void *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win) {
+    if (LIKELY(are_predefined(*origin_datatype | *result_datatype | *target_datatype | *op | *win) && !needs_buffer_c(origin_addr) && !needs_buffer_c(result_addr))) {
+        return C(MPI_Get_accumulate)(origin_addr, *origin_count, (MPI_Datatype)(uintptr_t)(unsigned)*origin_datatype, result_addr, *result_count, (MPI_Datatype)(uintptr_t)(unsigned)*result_datatype, *target_rank, *target_disp, *target_count, (MPI_Datatype)(uintptr_t)(unsigned)*target_datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
+    return mpi_get_accumulate_any(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
+}
+void F(mpi_get_accumulate)(void *origin_addr, const int *origin_count, const int *origin_datatype, void *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) { *ierror = mpi_get_accumulate_body(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win); }
+static COLD void mpi_get_accumulate_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const struct descriptor *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}, {.section = result_addr, .writes = true, .described = true, .count = *result_count, .datatype = *result_datatype}};
     int code = parts_open(parts, 2, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -105,15 +162,25 @@ void F08TS(mpi_get_accumulate)(const struct descriptor *origin_addr, const int *
     }
     give(ierror, code);
 }
+void F08TS(mpi_get_accumulate)(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const struct descriptor *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
+    if (LIKELY(contiguous(origin_addr) && contiguous(result_addr))) {
+        give(ierror, mpi_get_accumulate_body(origin_addr->base, origin_count, origin_datatype, result_addr->base, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win));
+    } else {
+        mpi_get_accumulate_sections(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror);
+    }
+}
 
-static inline int mpi_get_accumulate_c_body(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, void *result_addr, const MPI_Count *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win) {
+static COLD int mpi_get_accumulate_c_any(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, void *result_addr, const MPI_Count *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win) {
     return C(MPI_Get_accumulate_c)(buffer_c(origin_addr), *origin_count, datatype_c(*origin_datatype), buffer_c(result_addr), *result_count, datatype_c(*result_datatype), *target_rank, *target_disp, *target_count, datatype_c(*target_datatype), op_c(*op), win_c(*win));
 }
-void F08TS(mpi_get_accumulate_c)(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const struct descriptor *result_addr, const MPI_Count *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
-    if (LIKELY(contiguous(origin_addr) && contiguous(result_addr))) {
-        give(ierror, mpi_get_accumulate_c_body(origin_addr->base, origin_count, origin_datatype, result_addr->base, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win));
-        return;
+
+static inline int mpi_get_accumulate_c_body(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, void *result_addr, const MPI_Count *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win) {
+    if (LIKELY(are_predefined(*origin_datatype | *result_datatype | *target_datatype | *op | *win) && !needs_buffer_c(origin_addr) && !needs_buffer_c(result_addr))) {
+        return C(MPI_Get_accumulate_c)(origin_addr, *origin_count, (MPI_Datatype)(uintptr_t)(unsigned)*origin_datatype, result_addr, *result_count, (MPI_Datatype)(uintptr_t)(unsigned)*result_datatype, *target_rank, *target_disp, *target_count, (MPI_Datatype)(uintptr_t)(unsigned)*target_datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
+    return mpi_get_accumulate_c_any(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
+}
+static COLD void mpi_get_accumulate_c_sections(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const struct descriptor *result_addr, const MPI_Count *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}, {.section = result_addr, .writes = true, .described = true, .count = *result_count, .datatype = *result_datatype}};
     int code = parts_open(parts, 2, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -122,16 +189,26 @@ void F08TS(mpi_get_accumulate_c)(const struct descriptor *origin_addr, const MPI
     }
     give(ierror, code);
 }
+void F08TS(mpi_get_accumulate_c)(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const struct descriptor *result_addr, const MPI_Count *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
+    if (LIKELY(contiguous(origin_addr) && contiguous(result_addr))) {
+        give(ierror, mpi_get_accumulate_c_body(origin_addr->base, origin_count, origin_datatype, result_addr->base, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win));
+    } else {
+        mpi_get_accumulate_c_sections(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, ierror);
+    }
+}
 
-static inline int mpi_put_body(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win) {
+static COLD int mpi_put_any(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win) {
     return C(MPI_Put)(buffer_c(origin_addr), *origin_count, datatype_c(*origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(*target_datatype), win_c(*win));
 }
-void F(mpi_put)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) { *ierror = mpi_put_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win); }
-void F08TS(mpi_put)(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) {
-    if (LIKELY(contiguous(origin_addr))) {
-        give(ierror, mpi_put_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win));
-        return;
+
+static inline int mpi_put_body(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win) {
+    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *win) && !needs_buffer_c(origin_addr))) {
+        return C(MPI_Put)(origin_addr, *origin_count, (MPI_Datatype)(uintptr_t)(unsigned)*origin_datatype, *target_rank, *target_disp, *target_count, (MPI_Datatype)(uintptr_t)(unsigned)*target_datatype, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
+    return mpi_put_any(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win);
+}
+void F(mpi_put)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) { *ierror = mpi_put_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win); }
+static COLD void mpi_put_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -140,15 +217,25 @@ void F08TS(mpi_put)(const struct descriptor *origin_addr, const int *origin_coun
     }
     give(ierror, code);
 }
+void F08TS(mpi_put)(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) {
+    if (LIKELY(contiguous(origin_addr))) {
+        give(ierror, mpi_put_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win));
+    } else {
+        mpi_put_sections(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror);
+    }
+}
 
-static inline int mpi_put_c_body(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win) {
+static COLD int mpi_put_c_any(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win) {
     return C(MPI_Put_c)(buffer_c(origin_addr), *origin_count, datatype_c(*origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(*target_datatype), win_c(*win));
 }
-void F08TS(mpi_put_c)(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win, int *ierror) {
-    if (LIKELY(contiguous(origin_addr))) {
-        give(ierror, mpi_put_c_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win));
-        return;
+
+static inline int mpi_put_c_body(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win) {
+    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *win) && !needs_buffer_c(origin_addr))) {
+        return C(MPI_Put_c)(origin_addr, *origin_count, (MPI_Datatype)(uintptr_t)(unsigned)*origin_datatype, *target_rank, *target_disp, *target_count, (MPI_Datatype)(uintptr_t)(unsigned)*target_datatype, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
+    return mpi_put_c_any(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win);
+}
+static COLD void mpi_put_c_sections(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
     if (code == MPI_SUCCESS) {
@@ -156,6 +243,13 @@ void F08TS(mpi_put_c)(const struct descriptor *origin_addr, const MPI_Count *ori
         code = parts_close(parts, 1, USE_ONE_SIDED, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_put_c)(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win, int *ierror) {
+    if (LIKELY(contiguous(origin_addr))) {
+        give(ierror, mpi_put_c_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win));
+    } else {
+        mpi_put_c_sections(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, ierror);
+    }
 }
 
 static inline int mpi_raccumulate_body(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *request) {
@@ -167,11 +261,7 @@ static inline int mpi_raccumulate_body(void *origin_addr, const int *origin_coun
     return code;
 }
 void F(mpi_raccumulate)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) { *ierror = mpi_raccumulate_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request); }
-void F08TS(mpi_raccumulate)(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) {
-    if (LIKELY(contiguous(origin_addr))) {
-        give(ierror, mpi_raccumulate_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request));
-        return;
-    }
+static COLD void mpi_raccumulate_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -179,6 +269,13 @@ void F08TS(mpi_raccumulate)(const struct descriptor *origin_addr, const int *ori
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_raccumulate)(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) {
+    if (LIKELY(contiguous(origin_addr))) {
+        give(ierror, mpi_raccumulate_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request));
+    } else {
+        mpi_raccumulate_sections(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror);
+    }
 }
 
 static inline int mpi_raccumulate_c_body(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win, int *request) {
@@ -189,11 +286,7 @@ static inline int mpi_raccumulate_c_body(void *origin_addr, const MPI_Count *ori
     }
     return code;
 }
-void F08TS(mpi_raccumulate_c)(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) {
-    if (LIKELY(contiguous(origin_addr))) {
-        give(ierror, mpi_raccumulate_c_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request));
-        return;
-    }
+static COLD void mpi_raccumulate_c_sections(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -201,6 +294,13 @@ void F08TS(mpi_raccumulate_c)(const struct descriptor *origin_addr, const MPI_Co
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_raccumulate_c)(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) {
+    if (LIKELY(contiguous(origin_addr))) {
+        give(ierror, mpi_raccumulate_c_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request));
+    } else {
+        mpi_raccumulate_c_sections(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror);
+    }
 }
 
 static inline int mpi_rget_body(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *request) {
@@ -212,11 +312,7 @@ static inline int mpi_rget_body(void *origin_addr, const int *origin_count, cons
     return code;
 }
 void F(mpi_rget)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *request, int *ierror) { *ierror = mpi_rget_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request); }
-void F08TS(mpi_rget)(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *request, int *ierror) {
-    if (LIKELY(contiguous(origin_addr))) {
-        give(ierror, mpi_rget_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request));
-        return;
-    }
+static COLD void mpi_rget_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *request, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = true, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -224,6 +320,13 @@ void F08TS(mpi_rget)(const struct descriptor *origin_addr, const int *origin_cou
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_rget)(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *request, int *ierror) {
+    if (LIKELY(contiguous(origin_addr))) {
+        give(ierror, mpi_rget_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request));
+    } else {
+        mpi_rget_sections(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror);
+    }
 }
 
 static inline int mpi_rget_c_body(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win, int *request) {
@@ -234,11 +337,7 @@ static inline int mpi_rget_c_body(void *origin_addr, const MPI_Count *origin_cou
     }
     return code;
 }
-void F08TS(mpi_rget_c)(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win, int *request, int *ierror) {
-    if (LIKELY(contiguous(origin_addr))) {
-        give(ierror, mpi_rget_c_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request));
-        return;
-    }
+static COLD void mpi_rget_c_sections(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win, int *request, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = true, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -246,6 +345,13 @@ void F08TS(mpi_rget_c)(const struct descriptor *origin_addr, const MPI_Count *or
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_rget_c)(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win, int *request, int *ierror) {
+    if (LIKELY(contiguous(origin_addr))) {
+        give(ierror, mpi_rget_c_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request));
+    } else {
+        mpi_rget_c_sections(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror);
+    }
 }
 
 static inline int mpi_rget_accumulate_body(void *origin_addr, const int *origin_count, const int *origin_datatype, void *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *request) {
@@ -257,11 +363,7 @@ static inline int mpi_rget_accumulate_body(void *origin_addr, const int *origin_
     return code;
 }
 void F(mpi_rget_accumulate)(void *origin_addr, const int *origin_count, const int *origin_datatype, void *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) { *ierror = mpi_rget_accumulate_body(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request); }
-void F08TS(mpi_rget_accumulate)(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const struct descriptor *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) {
-    if (LIKELY(contiguous(origin_addr) && contiguous(result_addr))) {
-        give(ierror, mpi_rget_accumulate_body(origin_addr->base, origin_count, origin_datatype, result_addr->base, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request));
-        return;
-    }
+static COLD void mpi_rget_accumulate_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const struct descriptor *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}, {.section = result_addr, .writes = true, .described = true, .count = *result_count, .datatype = *result_datatype}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -269,6 +371,13 @@ void F08TS(mpi_rget_accumulate)(const struct descriptor *origin_addr, const int 
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_rget_accumulate)(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const struct descriptor *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) {
+    if (LIKELY(contiguous(origin_addr) && contiguous(result_addr))) {
+        give(ierror, mpi_rget_accumulate_body(origin_addr->base, origin_count, origin_datatype, result_addr->base, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request));
+    } else {
+        mpi_rget_accumulate_sections(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror);
+    }
 }
 
 static inline int mpi_rget_accumulate_c_body(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, void *result_addr, const MPI_Count *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win, int *request) {
@@ -279,11 +388,7 @@ static inline int mpi_rget_accumulate_c_body(void *origin_addr, const MPI_Count 
     }
     return code;
 }
-void F08TS(mpi_rget_accumulate_c)(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const struct descriptor *result_addr, const MPI_Count *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) {
-    if (LIKELY(contiguous(origin_addr) && contiguous(result_addr))) {
-        give(ierror, mpi_rget_accumulate_c_body(origin_addr->base, origin_count, origin_datatype, result_addr->base, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request));
-        return;
-    }
+static COLD void mpi_rget_accumulate_c_sections(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const struct descriptor *result_addr, const MPI_Count *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}, {.section = result_addr, .writes = true, .described = true, .count = *result_count, .datatype = *result_datatype}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -291,6 +396,13 @@ void F08TS(mpi_rget_accumulate_c)(const struct descriptor *origin_addr, const MP
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_rget_accumulate_c)(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const struct descriptor *result_addr, const MPI_Count *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) {
+    if (LIKELY(contiguous(origin_addr) && contiguous(result_addr))) {
+        give(ierror, mpi_rget_accumulate_c_body(origin_addr->base, origin_count, origin_datatype, result_addr->base, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request));
+    } else {
+        mpi_rget_accumulate_c_sections(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request, ierror);
+    }
 }
 
 static inline int mpi_rput_body(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *request) {
@@ -302,11 +414,7 @@ static inline int mpi_rput_body(void *origin_addr, const int *origin_count, cons
     return code;
 }
 void F(mpi_rput)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *request, int *ierror) { *ierror = mpi_rput_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request); }
-void F08TS(mpi_rput)(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *request, int *ierror) {
-    if (LIKELY(contiguous(origin_addr))) {
-        give(ierror, mpi_rput_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request));
-        return;
-    }
+static COLD void mpi_rput_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *request, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -314,6 +422,13 @@ void F08TS(mpi_rput)(const struct descriptor *origin_addr, const int *origin_cou
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_rput)(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *request, int *ierror) {
+    if (LIKELY(contiguous(origin_addr))) {
+        give(ierror, mpi_rput_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request));
+    } else {
+        mpi_rput_sections(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror);
+    }
 }
 
 static inline int mpi_rput_c_body(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win, int *request) {
@@ -324,11 +439,7 @@ static inline int mpi_rput_c_body(void *origin_addr, const MPI_Count *origin_cou
     }
     return code;
 }
-void F08TS(mpi_rput_c)(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win, int *request, int *ierror) {
-    if (LIKELY(contiguous(origin_addr))) {
-        give(ierror, mpi_rput_c_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request));
-        return;
-    }
+static COLD void mpi_rput_c_sections(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win, int *request, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -336,6 +447,13 @@ void F08TS(mpi_rput_c)(const struct descriptor *origin_addr, const MPI_Count *or
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_rput_c)(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win, int *request, int *ierror) {
+    if (LIKELY(contiguous(origin_addr))) {
+        give(ierror, mpi_rput_c_body(origin_addr->base, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request));
+    } else {
+        mpi_rput_c_sections(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request, ierror);
+    }
 }
 
 static inline int mpi_win_allocate_body(const MPI_Aint *size, const int *disp_unit, const int *info, const int *comm, void *baseptr, int *win) {
@@ -382,15 +500,18 @@ static inline int mpi_win_allocate_shared_c_body(const MPI_Aint *size, const MPI
 }
 void F08(mpi_win_allocate_shared_c)(const MPI_Aint *size, const MPI_Aint *disp_unit, const int *info, const int *comm, void *baseptr, int *win, int *ierror) { give(ierror, mpi_win_allocate_shared_c_body(size, disp_unit, info, comm, baseptr, win)); }
 
-static inline int mpi_win_attach_body(const int *win, void *base, const MPI_Aint *size) {
+static COLD int mpi_win_attach_any(const int *win, void *base, const MPI_Aint *size) {
     return C(MPI_Win_attach)(win_c(*win), attached_c(base), *size);
 }
-void F(mpi_win_attach)(const int *win, void *base, const MPI_Aint *size, int *ierror) { *ierror = mpi_win_attach_body(win, base, size); }
-void F08TS(mpi_win_attach)(const int *win, const struct descriptor *base, const MPI_Aint *size, int *ierror) {
-    if (LIKELY(contiguous(base))) {
-        give(ierror, mpi_win_attach_body(win, base->base, size));
-        return;
+
+static inline int mpi_win_attach_body(const int *win, void *base, const MPI_Aint *size) {
+    if (LIKELY(are_predefined(*win) && !needs_attached_c(base))) {
+        return C(MPI_Win_attach)((MPI_Win)(uintptr_t)(unsigned)*win, base, *size);
     }
+    return mpi_win_attach_any(win, base, size);
+}
+void F(mpi_win_attach)(const int *win, void *base, const MPI_Aint *size, int *ierror) { *ierror = mpi_win_attach_body(win, base, size); }
+static COLD void mpi_win_attach_sections(const int *win, const struct descriptor *base, const MPI_Aint *size, int *ierror) {
     struct part parts[] = {{.section = base, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
     if (code == MPI_SUCCESS) {
@@ -398,6 +519,13 @@ void F08TS(mpi_win_attach)(const int *win, const struct descriptor *base, const 
         code = parts_close(parts, 1, USE_CONTIGUOUS, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_win_attach)(const int *win, const struct descriptor *base, const MPI_Aint *size, int *ierror) {
+    if (LIKELY(contiguous(base))) {
+        give(ierror, mpi_win_attach_body(win, base->base, size));
+    } else {
+        mpi_win_attach_sections(win, base, size, ierror);
+    }
 }
 
 static inline int mpi_win_complete_body(const int *win) {
@@ -415,11 +543,7 @@ static inline int mpi_win_create_body(void *base, const MPI_Aint *size, const in
     return code;
 }
 void F(mpi_win_create)(void *base, const MPI_Aint *size, const int *disp_unit, const int *info, const int *comm, int *win, int *ierror) { *ierror = mpi_win_create_body(base, size, disp_unit, info, comm, win); }
-void F08TS(mpi_win_create)(const struct descriptor *base, const MPI_Aint *size, const int *disp_unit, const int *info, const int *comm, int *win, int *ierror) {
-    if (LIKELY(contiguous(base))) {
-        give(ierror, mpi_win_create_body(base->base, size, disp_unit, info, comm, win));
-        return;
-    }
+static COLD void mpi_win_create_sections(const struct descriptor *base, const MPI_Aint *size, const int *disp_unit, const int *info, const int *comm, int *win, int *ierror) {
     struct part parts[] = {{.section = base, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
     if (code == MPI_SUCCESS) {
@@ -427,6 +551,13 @@ void F08TS(mpi_win_create)(const struct descriptor *base, const MPI_Aint *size, 
         code = parts_close(parts, 1, USE_CONTIGUOUS, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_win_create)(const struct descriptor *base, const MPI_Aint *size, const int *disp_unit, const int *info, const int *comm, int *win, int *ierror) {
+    if (LIKELY(contiguous(base))) {
+        give(ierror, mpi_win_create_body(base->base, size, disp_unit, info, comm, win));
+    } else {
+        mpi_win_create_sections(base, size, disp_unit, info, comm, win, ierror);
+    }
 }
 
 static inline int mpi_win_create_c_body(void *base, const MPI_Aint *size, const MPI_Aint *disp_unit, const int *info, const int *comm, int *win) {
@@ -437,11 +568,7 @@ static inline int mpi_win_create_c_body(void *base, const MPI_Aint *size, const 
     }
     return code;
 }
-void F08TS(mpi_win_create_c)(const struct descriptor *base, const MPI_Aint *size, const MPI_Aint *disp_unit, const int *info, const int *comm, int *win, int *ierror) {
-    if (LIKELY(contiguous(base))) {
-        give(ierror, mpi_win_create_c_body(base->base, size, disp_unit, info, comm, win));
-        return;
-    }
+static COLD void mpi_win_create_c_sections(const struct descriptor *base, const MPI_Aint *size, const MPI_Aint *disp_unit, const int *info, const int *comm, int *win, int *ierror) {
     struct part parts[] = {{.section = base, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
     if (code == MPI_SUCCESS) {
@@ -449,6 +576,13 @@ void F08TS(mpi_win_create_c)(const struct descriptor *base, const MPI_Aint *size
         code = parts_close(parts, 1, USE_CONTIGUOUS, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_win_create_c)(const struct descriptor *base, const MPI_Aint *size, const MPI_Aint *disp_unit, const int *info, const int *comm, int *win, int *ierror) {
+    if (LIKELY(contiguous(base))) {
+        give(ierror, mpi_win_create_c_body(base->base, size, disp_unit, info, comm, win));
+    } else {
+        mpi_win_create_c_sections(base, size, disp_unit, info, comm, win, ierror);
+    }
 }
 
 static inline int mpi_win_create_dynamic_body(const int *info, const int *comm, int *win) {
@@ -462,8 +596,15 @@ static inline int mpi_win_create_dynamic_body(const int *info, const int *comm, 
 void F(mpi_win_create_dynamic)(const int *info, const int *comm, int *win, int *ierror) { give(ierror, mpi_win_create_dynamic_body(info, comm, win)); }
 SAME_IN_F08(mpi_win_create_dynamic);
 
-static inline int mpi_win_detach_body(const int *win, void *base) {
+static COLD int mpi_win_detach_any(const int *win, void *base) {
     return C(MPI_Win_detach)(win_c(*win), buffer_c(base));
+}
+
+static inline int mpi_win_detach_body(const int *win, void *base) {
+    if (LIKELY(are_predefined(*win) && !needs_buffer_c(base))) {
+        return C(MPI_Win_detach)((MPI_Win)(uintptr_t)(unsigned)*win, base);
+    }
+    return mpi_win_detach_any(win, base);
 }
 void F(mpi_win_detach)(const int *win, void *base, int *ierror) { *ierror = mpi_win_detach_body(win, base); }
 void F08TS(mpi_win_detach)(const int *win, const struct descriptor *base, int *ierror) {

@@ -40,11 +40,7 @@ static inline int mpi_precv_init_body(void *buf, const int *partitions, const MP
     return code;
 }
 void F(mpi_precv_init)(void *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_precv_init_body(buf, partitions, count, datatype, source, tag, comm, info, request); }
-void F08TS(mpi_precv_init)(const struct descriptor *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_precv_init_body(buf->base, partitions, count, datatype, source, tag, comm, info, request));
-        return;
-    }
+static COLD void mpi_precv_init_sections(const struct descriptor *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
     if (code == MPI_SUCCESS) {
@@ -52,6 +48,13 @@ void F08TS(mpi_precv_init)(const struct descriptor *buf, const int *partitions, 
         code = parts_close(parts, 1, USE_CONTIGUOUS, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_precv_init)(const struct descriptor *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_precv_init_body(buf->base, partitions, count, datatype, source, tag, comm, info, request));
+    } else {
+        mpi_precv_init_sections(buf, partitions, count, datatype, source, tag, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_precv_init_c_body(void *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, const int *info, int *request) {
@@ -62,11 +65,7 @@ static inline int mpi_precv_init_c_body(void *buf, const int *partitions, const 
     }
     return code;
 }
-void F08TS(mpi_precv_init_c)(const struct descriptor *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_precv_init_c_body(buf->base, partitions, count, datatype, source, tag, comm, info, request));
-        return;
-    }
+static COLD void mpi_precv_init_c_sections(const struct descriptor *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
     if (code == MPI_SUCCESS) {
@@ -74,6 +73,13 @@ void F08TS(mpi_precv_init_c)(const struct descriptor *buf, const int *partitions
         code = parts_close(parts, 1, USE_CONTIGUOUS, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_precv_init_c)(const struct descriptor *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_precv_init_c_body(buf->base, partitions, count, datatype, source, tag, comm, info, request));
+    } else {
+        mpi_precv_init_c_sections(buf, partitions, count, datatype, source, tag, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_psend_init_body(void *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, const int *info, int *request) {
@@ -85,11 +91,7 @@ static inline int mpi_psend_init_body(void *buf, const int *partitions, const MP
     return code;
 }
 void F(mpi_psend_init)(void *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_psend_init_body(buf, partitions, count, datatype, dest, tag, comm, info, request); }
-void F08TS(mpi_psend_init)(const struct descriptor *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_psend_init_body(buf->base, partitions, count, datatype, dest, tag, comm, info, request));
-        return;
-    }
+static COLD void mpi_psend_init_sections(const struct descriptor *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
     if (code == MPI_SUCCESS) {
@@ -97,6 +99,13 @@ void F08TS(mpi_psend_init)(const struct descriptor *buf, const int *partitions, 
         code = parts_close(parts, 1, USE_CONTIGUOUS, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_psend_init)(const struct descriptor *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_psend_init_body(buf->base, partitions, count, datatype, dest, tag, comm, info, request));
+    } else {
+        mpi_psend_init_sections(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_psend_init_c_body(void *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, const int *info, int *request) {
@@ -107,11 +116,7 @@ static inline int mpi_psend_init_c_body(void *buf, const int *partitions, const 
     }
     return code;
 }
-void F08TS(mpi_psend_init_c)(const struct descriptor *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_psend_init_c_body(buf->base, partitions, count, datatype, dest, tag, comm, info, request));
-        return;
-    }
+static COLD void mpi_psend_init_c_sections(const struct descriptor *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
     if (code == MPI_SUCCESS) {
@@ -119,4 +124,11 @@ void F08TS(mpi_psend_init_c)(const struct descriptor *buf, const int *partitions
         code = parts_close(parts, 1, USE_CONTIGUOUS, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_psend_init_c)(const struct descriptor *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_psend_init_c_body(buf->base, partitions, count, datatype, dest, tag, comm, info, request));
+    } else {
+        mpi_psend_init_c_sections(buf, partitions, count, datatype, dest, tag, comm, info, request, ierror);
+    }
 }

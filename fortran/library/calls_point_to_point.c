@@ -2,15 +2,18 @@
 #include "fortran.h"
 #include <stdlib.h>
 
-static inline int mpi_bsend_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
+static COLD int mpi_bsend_any(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
     return C(MPI_Bsend)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *tag, comm_c(*comm));
 }
-void F(mpi_bsend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { *ierror = mpi_bsend_body(buf, count, datatype, dest, tag, comm); }
-void F08TS(mpi_bsend)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_bsend_body(buf->base, count, datatype, dest, tag, comm));
-        return;
+
+static inline int mpi_bsend_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+        return C(MPI_Bsend)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_bsend_any(buf, count, datatype, dest, tag, comm);
+}
+void F(mpi_bsend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { *ierror = mpi_bsend_body(buf, count, datatype, dest, tag, comm); }
+static COLD void mpi_bsend_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -19,15 +22,25 @@ void F08TS(mpi_bsend)(const struct descriptor *buf, const int *count, const int 
     }
     give(ierror, code);
 }
+void F08TS(mpi_bsend)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_bsend_body(buf->base, count, datatype, dest, tag, comm));
+    } else {
+        mpi_bsend_sections(buf, count, datatype, dest, tag, comm, ierror);
+    }
+}
 
-static inline int mpi_bsend_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
+static COLD int mpi_bsend_c_any(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
     return C(MPI_Bsend_c)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *tag, comm_c(*comm));
 }
-void F08TS(mpi_bsend_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_bsend_c_body(buf->base, count, datatype, dest, tag, comm));
-        return;
+
+static inline int mpi_bsend_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+        return C(MPI_Bsend_c)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_bsend_c_any(buf, count, datatype, dest, tag, comm);
+}
+static COLD void mpi_bsend_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -35,6 +48,13 @@ void F08TS(mpi_bsend_c)(const struct descriptor *buf, const MPI_Count *count, co
         code = parts_close(parts, 1, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_bsend_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_bsend_c_body(buf->base, count, datatype, dest, tag, comm));
+    } else {
+        mpi_bsend_c_sections(buf, count, datatype, dest, tag, comm, ierror);
+    }
 }
 
 static inline int mpi_bsend_init_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request) {
@@ -46,11 +66,7 @@ static inline int mpi_bsend_init_body(void *buf, const int *count, const int *da
     return code;
 }
 void F(mpi_bsend_init)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_bsend_init_body(buf, count, datatype, dest, tag, comm, request); }
-void F08TS(mpi_bsend_init)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_bsend_init_body(buf->base, count, datatype, dest, tag, comm, request));
-        return;
-    }
+static COLD void mpi_bsend_init_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -58,6 +74,13 @@ void F08TS(mpi_bsend_init)(const struct descriptor *buf, const int *count, const
         code = parts_close(parts, 1, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_bsend_init)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_bsend_init_body(buf->base, count, datatype, dest, tag, comm, request));
+    } else {
+        mpi_bsend_init_sections(buf, count, datatype, dest, tag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_bsend_init_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request) {
@@ -68,11 +91,7 @@ static inline int mpi_bsend_init_c_body(void *buf, const MPI_Count *count, const
     }
     return code;
 }
-void F08TS(mpi_bsend_init_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_bsend_init_c_body(buf->base, count, datatype, dest, tag, comm, request));
-        return;
-    }
+static COLD void mpi_bsend_init_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -81,16 +100,26 @@ void F08TS(mpi_bsend_init_c)(const struct descriptor *buf, const MPI_Count *coun
     }
     give(ierror, code);
 }
+void F08TS(mpi_bsend_init_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_bsend_init_c_body(buf->base, count, datatype, dest, tag, comm, request));
+    } else {
+        mpi_bsend_init_c_sections(buf, count, datatype, dest, tag, comm, request, ierror);
+    }
+}
 
-static inline int mpi_buffer_attach_body(void *buffer, const int *size) {
+static COLD int mpi_buffer_attach_any(void *buffer, const int *size) {
     return C(MPI_Buffer_attach)(attached_c(buffer), *size);
 }
-void F(mpi_buffer_attach)(void *buffer, const int *size, int *ierror) { *ierror = mpi_buffer_attach_body(buffer, size); }
-void F08TS(mpi_buffer_attach)(const struct descriptor *buffer, const int *size, int *ierror) {
-    if (LIKELY(contiguous(buffer))) {
-        give(ierror, mpi_buffer_attach_body(buffer->base, size));
-        return;
+
+static inline int mpi_buffer_attach_body(void *buffer, const int *size) {
+    if (LIKELY(are_predefined(0) && !needs_attached_c(buffer))) {
+        return C(MPI_Buffer_attach)(buffer, *size);
     }
+    return mpi_buffer_attach_any(buffer, size);
+}
+void F(mpi_buffer_attach)(void *buffer, const int *size, int *ierror) { *ierror = mpi_buffer_attach_body(buffer, size); }
+static COLD void mpi_buffer_attach_sections(const struct descriptor *buffer, const int *size, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
     if (code == MPI_SUCCESS) {
@@ -99,15 +128,25 @@ void F08TS(mpi_buffer_attach)(const struct descriptor *buffer, const int *size, 
     }
     give(ierror, code);
 }
+void F08TS(mpi_buffer_attach)(const struct descriptor *buffer, const int *size, int *ierror) {
+    if (LIKELY(contiguous(buffer))) {
+        give(ierror, mpi_buffer_attach_body(buffer->base, size));
+    } else {
+        mpi_buffer_attach_sections(buffer, size, ierror);
+    }
+}
 
-static inline int mpi_buffer_attach_c_body(void *buffer, const MPI_Count *size) {
+static COLD int mpi_buffer_attach_c_any(void *buffer, const MPI_Count *size) {
     return C(MPI_Buffer_attach_c)(attached_c(buffer), *size);
 }
-void F08TS(mpi_buffer_attach_c)(const struct descriptor *buffer, const MPI_Count *size, int *ierror) {
-    if (LIKELY(contiguous(buffer))) {
-        give(ierror, mpi_buffer_attach_c_body(buffer->base, size));
-        return;
+
+static inline int mpi_buffer_attach_c_body(void *buffer, const MPI_Count *size) {
+    if (LIKELY(are_predefined(0) && !needs_attached_c(buffer))) {
+        return C(MPI_Buffer_attach_c)(buffer, *size);
     }
+    return mpi_buffer_attach_c_any(buffer, size);
+}
+static COLD void mpi_buffer_attach_c_sections(const struct descriptor *buffer, const MPI_Count *size, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
     if (code == MPI_SUCCESS) {
@@ -115,6 +154,13 @@ void F08TS(mpi_buffer_attach_c)(const struct descriptor *buffer, const MPI_Count
         code = parts_close(parts, 1, USE_CONTIGUOUS, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_buffer_attach_c)(const struct descriptor *buffer, const MPI_Count *size, int *ierror) {
+    if (LIKELY(contiguous(buffer))) {
+        give(ierror, mpi_buffer_attach_c_body(buffer->base, size));
+    } else {
+        mpi_buffer_attach_c_sections(buffer, size, ierror);
+    }
 }
 
 static inline int mpi_buffer_flush_body(void) {
@@ -142,15 +188,18 @@ static inline int mpi_cancel_body(const int *request) {
 void F(mpi_cancel)(const int *request, int *ierror) { give(ierror, mpi_cancel_body(request)); }
 SAME_IN_F08(mpi_cancel);
 
-static inline int mpi_comm_attach_buffer_body(const int *comm, void *buffer, const int *size) {
+static COLD int mpi_comm_attach_buffer_any(const int *comm, void *buffer, const int *size) {
     return C(MPI_Comm_attach_buffer)(comm_c(*comm), attached_c(buffer), *size);
 }
-void F(mpi_comm_attach_buffer)(const int *comm, void *buffer, const int *size, int *ierror) { *ierror = mpi_comm_attach_buffer_body(comm, buffer, size); }
-void F08TS(mpi_comm_attach_buffer)(const int *comm, const struct descriptor *buffer, const int *size, int *ierror) {
-    if (LIKELY(contiguous(buffer))) {
-        give(ierror, mpi_comm_attach_buffer_body(comm, buffer->base, size));
-        return;
+
+static inline int mpi_comm_attach_buffer_body(const int *comm, void *buffer, const int *size) {
+    if (LIKELY(are_predefined(*comm) && !needs_attached_c(buffer))) {
+        return C(MPI_Comm_attach_buffer)((MPI_Comm)(uintptr_t)(unsigned)*comm, buffer, *size);
     }
+    return mpi_comm_attach_buffer_any(comm, buffer, size);
+}
+void F(mpi_comm_attach_buffer)(const int *comm, void *buffer, const int *size, int *ierror) { *ierror = mpi_comm_attach_buffer_body(comm, buffer, size); }
+static COLD void mpi_comm_attach_buffer_sections(const int *comm, const struct descriptor *buffer, const int *size, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
     if (code == MPI_SUCCESS) {
@@ -159,15 +208,25 @@ void F08TS(mpi_comm_attach_buffer)(const int *comm, const struct descriptor *buf
     }
     give(ierror, code);
 }
+void F08TS(mpi_comm_attach_buffer)(const int *comm, const struct descriptor *buffer, const int *size, int *ierror) {
+    if (LIKELY(contiguous(buffer))) {
+        give(ierror, mpi_comm_attach_buffer_body(comm, buffer->base, size));
+    } else {
+        mpi_comm_attach_buffer_sections(comm, buffer, size, ierror);
+    }
+}
 
-static inline int mpi_comm_attach_buffer_c_body(const int *comm, void *buffer, const MPI_Count *size) {
+static COLD int mpi_comm_attach_buffer_c_any(const int *comm, void *buffer, const MPI_Count *size) {
     return C(MPI_Comm_attach_buffer_c)(comm_c(*comm), attached_c(buffer), *size);
 }
-void F08TS(mpi_comm_attach_buffer_c)(const int *comm, const struct descriptor *buffer, const MPI_Count *size, int *ierror) {
-    if (LIKELY(contiguous(buffer))) {
-        give(ierror, mpi_comm_attach_buffer_c_body(comm, buffer->base, size));
-        return;
+
+static inline int mpi_comm_attach_buffer_c_body(const int *comm, void *buffer, const MPI_Count *size) {
+    if (LIKELY(are_predefined(*comm) && !needs_attached_c(buffer))) {
+        return C(MPI_Comm_attach_buffer_c)((MPI_Comm)(uintptr_t)(unsigned)*comm, buffer, *size);
     }
+    return mpi_comm_attach_buffer_c_any(comm, buffer, size);
+}
+static COLD void mpi_comm_attach_buffer_c_sections(const int *comm, const struct descriptor *buffer, const MPI_Count *size, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
     if (code == MPI_SUCCESS) {
@@ -175,6 +234,13 @@ void F08TS(mpi_comm_attach_buffer_c)(const int *comm, const struct descriptor *b
         code = parts_close(parts, 1, USE_CONTIGUOUS, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_comm_attach_buffer_c)(const int *comm, const struct descriptor *buffer, const MPI_Count *size, int *ierror) {
+    if (LIKELY(contiguous(buffer))) {
+        give(ierror, mpi_comm_attach_buffer_c_body(comm, buffer->base, size));
+    } else {
+        mpi_comm_attach_buffer_c_sections(comm, buffer, size, ierror);
+    }
 }
 
 static inline int mpi_comm_flush_buffer_body(const int *comm) {
@@ -214,11 +280,7 @@ static inline int mpi_ibsend_body(void *buf, const int *count, const int *dataty
     return code;
 }
 void F(mpi_ibsend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_ibsend_body(buf, count, datatype, dest, tag, comm, request); }
-void F08TS(mpi_ibsend)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_ibsend_body(buf->base, count, datatype, dest, tag, comm, request));
-        return;
-    }
+static COLD void mpi_ibsend_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -226,6 +288,13 @@ void F08TS(mpi_ibsend)(const struct descriptor *buf, const int *count, const int
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ibsend)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_ibsend_body(buf->base, count, datatype, dest, tag, comm, request));
+    } else {
+        mpi_ibsend_sections(buf, count, datatype, dest, tag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ibsend_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request) {
@@ -236,11 +305,7 @@ static inline int mpi_ibsend_c_body(void *buf, const MPI_Count *count, const int
     }
     return code;
 }
-void F08TS(mpi_ibsend_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_ibsend_c_body(buf->base, count, datatype, dest, tag, comm, request));
-        return;
-    }
+static COLD void mpi_ibsend_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -248,6 +313,13 @@ void F08TS(mpi_ibsend_c)(const struct descriptor *buf, const MPI_Count *count, c
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ibsend_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_ibsend_c_body(buf->base, count, datatype, dest, tag, comm, request));
+    } else {
+        mpi_ibsend_c_sections(buf, count, datatype, dest, tag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_improbe_body(const int *source, const int *tag, const int *comm, int *flag, int *message, void *status) {
@@ -274,11 +346,7 @@ static inline int mpi_imrecv_body(void *buf, const int *count, const int *dataty
     return code;
 }
 void F(mpi_imrecv)(void *buf, const int *count, const int *datatype, int *message, int *request, int *ierror) { *ierror = mpi_imrecv_body(buf, count, datatype, message, request); }
-void F08TS(mpi_imrecv)(const struct descriptor *buf, const int *count, const int *datatype, int *message, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_imrecv_body(buf->base, count, datatype, message, request));
-        return;
-    }
+static COLD void mpi_imrecv_sections(const struct descriptor *buf, const int *count, const int *datatype, int *message, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -286,6 +354,13 @@ void F08TS(mpi_imrecv)(const struct descriptor *buf, const int *count, const int
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_imrecv)(const struct descriptor *buf, const int *count, const int *datatype, int *message, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_imrecv_body(buf->base, count, datatype, message, request));
+    } else {
+        mpi_imrecv_sections(buf, count, datatype, message, request, ierror);
+    }
 }
 
 static inline int mpi_imrecv_c_body(void *buf, const MPI_Count *count, const int *datatype, int *message, int *request) {
@@ -298,11 +373,7 @@ static inline int mpi_imrecv_c_body(void *buf, const MPI_Count *count, const int
     }
     return code;
 }
-void F08TS(mpi_imrecv_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *message, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_imrecv_c_body(buf->base, count, datatype, message, request));
-        return;
-    }
+static COLD void mpi_imrecv_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *message, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -310,6 +381,13 @@ void F08TS(mpi_imrecv_c)(const struct descriptor *buf, const MPI_Count *count, c
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_imrecv_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *message, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_imrecv_c_body(buf->base, count, datatype, message, request));
+    } else {
+        mpi_imrecv_c_sections(buf, count, datatype, message, request, ierror);
+    }
 }
 
 static inline int mpi_iprobe_body(const int *source, const int *tag, const int *comm, int *flag, void *status) {
@@ -332,11 +410,7 @@ static inline int mpi_irecv_body(void *buf, const int *count, const int *datatyp
     return code;
 }
 void F(mpi_irecv)(void *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_irecv_body(buf, count, datatype, source, tag, comm, request); }
-void F08TS(mpi_irecv)(const struct descriptor *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_irecv_body(buf->base, count, datatype, source, tag, comm, request));
-        return;
-    }
+static COLD void mpi_irecv_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -344,6 +418,13 @@ void F08TS(mpi_irecv)(const struct descriptor *buf, const int *count, const int 
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_irecv)(const struct descriptor *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_irecv_body(buf->base, count, datatype, source, tag, comm, request));
+    } else {
+        mpi_irecv_sections(buf, count, datatype, source, tag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_irecv_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request) {
@@ -354,11 +435,7 @@ static inline int mpi_irecv_c_body(void *buf, const MPI_Count *count, const int 
     }
     return code;
 }
-void F08TS(mpi_irecv_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_irecv_c_body(buf->base, count, datatype, source, tag, comm, request));
-        return;
-    }
+static COLD void mpi_irecv_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -366,6 +443,13 @@ void F08TS(mpi_irecv_c)(const struct descriptor *buf, const MPI_Count *count, co
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_irecv_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_irecv_c_body(buf->base, count, datatype, source, tag, comm, request));
+    } else {
+        mpi_irecv_c_sections(buf, count, datatype, source, tag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_irsend_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request) {
@@ -377,11 +461,7 @@ static inline int mpi_irsend_body(void *buf, const int *count, const int *dataty
     return code;
 }
 void F(mpi_irsend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_irsend_body(buf, count, datatype, dest, tag, comm, request); }
-void F08TS(mpi_irsend)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_irsend_body(buf->base, count, datatype, dest, tag, comm, request));
-        return;
-    }
+static COLD void mpi_irsend_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -389,6 +469,13 @@ void F08TS(mpi_irsend)(const struct descriptor *buf, const int *count, const int
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_irsend)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_irsend_body(buf->base, count, datatype, dest, tag, comm, request));
+    } else {
+        mpi_irsend_sections(buf, count, datatype, dest, tag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_irsend_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request) {
@@ -399,11 +486,7 @@ static inline int mpi_irsend_c_body(void *buf, const MPI_Count *count, const int
     }
     return code;
 }
-void F08TS(mpi_irsend_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_irsend_c_body(buf->base, count, datatype, dest, tag, comm, request));
-        return;
-    }
+static COLD void mpi_irsend_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -411,6 +494,13 @@ void F08TS(mpi_irsend_c)(const struct descriptor *buf, const MPI_Count *count, c
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_irsend_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_irsend_c_body(buf->base, count, datatype, dest, tag, comm, request));
+    } else {
+        mpi_irsend_c_sections(buf, count, datatype, dest, tag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_isend_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request) {
@@ -422,11 +512,7 @@ static inline int mpi_isend_body(void *buf, const int *count, const int *datatyp
     return code;
 }
 void F(mpi_isend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_isend_body(buf, count, datatype, dest, tag, comm, request); }
-void F08TS(mpi_isend)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_isend_body(buf->base, count, datatype, dest, tag, comm, request));
-        return;
-    }
+static COLD void mpi_isend_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -434,6 +520,13 @@ void F08TS(mpi_isend)(const struct descriptor *buf, const int *count, const int 
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_isend)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_isend_body(buf->base, count, datatype, dest, tag, comm, request));
+    } else {
+        mpi_isend_sections(buf, count, datatype, dest, tag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_isend_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request) {
@@ -444,11 +537,7 @@ static inline int mpi_isend_c_body(void *buf, const MPI_Count *count, const int 
     }
     return code;
 }
-void F08TS(mpi_isend_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_isend_c_body(buf->base, count, datatype, dest, tag, comm, request));
-        return;
-    }
+static COLD void mpi_isend_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -456,6 +545,13 @@ void F08TS(mpi_isend_c)(const struct descriptor *buf, const MPI_Count *count, co
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_isend_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_isend_c_body(buf->base, count, datatype, dest, tag, comm, request));
+    } else {
+        mpi_isend_c_sections(buf, count, datatype, dest, tag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_isendrecv_body(void *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, int *request) {
@@ -467,11 +563,7 @@ static inline int mpi_isendrecv_body(void *sendbuf, const int *sendcount, const 
     return code;
 }
 void F(mpi_isendrecv)(void *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) { *ierror = mpi_isendrecv_body(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request); }
-void F08TS(mpi_isendrecv)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_isendrecv_body(sendbuf->base, sendcount, sendtype, dest, sendtag, recvbuf->base, recvcount, recvtype, source, recvtag, comm, request));
-        return;
-    }
+static COLD void mpi_isendrecv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false, .described = true, .count = *sendcount, .datatype = *sendtype}, {.section = recvbuf, .writes = true, .described = true, .count = *recvcount, .datatype = *recvtype}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -479,6 +571,13 @@ void F08TS(mpi_isendrecv)(const struct descriptor *sendbuf, const int *sendcount
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_isendrecv)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_isendrecv_body(sendbuf->base, sendcount, sendtype, dest, sendtag, recvbuf->base, recvcount, recvtype, source, recvtag, comm, request));
+    } else {
+        mpi_isendrecv_sections(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_isendrecv_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, int *request) {
@@ -489,11 +588,7 @@ static inline int mpi_isendrecv_c_body(void *sendbuf, const MPI_Count *sendcount
     }
     return code;
 }
-void F08TS(mpi_isendrecv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const int *dest, const int *sendtag, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_isendrecv_c_body(sendbuf->base, sendcount, sendtype, dest, sendtag, recvbuf->base, recvcount, recvtype, source, recvtag, comm, request));
-        return;
-    }
+static COLD void mpi_isendrecv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const int *dest, const int *sendtag, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false, .described = true, .count = *sendcount, .datatype = *sendtype}, {.section = recvbuf, .writes = true, .described = true, .count = *recvcount, .datatype = *recvtype}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -501,6 +596,13 @@ void F08TS(mpi_isendrecv_c)(const struct descriptor *sendbuf, const MPI_Count *s
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_isendrecv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const int *dest, const int *sendtag, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_isendrecv_c_body(sendbuf->base, sendcount, sendtype, dest, sendtag, recvbuf->base, recvcount, recvtype, source, recvtag, comm, request));
+    } else {
+        mpi_isendrecv_c_sections(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_isendrecv_replace_body(void *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, int *request) {
@@ -512,11 +614,7 @@ static inline int mpi_isendrecv_replace_body(void *buf, const int *count, const 
     return code;
 }
 void F(mpi_isendrecv_replace)(void *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) { *ierror = mpi_isendrecv_replace_body(buf, count, datatype, dest, sendtag, source, recvtag, comm, request); }
-void F08TS(mpi_isendrecv_replace)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_isendrecv_replace_body(buf->base, count, datatype, dest, sendtag, source, recvtag, comm, request));
-        return;
-    }
+static COLD void mpi_isendrecv_replace_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -524,6 +622,13 @@ void F08TS(mpi_isendrecv_replace)(const struct descriptor *buf, const int *count
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_isendrecv_replace)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_isendrecv_replace_body(buf->base, count, datatype, dest, sendtag, source, recvtag, comm, request));
+    } else {
+        mpi_isendrecv_replace_sections(buf, count, datatype, dest, sendtag, source, recvtag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_isendrecv_replace_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, int *request) {
@@ -534,11 +639,7 @@ static inline int mpi_isendrecv_replace_c_body(void *buf, const MPI_Count *count
     }
     return code;
 }
-void F08TS(mpi_isendrecv_replace_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_isendrecv_replace_c_body(buf->base, count, datatype, dest, sendtag, source, recvtag, comm, request));
-        return;
-    }
+static COLD void mpi_isendrecv_replace_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -546,6 +647,13 @@ void F08TS(mpi_isendrecv_replace_c)(const struct descriptor *buf, const MPI_Coun
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_isendrecv_replace_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_isendrecv_replace_c_body(buf->base, count, datatype, dest, sendtag, source, recvtag, comm, request));
+    } else {
+        mpi_isendrecv_replace_c_sections(buf, count, datatype, dest, sendtag, source, recvtag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_issend_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request) {
@@ -557,11 +665,7 @@ static inline int mpi_issend_body(void *buf, const int *count, const int *dataty
     return code;
 }
 void F(mpi_issend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_issend_body(buf, count, datatype, dest, tag, comm, request); }
-void F08TS(mpi_issend)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_issend_body(buf->base, count, datatype, dest, tag, comm, request));
-        return;
-    }
+static COLD void mpi_issend_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -569,6 +673,13 @@ void F08TS(mpi_issend)(const struct descriptor *buf, const int *count, const int
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_issend)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_issend_body(buf->base, count, datatype, dest, tag, comm, request));
+    } else {
+        mpi_issend_sections(buf, count, datatype, dest, tag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_issend_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request) {
@@ -579,11 +690,7 @@ static inline int mpi_issend_c_body(void *buf, const MPI_Count *count, const int
     }
     return code;
 }
-void F08TS(mpi_issend_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_issend_c_body(buf->base, count, datatype, dest, tag, comm, request));
-        return;
-    }
+static COLD void mpi_issend_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -591,6 +698,13 @@ void F08TS(mpi_issend_c)(const struct descriptor *buf, const MPI_Count *count, c
         code = parts_close(parts, 1, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_issend_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_issend_c_body(buf->base, count, datatype, dest, tag, comm, request));
+    } else {
+        mpi_issend_c_sections(buf, count, datatype, dest, tag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_mprobe_body(const int *source, const int *tag, const int *comm, int *message, void *status) {
@@ -613,11 +727,7 @@ static inline int mpi_mrecv_body(void *buf, const int *count, const int *datatyp
     return code;
 }
 void F(mpi_mrecv)(void *buf, const int *count, const int *datatype, int *message, void *status, int *ierror) { *ierror = mpi_mrecv_body(buf, count, datatype, message, status); }
-void F08TS(mpi_mrecv)(const struct descriptor *buf, const int *count, const int *datatype, int *message, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_mrecv_body(buf->base, count, datatype, message, status));
-        return;
-    }
+static COLD void mpi_mrecv_sections(const struct descriptor *buf, const int *count, const int *datatype, int *message, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -625,6 +735,13 @@ void F08TS(mpi_mrecv)(const struct descriptor *buf, const int *count, const int 
         code = parts_close(parts, 1, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_mrecv)(const struct descriptor *buf, const int *count, const int *datatype, int *message, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_mrecv_body(buf->base, count, datatype, message, status));
+    } else {
+        mpi_mrecv_sections(buf, count, datatype, message, status, ierror);
+    }
 }
 
 static inline int mpi_mrecv_c_body(void *buf, const MPI_Count *count, const int *datatype, int *message, void *status) {
@@ -635,11 +752,7 @@ static inline int mpi_mrecv_c_body(void *buf, const MPI_Count *count, const int 
     }
     return code;
 }
-void F08TS(mpi_mrecv_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *message, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_mrecv_c_body(buf->base, count, datatype, message, status));
-        return;
-    }
+static COLD void mpi_mrecv_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *message, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -648,6 +761,13 @@ void F08TS(mpi_mrecv_c)(const struct descriptor *buf, const MPI_Count *count, co
     }
     give(ierror, code);
 }
+void F08TS(mpi_mrecv_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *message, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_mrecv_c_body(buf->base, count, datatype, message, status));
+    } else {
+        mpi_mrecv_c_sections(buf, count, datatype, message, status, ierror);
+    }
+}
 
 static inline int mpi_probe_body(const int *source, const int *tag, const int *comm, void *status) {
     return C(MPI_Probe)(*source, *tag, comm_c(*comm), status_c(status));
@@ -655,15 +775,18 @@ static inline int mpi_probe_body(const int *source, const int *tag, const int *c
 void F(mpi_probe)(const int *source, const int *tag, const int *comm, void *status, int *ierror) { give(ierror, mpi_probe_body(source, tag, comm, status)); }
 SAME_IN_F08(mpi_probe);
 
-static inline int mpi_recv_body(void *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status) {
+static COLD int mpi_recv_any(void *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status) {
     return C(MPI_Recv)(buffer_c(buf), *count, datatype_c(*datatype), *source, *tag, comm_c(*comm), status_c(status));
 }
-void F(mpi_recv)(void *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status, int *ierror) { *ierror = mpi_recv_body(buf, count, datatype, source, tag, comm, status); }
-void F08TS(mpi_recv)(const struct descriptor *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_recv_body(buf->base, count, datatype, source, tag, comm, status));
-        return;
+
+static inline int mpi_recv_body(void *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+        return C(MPI_Recv)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *source, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm, status_c(status));
     }
+    return mpi_recv_any(buf, count, datatype, source, tag, comm, status);
+}
+void F(mpi_recv)(void *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status, int *ierror) { *ierror = mpi_recv_body(buf, count, datatype, source, tag, comm, status); }
+static COLD void mpi_recv_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -672,15 +795,25 @@ void F08TS(mpi_recv)(const struct descriptor *buf, const int *count, const int *
     }
     give(ierror, code);
 }
+void F08TS(mpi_recv)(const struct descriptor *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_recv_body(buf->base, count, datatype, source, tag, comm, status));
+    } else {
+        mpi_recv_sections(buf, count, datatype, source, tag, comm, status, ierror);
+    }
+}
 
-static inline int mpi_recv_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status) {
+static COLD int mpi_recv_c_any(void *buf, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status) {
     return C(MPI_Recv_c)(buffer_c(buf), *count, datatype_c(*datatype), *source, *tag, comm_c(*comm), status_c(status));
 }
-void F08TS(mpi_recv_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_recv_c_body(buf->base, count, datatype, source, tag, comm, status));
-        return;
+
+static inline int mpi_recv_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+        return C(MPI_Recv_c)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *source, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm, status_c(status));
     }
+    return mpi_recv_c_any(buf, count, datatype, source, tag, comm, status);
+}
+static COLD void mpi_recv_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -688,6 +821,13 @@ void F08TS(mpi_recv_c)(const struct descriptor *buf, const MPI_Count *count, con
         code = parts_close(parts, 1, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_recv_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_recv_c_body(buf->base, count, datatype, source, tag, comm, status));
+    } else {
+        mpi_recv_c_sections(buf, count, datatype, source, tag, comm, status, ierror);
+    }
 }
 
 static inline int mpi_recv_init_body(void *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request) {
@@ -699,11 +839,7 @@ static inline int mpi_recv_init_body(void *buf, const int *count, const int *dat
     return code;
 }
 void F(mpi_recv_init)(void *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_recv_init_body(buf, count, datatype, source, tag, comm, request); }
-void F08TS(mpi_recv_init)(const struct descriptor *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_recv_init_body(buf->base, count, datatype, source, tag, comm, request));
-        return;
-    }
+static COLD void mpi_recv_init_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -711,6 +847,13 @@ void F08TS(mpi_recv_init)(const struct descriptor *buf, const int *count, const 
         code = parts_close(parts, 1, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_recv_init)(const struct descriptor *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_recv_init_body(buf->base, count, datatype, source, tag, comm, request));
+    } else {
+        mpi_recv_init_sections(buf, count, datatype, source, tag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_recv_init_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request) {
@@ -721,11 +864,7 @@ static inline int mpi_recv_init_c_body(void *buf, const MPI_Count *count, const 
     }
     return code;
 }
-void F08TS(mpi_recv_init_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_recv_init_c_body(buf->base, count, datatype, source, tag, comm, request));
-        return;
-    }
+static COLD void mpi_recv_init_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -734,16 +873,26 @@ void F08TS(mpi_recv_init_c)(const struct descriptor *buf, const MPI_Count *count
     }
     give(ierror, code);
 }
+void F08TS(mpi_recv_init_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_recv_init_c_body(buf->base, count, datatype, source, tag, comm, request));
+    } else {
+        mpi_recv_init_c_sections(buf, count, datatype, source, tag, comm, request, ierror);
+    }
+}
 
-static inline int mpi_rsend_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
+static COLD int mpi_rsend_any(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
     return C(MPI_Rsend)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *tag, comm_c(*comm));
 }
-void F(mpi_rsend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { *ierror = mpi_rsend_body(buf, count, datatype, dest, tag, comm); }
-void F08TS(mpi_rsend)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_rsend_body(buf->base, count, datatype, dest, tag, comm));
-        return;
+
+static inline int mpi_rsend_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+        return C(MPI_Rsend)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_rsend_any(buf, count, datatype, dest, tag, comm);
+}
+void F(mpi_rsend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { *ierror = mpi_rsend_body(buf, count, datatype, dest, tag, comm); }
+static COLD void mpi_rsend_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -752,15 +901,25 @@ void F08TS(mpi_rsend)(const struct descriptor *buf, const int *count, const int 
     }
     give(ierror, code);
 }
+void F08TS(mpi_rsend)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_rsend_body(buf->base, count, datatype, dest, tag, comm));
+    } else {
+        mpi_rsend_sections(buf, count, datatype, dest, tag, comm, ierror);
+    }
+}
 
-static inline int mpi_rsend_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
+static COLD int mpi_rsend_c_any(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
     return C(MPI_Rsend_c)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *tag, comm_c(*comm));
 }
-void F08TS(mpi_rsend_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_rsend_c_body(buf->base, count, datatype, dest, tag, comm));
-        return;
+
+static inline int mpi_rsend_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+        return C(MPI_Rsend_c)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_rsend_c_any(buf, count, datatype, dest, tag, comm);
+}
+static COLD void mpi_rsend_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -768,6 +927,13 @@ void F08TS(mpi_rsend_c)(const struct descriptor *buf, const MPI_Count *count, co
         code = parts_close(parts, 1, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_rsend_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_rsend_c_body(buf->base, count, datatype, dest, tag, comm));
+    } else {
+        mpi_rsend_c_sections(buf, count, datatype, dest, tag, comm, ierror);
+    }
 }
 
 static inline int mpi_rsend_init_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request) {
@@ -779,11 +945,7 @@ static inline int mpi_rsend_init_body(void *buf, const int *count, const int *da
     return code;
 }
 void F(mpi_rsend_init)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_rsend_init_body(buf, count, datatype, dest, tag, comm, request); }
-void F08TS(mpi_rsend_init)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_rsend_init_body(buf->base, count, datatype, dest, tag, comm, request));
-        return;
-    }
+static COLD void mpi_rsend_init_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -791,6 +953,13 @@ void F08TS(mpi_rsend_init)(const struct descriptor *buf, const int *count, const
         code = parts_close(parts, 1, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_rsend_init)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_rsend_init_body(buf->base, count, datatype, dest, tag, comm, request));
+    } else {
+        mpi_rsend_init_sections(buf, count, datatype, dest, tag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_rsend_init_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request) {
@@ -801,11 +970,7 @@ static inline int mpi_rsend_init_c_body(void *buf, const MPI_Count *count, const
     }
     return code;
 }
-void F08TS(mpi_rsend_init_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_rsend_init_c_body(buf->base, count, datatype, dest, tag, comm, request));
-        return;
-    }
+static COLD void mpi_rsend_init_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -814,16 +979,26 @@ void F08TS(mpi_rsend_init_c)(const struct descriptor *buf, const MPI_Count *coun
     }
     give(ierror, code);
 }
+void F08TS(mpi_rsend_init_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_rsend_init_c_body(buf->base, count, datatype, dest, tag, comm, request));
+    } else {
+        mpi_rsend_init_c_sections(buf, count, datatype, dest, tag, comm, request, ierror);
+    }
+}
 
-static inline int mpi_send_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
+static COLD int mpi_send_any(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
     return C(MPI_Send)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *tag, comm_c(*comm));
 }
-void F(mpi_send)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { *ierror = mpi_send_body(buf, count, datatype, dest, tag, comm); }
-void F08TS(mpi_send)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_send_body(buf->base, count, datatype, dest, tag, comm));
-        return;
+
+static inline int mpi_send_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+        return C(MPI_Send)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_send_any(buf, count, datatype, dest, tag, comm);
+}
+void F(mpi_send)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { *ierror = mpi_send_body(buf, count, datatype, dest, tag, comm); }
+static COLD void mpi_send_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -832,15 +1007,25 @@ void F08TS(mpi_send)(const struct descriptor *buf, const int *count, const int *
     }
     give(ierror, code);
 }
+void F08TS(mpi_send)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_send_body(buf->base, count, datatype, dest, tag, comm));
+    } else {
+        mpi_send_sections(buf, count, datatype, dest, tag, comm, ierror);
+    }
+}
 
-static inline int mpi_send_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
+static COLD int mpi_send_c_any(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
     return C(MPI_Send_c)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *tag, comm_c(*comm));
 }
-void F08TS(mpi_send_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_send_c_body(buf->base, count, datatype, dest, tag, comm));
-        return;
+
+static inline int mpi_send_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+        return C(MPI_Send_c)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_send_c_any(buf, count, datatype, dest, tag, comm);
+}
+static COLD void mpi_send_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -848,6 +1033,13 @@ void F08TS(mpi_send_c)(const struct descriptor *buf, const MPI_Count *count, con
         code = parts_close(parts, 1, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_send_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_send_c_body(buf->base, count, datatype, dest, tag, comm));
+    } else {
+        mpi_send_c_sections(buf, count, datatype, dest, tag, comm, ierror);
+    }
 }
 
 static inline int mpi_send_init_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request) {
@@ -859,11 +1051,7 @@ static inline int mpi_send_init_body(void *buf, const int *count, const int *dat
     return code;
 }
 void F(mpi_send_init)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_send_init_body(buf, count, datatype, dest, tag, comm, request); }
-void F08TS(mpi_send_init)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_send_init_body(buf->base, count, datatype, dest, tag, comm, request));
-        return;
-    }
+static COLD void mpi_send_init_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -871,6 +1059,13 @@ void F08TS(mpi_send_init)(const struct descriptor *buf, const int *count, const 
         code = parts_close(parts, 1, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_send_init)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_send_init_body(buf->base, count, datatype, dest, tag, comm, request));
+    } else {
+        mpi_send_init_sections(buf, count, datatype, dest, tag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_send_init_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request) {
@@ -881,11 +1076,7 @@ static inline int mpi_send_init_c_body(void *buf, const MPI_Count *count, const 
     }
     return code;
 }
-void F08TS(mpi_send_init_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_send_init_c_body(buf->base, count, datatype, dest, tag, comm, request));
-        return;
-    }
+static COLD void mpi_send_init_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -894,16 +1085,26 @@ void F08TS(mpi_send_init_c)(const struct descriptor *buf, const MPI_Count *count
     }
     give(ierror, code);
 }
+void F08TS(mpi_send_init_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_send_init_c_body(buf->base, count, datatype, dest, tag, comm, request));
+    } else {
+        mpi_send_init_c_sections(buf, count, datatype, dest, tag, comm, request, ierror);
+    }
+}
 
-static inline int mpi_sendrecv_body(void *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status) {
+static COLD int mpi_sendrecv_any(void *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status) {
     return C(MPI_Sendrecv)(buffer_c(sendbuf), *sendcount, datatype_c(*sendtype), *dest, *sendtag, buffer_c(recvbuf), *recvcount, datatype_c(*recvtype), *source, *recvtag, comm_c(*comm), status_c(status));
 }
-void F(mpi_sendrecv)(void *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) { *ierror = mpi_sendrecv_body(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status); }
-void F08TS(mpi_sendrecv)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_sendrecv_body(sendbuf->base, sendcount, sendtype, dest, sendtag, recvbuf->base, recvcount, recvtype, source, recvtag, comm, status));
-        return;
+
+static inline int mpi_sendrecv_body(void *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_c(sendbuf) && !needs_buffer_c(recvbuf))) {
+        return C(MPI_Sendrecv)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, *dest, *sendtag, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *source, *recvtag, (MPI_Comm)(uintptr_t)(unsigned)*comm, status_c(status));
     }
+    return mpi_sendrecv_any(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
+}
+void F(mpi_sendrecv)(void *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) { *ierror = mpi_sendrecv_body(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status); }
+static COLD void mpi_sendrecv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -912,15 +1113,25 @@ void F08TS(mpi_sendrecv)(const struct descriptor *sendbuf, const int *sendcount,
     }
     give(ierror, code);
 }
+void F08TS(mpi_sendrecv)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_sendrecv_body(sendbuf->base, sendcount, sendtype, dest, sendtag, recvbuf->base, recvcount, recvtype, source, recvtag, comm, status));
+    } else {
+        mpi_sendrecv_sections(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status, ierror);
+    }
+}
 
-static inline int mpi_sendrecv_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status) {
+static COLD int mpi_sendrecv_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status) {
     return C(MPI_Sendrecv_c)(buffer_c(sendbuf), *sendcount, datatype_c(*sendtype), *dest, *sendtag, buffer_c(recvbuf), *recvcount, datatype_c(*recvtype), *source, *recvtag, comm_c(*comm), status_c(status));
 }
-void F08TS(mpi_sendrecv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const int *dest, const int *sendtag, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_sendrecv_c_body(sendbuf->base, sendcount, sendtype, dest, sendtag, recvbuf->base, recvcount, recvtype, source, recvtag, comm, status));
-        return;
+
+static inline int mpi_sendrecv_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_c(sendbuf) && !needs_buffer_c(recvbuf))) {
+        return C(MPI_Sendrecv_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, *dest, *sendtag, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *source, *recvtag, (MPI_Comm)(uintptr_t)(unsigned)*comm, status_c(status));
     }
+    return mpi_sendrecv_c_any(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
+}
+static COLD void mpi_sendrecv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const int *dest, const int *sendtag, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -929,16 +1140,26 @@ void F08TS(mpi_sendrecv_c)(const struct descriptor *sendbuf, const MPI_Count *se
     }
     give(ierror, code);
 }
+void F08TS(mpi_sendrecv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const int *dest, const int *sendtag, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_sendrecv_c_body(sendbuf->base, sendcount, sendtype, dest, sendtag, recvbuf->base, recvcount, recvtype, source, recvtag, comm, status));
+    } else {
+        mpi_sendrecv_c_sections(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status, ierror);
+    }
+}
 
-static inline int mpi_sendrecv_replace_body(void *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status) {
+static COLD int mpi_sendrecv_replace_any(void *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status) {
     return C(MPI_Sendrecv_replace)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *sendtag, *source, *recvtag, comm_c(*comm), status_c(status));
 }
-void F(mpi_sendrecv_replace)(void *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) { *ierror = mpi_sendrecv_replace_body(buf, count, datatype, dest, sendtag, source, recvtag, comm, status); }
-void F08TS(mpi_sendrecv_replace)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_sendrecv_replace_body(buf->base, count, datatype, dest, sendtag, source, recvtag, comm, status));
-        return;
+
+static inline int mpi_sendrecv_replace_body(void *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+        return C(MPI_Sendrecv_replace)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *sendtag, *source, *recvtag, (MPI_Comm)(uintptr_t)(unsigned)*comm, status_c(status));
     }
+    return mpi_sendrecv_replace_any(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
+}
+void F(mpi_sendrecv_replace)(void *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) { *ierror = mpi_sendrecv_replace_body(buf, count, datatype, dest, sendtag, source, recvtag, comm, status); }
+static COLD void mpi_sendrecv_replace_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -947,15 +1168,25 @@ void F08TS(mpi_sendrecv_replace)(const struct descriptor *buf, const int *count,
     }
     give(ierror, code);
 }
+void F08TS(mpi_sendrecv_replace)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_sendrecv_replace_body(buf->base, count, datatype, dest, sendtag, source, recvtag, comm, status));
+    } else {
+        mpi_sendrecv_replace_sections(buf, count, datatype, dest, sendtag, source, recvtag, comm, status, ierror);
+    }
+}
 
-static inline int mpi_sendrecv_replace_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status) {
+static COLD int mpi_sendrecv_replace_c_any(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status) {
     return C(MPI_Sendrecv_replace_c)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *sendtag, *source, *recvtag, comm_c(*comm), status_c(status));
 }
-void F08TS(mpi_sendrecv_replace_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_sendrecv_replace_c_body(buf->base, count, datatype, dest, sendtag, source, recvtag, comm, status));
-        return;
+
+static inline int mpi_sendrecv_replace_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+        return C(MPI_Sendrecv_replace_c)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *sendtag, *source, *recvtag, (MPI_Comm)(uintptr_t)(unsigned)*comm, status_c(status));
     }
+    return mpi_sendrecv_replace_c_any(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
+}
+static COLD void mpi_sendrecv_replace_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -964,16 +1195,26 @@ void F08TS(mpi_sendrecv_replace_c)(const struct descriptor *buf, const MPI_Count
     }
     give(ierror, code);
 }
+void F08TS(mpi_sendrecv_replace_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_sendrecv_replace_c_body(buf->base, count, datatype, dest, sendtag, source, recvtag, comm, status));
+    } else {
+        mpi_sendrecv_replace_c_sections(buf, count, datatype, dest, sendtag, source, recvtag, comm, status, ierror);
+    }
+}
 
-static inline int mpi_session_attach_buffer_body(const int *session, void *buffer, const int *size) {
+static COLD int mpi_session_attach_buffer_any(const int *session, void *buffer, const int *size) {
     return C(MPI_Session_attach_buffer)(session_c(*session), attached_c(buffer), *size);
 }
-void F(mpi_session_attach_buffer)(const int *session, void *buffer, const int *size, int *ierror) { *ierror = mpi_session_attach_buffer_body(session, buffer, size); }
-void F08TS(mpi_session_attach_buffer)(const int *session, const struct descriptor *buffer, const int *size, int *ierror) {
-    if (LIKELY(contiguous(buffer))) {
-        give(ierror, mpi_session_attach_buffer_body(session, buffer->base, size));
-        return;
+
+static inline int mpi_session_attach_buffer_body(const int *session, void *buffer, const int *size) {
+    if (LIKELY(are_predefined(*session) && !needs_attached_c(buffer))) {
+        return C(MPI_Session_attach_buffer)((MPI_Session)(uintptr_t)(unsigned)*session, buffer, *size);
     }
+    return mpi_session_attach_buffer_any(session, buffer, size);
+}
+void F(mpi_session_attach_buffer)(const int *session, void *buffer, const int *size, int *ierror) { *ierror = mpi_session_attach_buffer_body(session, buffer, size); }
+static COLD void mpi_session_attach_buffer_sections(const int *session, const struct descriptor *buffer, const int *size, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
     if (code == MPI_SUCCESS) {
@@ -982,15 +1223,25 @@ void F08TS(mpi_session_attach_buffer)(const int *session, const struct descripto
     }
     give(ierror, code);
 }
+void F08TS(mpi_session_attach_buffer)(const int *session, const struct descriptor *buffer, const int *size, int *ierror) {
+    if (LIKELY(contiguous(buffer))) {
+        give(ierror, mpi_session_attach_buffer_body(session, buffer->base, size));
+    } else {
+        mpi_session_attach_buffer_sections(session, buffer, size, ierror);
+    }
+}
 
-static inline int mpi_session_attach_buffer_c_body(const int *session, void *buffer, const MPI_Count *size) {
+static COLD int mpi_session_attach_buffer_c_any(const int *session, void *buffer, const MPI_Count *size) {
     return C(MPI_Session_attach_buffer_c)(session_c(*session), attached_c(buffer), *size);
 }
-void F08TS(mpi_session_attach_buffer_c)(const int *session, const struct descriptor *buffer, const MPI_Count *size, int *ierror) {
-    if (LIKELY(contiguous(buffer))) {
-        give(ierror, mpi_session_attach_buffer_c_body(session, buffer->base, size));
-        return;
+
+static inline int mpi_session_attach_buffer_c_body(const int *session, void *buffer, const MPI_Count *size) {
+    if (LIKELY(are_predefined(*session) && !needs_attached_c(buffer))) {
+        return C(MPI_Session_attach_buffer_c)((MPI_Session)(uintptr_t)(unsigned)*session, buffer, *size);
     }
+    return mpi_session_attach_buffer_c_any(session, buffer, size);
+}
+static COLD void mpi_session_attach_buffer_c_sections(const int *session, const struct descriptor *buffer, const MPI_Count *size, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
     if (code == MPI_SUCCESS) {
@@ -998,6 +1249,13 @@ void F08TS(mpi_session_attach_buffer_c)(const int *session, const struct descrip
         code = parts_close(parts, 1, USE_CONTIGUOUS, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_session_attach_buffer_c)(const int *session, const struct descriptor *buffer, const MPI_Count *size, int *ierror) {
+    if (LIKELY(contiguous(buffer))) {
+        give(ierror, mpi_session_attach_buffer_c_body(session, buffer->base, size));
+    } else {
+        mpi_session_attach_buffer_c_sections(session, buffer, size, ierror);
+    }
 }
 
 static inline int mpi_session_flush_buffer_body(const int *session) {
@@ -1017,15 +1275,18 @@ static inline int mpi_session_iflush_buffer_body(const int *session, int *reques
 void F(mpi_session_iflush_buffer)(const int *session, int *request, int *ierror) { give(ierror, mpi_session_iflush_buffer_body(session, request)); }
 SAME_IN_F08(mpi_session_iflush_buffer);
 
-static inline int mpi_ssend_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
+static COLD int mpi_ssend_any(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
     return C(MPI_Ssend)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *tag, comm_c(*comm));
 }
-void F(mpi_ssend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { *ierror = mpi_ssend_body(buf, count, datatype, dest, tag, comm); }
-void F08TS(mpi_ssend)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_ssend_body(buf->base, count, datatype, dest, tag, comm));
-        return;
+
+static inline int mpi_ssend_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+        return C(MPI_Ssend)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_ssend_any(buf, count, datatype, dest, tag, comm);
+}
+void F(mpi_ssend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { *ierror = mpi_ssend_body(buf, count, datatype, dest, tag, comm); }
+static COLD void mpi_ssend_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1034,15 +1295,25 @@ void F08TS(mpi_ssend)(const struct descriptor *buf, const int *count, const int 
     }
     give(ierror, code);
 }
+void F08TS(mpi_ssend)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_ssend_body(buf->base, count, datatype, dest, tag, comm));
+    } else {
+        mpi_ssend_sections(buf, count, datatype, dest, tag, comm, ierror);
+    }
+}
 
-static inline int mpi_ssend_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
+static COLD int mpi_ssend_c_any(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
     return C(MPI_Ssend_c)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *tag, comm_c(*comm));
 }
-void F08TS(mpi_ssend_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_ssend_c_body(buf->base, count, datatype, dest, tag, comm));
-        return;
+
+static inline int mpi_ssend_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
+    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+        return C(MPI_Ssend_c)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_ssend_c_any(buf, count, datatype, dest, tag, comm);
+}
+static COLD void mpi_ssend_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -1050,6 +1321,13 @@ void F08TS(mpi_ssend_c)(const struct descriptor *buf, const MPI_Count *count, co
         code = parts_close(parts, 1, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ssend_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_ssend_c_body(buf->base, count, datatype, dest, tag, comm));
+    } else {
+        mpi_ssend_c_sections(buf, count, datatype, dest, tag, comm, ierror);
+    }
 }
 
 static inline int mpi_ssend_init_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request) {
@@ -1061,11 +1339,7 @@ static inline int mpi_ssend_init_body(void *buf, const int *count, const int *da
     return code;
 }
 void F(mpi_ssend_init)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_ssend_init_body(buf, count, datatype, dest, tag, comm, request); }
-void F08TS(mpi_ssend_init)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_ssend_init_body(buf->base, count, datatype, dest, tag, comm, request));
-        return;
-    }
+static COLD void mpi_ssend_init_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -1073,6 +1347,13 @@ void F08TS(mpi_ssend_init)(const struct descriptor *buf, const int *count, const
         code = parts_close(parts, 1, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ssend_init)(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_ssend_init_body(buf->base, count, datatype, dest, tag, comm, request));
+    } else {
+        mpi_ssend_init_sections(buf, count, datatype, dest, tag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ssend_init_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request) {
@@ -1083,11 +1364,7 @@ static inline int mpi_ssend_init_c_body(void *buf, const MPI_Count *count, const
     }
     return code;
 }
-void F08TS(mpi_ssend_init_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(buf))) {
-        give(ierror, mpi_ssend_init_c_body(buf->base, count, datatype, dest, tag, comm, request));
-        return;
-    }
+static COLD void mpi_ssend_init_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -1095,6 +1372,13 @@ void F08TS(mpi_ssend_init_c)(const struct descriptor *buf, const MPI_Count *coun
         code = parts_close(parts, 1, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ssend_init_c)(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(buf))) {
+        give(ierror, mpi_ssend_init_c_body(buf->base, count, datatype, dest, tag, comm, request));
+    } else {
+        mpi_ssend_init_c_sections(buf, count, datatype, dest, tag, comm, request, ierror);
+    }
 }
 
 static inline int mpi_status_get_error_body(void *status, int *err) {

@@ -155,11 +155,7 @@ static inline int mpi_ineighbor_allgather_body(void *sendbuf, const int *sendcou
     return code;
 }
 void F(mpi_ineighbor_allgather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) { *ierror = mpi_ineighbor_allgather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request); }
-void F08TS(mpi_ineighbor_allgather)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ineighbor_allgather_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, request));
-        return;
-    }
+static COLD void mpi_ineighbor_allgather_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -167,6 +163,13 @@ void F08TS(mpi_ineighbor_allgather)(const struct descriptor *sendbuf, const int 
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ineighbor_allgather)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ineighbor_allgather_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, request));
+    } else {
+        mpi_ineighbor_allgather_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ineighbor_allgather_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *request) {
@@ -177,11 +180,7 @@ static inline int mpi_ineighbor_allgather_c_body(void *sendbuf, const MPI_Count 
     }
     return code;
 }
-void F08TS(mpi_ineighbor_allgather_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ineighbor_allgather_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, request));
-        return;
-    }
+static COLD void mpi_ineighbor_allgather_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -189,6 +188,13 @@ void F08TS(mpi_ineighbor_allgather_c)(const struct descriptor *sendbuf, const MP
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ineighbor_allgather_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ineighbor_allgather_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, request));
+    } else {
+        mpi_ineighbor_allgather_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ineighbor_allgatherv_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *request) {
@@ -200,11 +206,7 @@ static inline int mpi_ineighbor_allgatherv_body(void *sendbuf, const int *sendco
     return code;
 }
 void F(mpi_ineighbor_allgatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *request, int *ierror) { *ierror = mpi_ineighbor_allgatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request); }
-void F08TS(mpi_ineighbor_allgatherv)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ineighbor_allgatherv_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm, request));
-        return;
-    }
+static COLD void mpi_ineighbor_allgatherv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -212,6 +214,13 @@ void F08TS(mpi_ineighbor_allgatherv)(const struct descriptor *sendbuf, const int
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ineighbor_allgatherv)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ineighbor_allgatherv_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm, request));
+    } else {
+        mpi_ineighbor_allgatherv_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ineighbor_allgatherv_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, int *request) {
@@ -222,11 +231,7 @@ static inline int mpi_ineighbor_allgatherv_c_body(void *sendbuf, const MPI_Count
     }
     return code;
 }
-void F08TS(mpi_ineighbor_allgatherv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ineighbor_allgatherv_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm, request));
-        return;
-    }
+static COLD void mpi_ineighbor_allgatherv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -234,6 +239,13 @@ void F08TS(mpi_ineighbor_allgatherv_c)(const struct descriptor *sendbuf, const M
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ineighbor_allgatherv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ineighbor_allgatherv_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm, request));
+    } else {
+        mpi_ineighbor_allgatherv_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ineighbor_alltoall_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request) {
@@ -245,11 +257,7 @@ static inline int mpi_ineighbor_alltoall_body(void *sendbuf, const int *sendcoun
     return code;
 }
 void F(mpi_ineighbor_alltoall)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) { *ierror = mpi_ineighbor_alltoall_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request); }
-void F08TS(mpi_ineighbor_alltoall)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ineighbor_alltoall_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, request));
-        return;
-    }
+static COLD void mpi_ineighbor_alltoall_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -257,6 +265,13 @@ void F08TS(mpi_ineighbor_alltoall)(const struct descriptor *sendbuf, const int *
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ineighbor_alltoall)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ineighbor_alltoall_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, request));
+    } else {
+        mpi_ineighbor_alltoall_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ineighbor_alltoall_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *request) {
@@ -267,11 +282,7 @@ static inline int mpi_ineighbor_alltoall_c_body(void *sendbuf, const MPI_Count *
     }
     return code;
 }
-void F08TS(mpi_ineighbor_alltoall_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ineighbor_alltoall_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, request));
-        return;
-    }
+static COLD void mpi_ineighbor_alltoall_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -279,6 +290,13 @@ void F08TS(mpi_ineighbor_alltoall_c)(const struct descriptor *sendbuf, const MPI
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ineighbor_alltoall_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ineighbor_alltoall_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, request));
+    } else {
+        mpi_ineighbor_alltoall_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ineighbor_alltoallv_body(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *request) {
@@ -290,11 +308,7 @@ static inline int mpi_ineighbor_alltoallv_body(void *sendbuf, const int *sendcou
     return code;
 }
 void F(mpi_ineighbor_alltoallv)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) { *ierror = mpi_ineighbor_alltoallv_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request); }
-void F08TS(mpi_ineighbor_alltoallv)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ineighbor_alltoallv_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm, request));
-        return;
-    }
+static COLD void mpi_ineighbor_alltoallv_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -302,6 +316,13 @@ void F08TS(mpi_ineighbor_alltoallv)(const struct descriptor *sendbuf, const int 
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ineighbor_alltoallv)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ineighbor_alltoallv_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm, request));
+    } else {
+        mpi_ineighbor_alltoallv_sections(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ineighbor_alltoallv_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, int *request) {
@@ -312,11 +333,7 @@ static inline int mpi_ineighbor_alltoallv_c_body(void *sendbuf, const MPI_Count 
     }
     return code;
 }
-void F08TS(mpi_ineighbor_alltoallv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ineighbor_alltoallv_c_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm, request));
-        return;
-    }
+static COLD void mpi_ineighbor_alltoallv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -324,6 +341,13 @@ void F08TS(mpi_ineighbor_alltoallv_c)(const struct descriptor *sendbuf, const MP
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ineighbor_alltoallv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ineighbor_alltoallv_c_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm, request));
+    } else {
+        mpi_ineighbor_alltoallv_c_sections(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ineighbor_alltoallw_body(void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *request) {
@@ -367,11 +391,7 @@ static inline int mpi_ineighbor_alltoallw_body(void *sendbuf, const int *sendcou
     return code;
 }
 void F(mpi_ineighbor_alltoallw)(void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) { *ierror = mpi_ineighbor_alltoallw_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request); }
-void F08TS(mpi_ineighbor_alltoallw)(const struct descriptor *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ineighbor_alltoallw_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm, request));
-        return;
-    }
+static COLD void mpi_ineighbor_alltoallw_sections(const struct descriptor *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -379,6 +399,13 @@ void F08TS(mpi_ineighbor_alltoallw)(const struct descriptor *sendbuf, const int 
         code = parts_close(parts, 2, USE_NONBLOCKING, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_ineighbor_alltoallw)(const struct descriptor *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ineighbor_alltoallw_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm, request));
+    } else {
+        mpi_ineighbor_alltoallw_sections(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror);
+    }
 }
 
 static inline int mpi_ineighbor_alltoallw_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *request) {
@@ -421,11 +448,7 @@ static inline int mpi_ineighbor_alltoallw_c_body(void *sendbuf, const MPI_Count 
     }
     return code;
 }
-void F08TS(mpi_ineighbor_alltoallw_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_ineighbor_alltoallw_c_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm, request));
-        return;
-    }
+static COLD void mpi_ineighbor_alltoallw_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
     if (code == MPI_SUCCESS) {
@@ -434,16 +457,26 @@ void F08TS(mpi_ineighbor_alltoallw_c)(const struct descriptor *sendbuf, const MP
     }
     give(ierror, code);
 }
+void F08TS(mpi_ineighbor_alltoallw_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_ineighbor_alltoallw_c_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm, request));
+    } else {
+        mpi_ineighbor_alltoallw_c_sections(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request, ierror);
+    }
+}
 
-static inline int mpi_neighbor_allgather_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
+static COLD int mpi_neighbor_allgather_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
     return C(MPI_Neighbor_allgather)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), comm_c(*comm));
 }
-void F(mpi_neighbor_allgather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_neighbor_allgather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
-void F08TS(mpi_neighbor_allgather)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_allgather_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm));
-        return;
+
+static inline int mpi_neighbor_allgather_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Neighbor_allgather)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_neighbor_allgather_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+}
+void F(mpi_neighbor_allgather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_neighbor_allgather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
+static COLD void mpi_neighbor_allgather_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -452,15 +485,25 @@ void F08TS(mpi_neighbor_allgather)(const struct descriptor *sendbuf, const int *
     }
     give(ierror, code);
 }
+void F08TS(mpi_neighbor_allgather)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_allgather_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm));
+    } else {
+        mpi_neighbor_allgather_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror);
+    }
+}
 
-static inline int mpi_neighbor_allgather_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
+static COLD int mpi_neighbor_allgather_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
     return C(MPI_Neighbor_allgather_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), comm_c(*comm));
 }
-void F08TS(mpi_neighbor_allgather_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_allgather_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm));
-        return;
+
+static inline int mpi_neighbor_allgather_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Neighbor_allgather_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_neighbor_allgather_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+}
+static COLD void mpi_neighbor_allgather_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -468,6 +511,13 @@ void F08TS(mpi_neighbor_allgather_c)(const struct descriptor *sendbuf, const MPI
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_neighbor_allgather_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_allgather_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm));
+    } else {
+        mpi_neighbor_allgather_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror);
+    }
 }
 
 static inline int mpi_neighbor_allgather_init_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request) {
@@ -479,11 +529,7 @@ static inline int mpi_neighbor_allgather_init_body(void *sendbuf, const int *sen
     return code;
 }
 void F(mpi_neighbor_allgather_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_neighbor_allgather_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request); }
-void F08TS(mpi_neighbor_allgather_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_allgather_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, info, request));
-        return;
-    }
+static COLD void mpi_neighbor_allgather_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -491,6 +537,13 @@ void F08TS(mpi_neighbor_allgather_init)(const struct descriptor *sendbuf, const 
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_neighbor_allgather_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_allgather_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, info, request));
+    } else {
+        mpi_neighbor_allgather_init_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_neighbor_allgather_init_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, const int *info, int *request) {
@@ -501,11 +554,7 @@ static inline int mpi_neighbor_allgather_init_c_body(void *sendbuf, const MPI_Co
     }
     return code;
 }
-void F08TS(mpi_neighbor_allgather_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_allgather_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, info, request));
-        return;
-    }
+static COLD void mpi_neighbor_allgather_init_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -514,16 +563,26 @@ void F08TS(mpi_neighbor_allgather_init_c)(const struct descriptor *sendbuf, cons
     }
     give(ierror, code);
 }
+void F08TS(mpi_neighbor_allgather_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_allgather_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, info, request));
+    } else {
+        mpi_neighbor_allgather_init_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror);
+    }
+}
 
-static inline int mpi_neighbor_allgatherv_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm) {
+static COLD int mpi_neighbor_allgatherv_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm) {
     return C(MPI_Neighbor_allgatherv)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(*recvtype), comm_c(*comm));
 }
-void F(mpi_neighbor_allgatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_neighbor_allgatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm); }
-void F08TS(mpi_neighbor_allgatherv)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_allgatherv_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm));
-        return;
+
+static inline int mpi_neighbor_allgatherv_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Neighbor_allgatherv)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, displs, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_neighbor_allgatherv_any(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm);
+}
+void F(mpi_neighbor_allgatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_neighbor_allgatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm); }
+static COLD void mpi_neighbor_allgatherv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -532,15 +591,25 @@ void F08TS(mpi_neighbor_allgatherv)(const struct descriptor *sendbuf, const int 
     }
     give(ierror, code);
 }
+void F08TS(mpi_neighbor_allgatherv)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_allgatherv_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm));
+    } else {
+        mpi_neighbor_allgatherv_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror);
+    }
+}
 
-static inline int mpi_neighbor_allgatherv_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm) {
+static COLD int mpi_neighbor_allgatherv_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm) {
     return C(MPI_Neighbor_allgatherv_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(*recvtype), comm_c(*comm));
 }
-void F08TS(mpi_neighbor_allgatherv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_allgatherv_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm));
-        return;
+
+static inline int mpi_neighbor_allgatherv_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Neighbor_allgatherv_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, displs, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_neighbor_allgatherv_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm);
+}
+static COLD void mpi_neighbor_allgatherv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -548,6 +617,13 @@ void F08TS(mpi_neighbor_allgatherv_c)(const struct descriptor *sendbuf, const MP
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_neighbor_allgatherv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_allgatherv_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm));
+    } else {
+        mpi_neighbor_allgatherv_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, ierror);
+    }
 }
 
 static inline int mpi_neighbor_allgatherv_init_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, const int *info, int *request) {
@@ -559,11 +635,7 @@ static inline int mpi_neighbor_allgatherv_init_body(void *sendbuf, const int *se
     return code;
 }
 void F(mpi_neighbor_allgatherv_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_neighbor_allgatherv_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request); }
-void F08TS(mpi_neighbor_allgatherv_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_allgatherv_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm, info, request));
-        return;
-    }
+static COLD void mpi_neighbor_allgatherv_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -571,6 +643,13 @@ void F08TS(mpi_neighbor_allgatherv_init)(const struct descriptor *sendbuf, const
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_neighbor_allgatherv_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_allgatherv_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm, info, request));
+    } else {
+        mpi_neighbor_allgatherv_init_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_neighbor_allgatherv_init_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, const int *info, int *request) {
@@ -581,11 +660,7 @@ static inline int mpi_neighbor_allgatherv_init_c_body(void *sendbuf, const MPI_C
     }
     return code;
 }
-void F08TS(mpi_neighbor_allgatherv_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_allgatherv_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm, info, request));
-        return;
-    }
+static COLD void mpi_neighbor_allgatherv_init_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -594,16 +669,26 @@ void F08TS(mpi_neighbor_allgatherv_init_c)(const struct descriptor *sendbuf, con
     }
     give(ierror, code);
 }
+void F08TS(mpi_neighbor_allgatherv_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_allgatherv_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcounts, displs, recvtype, comm, info, request));
+    } else {
+        mpi_neighbor_allgatherv_init_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request, ierror);
+    }
+}
 
-static inline int mpi_neighbor_alltoall_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
+static COLD int mpi_neighbor_alltoall_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
     return C(MPI_Neighbor_alltoall)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), comm_c(*comm));
 }
-void F(mpi_neighbor_alltoall)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_neighbor_alltoall_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
-void F08TS(mpi_neighbor_alltoall)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_alltoall_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm));
-        return;
+
+static inline int mpi_neighbor_alltoall_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Neighbor_alltoall)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_neighbor_alltoall_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+}
+void F(mpi_neighbor_alltoall)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_neighbor_alltoall_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
+static COLD void mpi_neighbor_alltoall_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -612,15 +697,25 @@ void F08TS(mpi_neighbor_alltoall)(const struct descriptor *sendbuf, const int *s
     }
     give(ierror, code);
 }
+void F08TS(mpi_neighbor_alltoall)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_alltoall_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm));
+    } else {
+        mpi_neighbor_alltoall_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror);
+    }
+}
 
-static inline int mpi_neighbor_alltoall_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
+static COLD int mpi_neighbor_alltoall_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
     return C(MPI_Neighbor_alltoall_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), comm_c(*comm));
 }
-void F08TS(mpi_neighbor_alltoall_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_alltoall_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm));
-        return;
+
+static inline int mpi_neighbor_alltoall_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Neighbor_alltoall_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_neighbor_alltoall_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+}
+static COLD void mpi_neighbor_alltoall_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -628,6 +723,13 @@ void F08TS(mpi_neighbor_alltoall_c)(const struct descriptor *sendbuf, const MPI_
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_neighbor_alltoall_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_alltoall_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm));
+    } else {
+        mpi_neighbor_alltoall_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, ierror);
+    }
 }
 
 static inline int mpi_neighbor_alltoall_init_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request) {
@@ -639,11 +741,7 @@ static inline int mpi_neighbor_alltoall_init_body(void *sendbuf, const int *send
     return code;
 }
 void F(mpi_neighbor_alltoall_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_neighbor_alltoall_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request); }
-void F08TS(mpi_neighbor_alltoall_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_alltoall_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, info, request));
-        return;
-    }
+static COLD void mpi_neighbor_alltoall_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -651,6 +749,13 @@ void F08TS(mpi_neighbor_alltoall_init)(const struct descriptor *sendbuf, const i
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_neighbor_alltoall_init)(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_alltoall_init_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, info, request));
+    } else {
+        mpi_neighbor_alltoall_init_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_neighbor_alltoall_init_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, const int *info, int *request) {
@@ -661,11 +766,7 @@ static inline int mpi_neighbor_alltoall_init_c_body(void *sendbuf, const MPI_Cou
     }
     return code;
 }
-void F08TS(mpi_neighbor_alltoall_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_alltoall_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, info, request));
-        return;
-    }
+static COLD void mpi_neighbor_alltoall_init_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -674,16 +775,26 @@ void F08TS(mpi_neighbor_alltoall_init_c)(const struct descriptor *sendbuf, const
     }
     give(ierror, code);
 }
+void F08TS(mpi_neighbor_alltoall_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_alltoall_init_c_body(sendbuf->base, sendcount, sendtype, recvbuf->base, recvcount, recvtype, comm, info, request));
+    } else {
+        mpi_neighbor_alltoall_init_c_sections(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror);
+    }
+}
 
-static inline int mpi_neighbor_alltoallv_body(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm) {
+static COLD int mpi_neighbor_alltoallv_any(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm) {
     return C(MPI_Neighbor_alltoallv)(buffer_or_in_place_c(sendbuf), sendcounts, sdispls, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, rdispls, datatype_c(*recvtype), comm_c(*comm));
 }
-void F(mpi_neighbor_alltoallv)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_neighbor_alltoallv_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm); }
-void F08TS(mpi_neighbor_alltoallv)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_alltoallv_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm));
-        return;
+
+static inline int mpi_neighbor_alltoallv_body(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Neighbor_alltoallv)(sendbuf, sendcounts, sdispls, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, rdispls, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_neighbor_alltoallv_any(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm);
+}
+void F(mpi_neighbor_alltoallv)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_neighbor_alltoallv_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm); }
+static COLD void mpi_neighbor_alltoallv_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -692,15 +803,25 @@ void F08TS(mpi_neighbor_alltoallv)(const struct descriptor *sendbuf, const int *
     }
     give(ierror, code);
 }
+void F08TS(mpi_neighbor_alltoallv)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_alltoallv_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm));
+    } else {
+        mpi_neighbor_alltoallv_sections(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror);
+    }
+}
 
-static inline int mpi_neighbor_alltoallv_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm) {
+static COLD int mpi_neighbor_alltoallv_c_any(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm) {
     return C(MPI_Neighbor_alltoallv_c)(buffer_or_in_place_c(sendbuf), sendcounts, sdispls, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, rdispls, datatype_c(*recvtype), comm_c(*comm));
 }
-void F08TS(mpi_neighbor_alltoallv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_alltoallv_c_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm));
-        return;
+
+static inline int mpi_neighbor_alltoallv_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+        return C(MPI_Neighbor_alltoallv_c)(sendbuf, sendcounts, sdispls, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, rdispls, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
+    return mpi_neighbor_alltoallv_c_any(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm);
+}
+static COLD void mpi_neighbor_alltoallv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -708,6 +829,13 @@ void F08TS(mpi_neighbor_alltoallv_c)(const struct descriptor *sendbuf, const MPI
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_neighbor_alltoallv_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_alltoallv_c_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm));
+    } else {
+        mpi_neighbor_alltoallv_c_sections(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, ierror);
+    }
 }
 
 static inline int mpi_neighbor_alltoallv_init_body(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, const int *info, int *request) {
@@ -719,11 +847,7 @@ static inline int mpi_neighbor_alltoallv_init_body(void *sendbuf, const int *sen
     return code;
 }
 void F(mpi_neighbor_alltoallv_init)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_neighbor_alltoallv_init_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request); }
-void F08TS(mpi_neighbor_alltoallv_init)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_alltoallv_init_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm, info, request));
-        return;
-    }
+static COLD void mpi_neighbor_alltoallv_init_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -731,6 +855,13 @@ void F08TS(mpi_neighbor_alltoallv_init)(const struct descriptor *sendbuf, const 
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_neighbor_alltoallv_init)(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_alltoallv_init_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm, info, request));
+    } else {
+        mpi_neighbor_alltoallv_init_sections(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_neighbor_alltoallv_init_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, const int *info, int *request) {
@@ -741,11 +872,7 @@ static inline int mpi_neighbor_alltoallv_init_c_body(void *sendbuf, const MPI_Co
     }
     return code;
 }
-void F08TS(mpi_neighbor_alltoallv_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_alltoallv_init_c_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm, info, request));
-        return;
-    }
+static COLD void mpi_neighbor_alltoallv_init_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -753,6 +880,13 @@ void F08TS(mpi_neighbor_alltoallv_init_c)(const struct descriptor *sendbuf, cons
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_neighbor_alltoallv_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_alltoallv_init_c_body(sendbuf->base, sendcounts, sdispls, sendtype, recvbuf->base, recvcounts, rdispls, recvtype, comm, info, request));
+    } else {
+        mpi_neighbor_alltoallv_init_c_sections(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_neighbor_alltoallw_body(void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm) {
@@ -784,11 +918,7 @@ static inline int mpi_neighbor_alltoallw_body(void *sendbuf, const int *sendcoun
     return code;
 }
 void F(mpi_neighbor_alltoallw)(void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *ierror) { *ierror = mpi_neighbor_alltoallw_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm); }
-void F08TS(mpi_neighbor_alltoallw)(const struct descriptor *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_alltoallw_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm));
-        return;
-    }
+static COLD void mpi_neighbor_alltoallw_sections(const struct descriptor *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -796,6 +926,13 @@ void F08TS(mpi_neighbor_alltoallw)(const struct descriptor *sendbuf, const int *
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_neighbor_alltoallw)(const struct descriptor *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_alltoallw_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm));
+    } else {
+        mpi_neighbor_alltoallw_sections(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror);
+    }
 }
 
 static inline int mpi_neighbor_alltoallw_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm) {
@@ -826,11 +963,7 @@ static inline int mpi_neighbor_alltoallw_c_body(void *sendbuf, const MPI_Count *
     free(c_recvtypes);
     return code;
 }
-void F08TS(mpi_neighbor_alltoallw_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_alltoallw_c_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm));
-        return;
-    }
+static COLD void mpi_neighbor_alltoallw_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
@@ -838,6 +971,13 @@ void F08TS(mpi_neighbor_alltoallw_c)(const struct descriptor *sendbuf, const MPI
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
+}
+void F08TS(mpi_neighbor_alltoallw_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_alltoallw_c_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm));
+    } else {
+        mpi_neighbor_alltoallw_c_sections(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, ierror);
+    }
 }
 
 static inline int mpi_neighbor_alltoallw_init_body(void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, const int *info, int *request) {
@@ -881,11 +1021,7 @@ static inline int mpi_neighbor_alltoallw_init_body(void *sendbuf, const int *sen
     return code;
 }
 void F(mpi_neighbor_alltoallw_init)(void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_neighbor_alltoallw_init_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request); }
-void F08TS(mpi_neighbor_alltoallw_init)(const struct descriptor *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_alltoallw_init_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm, info, request));
-        return;
-    }
+static COLD void mpi_neighbor_alltoallw_init_sections(const struct descriptor *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -893,6 +1029,13 @@ void F08TS(mpi_neighbor_alltoallw_init)(const struct descriptor *sendbuf, const 
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_neighbor_alltoallw_init)(const struct descriptor *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_alltoallw_init_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm, info, request));
+    } else {
+        mpi_neighbor_alltoallw_init_sections(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_neighbor_alltoallw_init_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, const int *info, int *request) {
@@ -935,11 +1078,7 @@ static inline int mpi_neighbor_alltoallw_init_c_body(void *sendbuf, const MPI_Co
     }
     return code;
 }
-void F08TS(mpi_neighbor_alltoallw_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) {
-    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
-        give(ierror, mpi_neighbor_alltoallw_init_c_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm, info, request));
-        return;
-    }
+static COLD void mpi_neighbor_alltoallw_init_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
     if (code == MPI_SUCCESS) {
@@ -947,6 +1086,13 @@ void F08TS(mpi_neighbor_alltoallw_init_c)(const struct descriptor *sendbuf, cons
         code = parts_close(parts, 2, USE_PERSISTENT, code, request);
     }
     give(ierror, code);
+}
+void F08TS(mpi_neighbor_alltoallw_init_c)(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) {
+    if (LIKELY(contiguous(sendbuf) && contiguous(recvbuf))) {
+        give(ierror, mpi_neighbor_alltoallw_init_c_body(sendbuf->base, sendcounts, sdispls, sendtypes, recvbuf->base, recvcounts, rdispls, recvtypes, comm, info, request));
+    } else {
+        mpi_neighbor_alltoallw_init_c_sections(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request, ierror);
+    }
 }
 
 static inline int mpi_topo_test_body(const int *comm, int *status) {

@@ -32,6 +32,7 @@
 
 /* What sources of the library share and programs do not see. */
 #define INTERNAL __attribute__((visibility("hidden")))
+#define COLD __attribute__((cold, noinline))
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
 static inline void give(int *ierror, int code) {
@@ -42,9 +43,11 @@ static inline void give(int *ierror, int code) {
 
 /* Handles. The integers of predefined handles are their values in C (MPI-5.0 §20.5), which are below 1024.
  * For others the library is asked. */
+static inline bool are_predefined(int handles) { return (unsigned)handles < 1024; }
+
 #define CONVERSIONS(kind, type, name)                                                                         \
     static inline type kind##_c(int handle) {                                                                 \
-        return LIKELY((unsigned)handle < 1024) ? (type)(intptr_t)handle : PMPI_##name##_fromint(handle);      \
+        return LIKELY(are_predefined(handle)) ? (type)(intptr_t)handle : PMPI_##name##_fromint(handle);      \
     }                                                                                                         \
     static inline int kind##_f(type handle) {                                                                 \
         return LIKELY((uintptr_t)handle < 1024) ? (int)(intptr_t)handle : PMPI_##name##_toint(handle);        \
@@ -67,14 +70,20 @@ extern int mpifort_unweighted_, mpifort_weights_empty_, mpifort_errcodes_ignore_
 extern int mpifort_status_ignore_[8], mpifort_statuses_ignore_[8];
 extern char mpifort_argv_null_, mpifort_argvs_null_;
 
-static inline void *buffer_c(const void *buffer) {
-    return buffer == &mpifort_bottom_ ? MPI_BOTTOM : (void *)buffer;
-}
+/* The addresses of buffers in C, for calls that know some of these constants, and whether they differ. */
+static inline bool needs_buffer_c(const void *buffer) { return buffer == &mpifort_bottom_; }
+static inline void *buffer_c(const void *buffer) { return needs_buffer_c(buffer) ? MPI_BOTTOM : (void *)buffer; }
 
+static inline bool needs_buffer_or_in_place_c(const void *buffer) {
+    return buffer == &mpifort_in_place_ || needs_buffer_c(buffer);
+}
 static inline void *buffer_or_in_place_c(const void *buffer) {
     return buffer == &mpifort_in_place_ ? MPI_IN_PLACE : buffer_c(buffer);
 }
 
+static inline bool needs_attached_c(const void *buffer) {
+    return buffer == &mpifort_buffer_automatic_ || needs_buffer_c(buffer);
+}
 static inline void *attached_c(const void *buffer) {
     return buffer == &mpifort_buffer_automatic_ ? MPI_BUFFER_AUTOMATIC : buffer_c(buffer);
 }

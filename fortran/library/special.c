@@ -362,31 +362,33 @@ SAME_IN_F08(mpi_session_get_nth_pset);
 
 /* Buffers that are detached: mpi_f08 gives their address, mpif.h and the module mpi do not (MPI-5.0 §3.6). */
 
-#define DETACH(name, c_name)                                                                                  \
-    void F(name)(void *buffer, int *size, int *ierror) {                                                      \
+/* The address of the constant is what stands for buffers that MPI makes. */
+static void *detached_f(void *buffer) {
+    return buffer == MPI_BUFFER_AUTOMATIC ? &mpifort_buffer_automatic_ : buffer;
+}
+
+#define DETACH(name, c_name, of, handle)                                                                      \
+    void F(name)(of void *buffer, int *size, int *ierror) {                                                   \
         void *detached;                                                                                       \
         (void)buffer;                                                                                         \
-        *ierror = C(c_name)(&detached, size);                                                                 \
+        *ierror = C(c_name)(handle &detached, size);                                                          \
     }                                                                                                         \
-    void F08(name)(void **buffer, int *size, int *ierror) { give(ierror, C(c_name)(buffer, size)); }          \
-    void F08(name##_c)(void **buffer, MPI_Count *size, int *ierror) {                                         \
-        give(ierror, C(c_name##_c)(buffer, size));                                                            \
+    void F08(name)(of void **buffer, int *size, int *ierror) {                                                \
+        int code = C(c_name)(handle buffer, size);                                                            \
+        *buffer = code == MPI_SUCCESS ? detached_f(*buffer) : NULL;                                           \
+        give(ierror, code);                                                                                   \
+    }                                                                                                         \
+    void F08(name##_c)(of void **buffer, MPI_Count *size, int *ierror) {                                      \
+        int code = C(c_name##_c)(handle buffer, size);                                                        \
+        *buffer = code == MPI_SUCCESS ? detached_f(*buffer) : NULL;                                           \
+        give(ierror, code);                                                                                   \
     }
-#define DETACH_OF(name, c_name, kind)                                                                         \
-    void F(name)(const int *of, void *buffer, int *size, int *ierror) {                                       \
-        void *detached;                                                                                       \
-        (void)buffer;                                                                                         \
-        *ierror = C(c_name)(kind##_c(*of), &detached, size);                                                  \
-    }                                                                                                         \
-    void F08(name)(const int *of, void **buffer, int *size, int *ierror) {                                    \
-        give(ierror, C(c_name)(kind##_c(*of), buffer, size));                                                 \
-    }                                                                                                         \
-    void F08(name##_c)(const int *of, void **buffer, MPI_Count *size, int *ierror) {                          \
-        give(ierror, C(c_name##_c)(kind##_c(*of), buffer, size));                                             \
-    }
-DETACH(mpi_buffer_detach, MPI_Buffer_detach)
-DETACH_OF(mpi_comm_detach_buffer, MPI_Comm_detach_buffer, comm)
-DETACH_OF(mpi_session_detach_buffer, MPI_Session_detach_buffer, session)
+#define OF const int *of,
+#define COMM comm_c(*of),
+#define SESSION session_c(*of),
+DETACH(mpi_buffer_detach, MPI_Buffer_detach, , )
+DETACH(mpi_comm_detach_buffer, MPI_Comm_detach_buffer, OF, COMM)
+DETACH(mpi_session_detach_buffer, MPI_Session_detach_buffer, OF, SESSION)
 
 /* Datatypes that are taken apart. Only the entries that the datatype has are written. */
 
@@ -740,3 +742,97 @@ void F(mpi_request_get_status_some)(const int *incount, const int *array_of_requ
     give(ierror, code);
 }
 SAME_IN_F08(mpi_request_get_status_some);
+
+/* Procedures that MPI-3.0 removed, and that programs with mpif.h still call (MPI-5.0 §17.1). Their addresses
+ * and displacements are of type INTEGER. */
+
+ALSO(mpi_errhandler_create, mpi_comm_create_errhandler);
+
+void F(mpi_errhandler_get)(const int *comm, int *errhandler, int *ierror) {
+    MPI_Errhandler found;
+    *ierror = C(MPI_Comm_get_errhandler)(comm_c(*comm), &found);
+    if (*ierror == MPI_SUCCESS) {
+        *errhandler = errhandler_f(found);
+    }
+}
+
+void F(mpi_errhandler_set)(const int *comm, const int *errhandler, int *ierror) {
+    *ierror = C(MPI_Comm_set_errhandler)(comm_c(*comm), errhandler_c(*errhandler));
+}
+
+/* Gives a number that must be small enough. */
+static int give_small(MPI_Aint number, int *to) {
+    if (number < INT32_MIN || number > INT32_MAX) {
+        return fail(MPI_ERR_ARG, "an INTEGER is too small for this address or extent; MPI_Get_address and "
+                                 "MPI_Type_get_extent take INTEGER(KIND=MPI_ADDRESS_KIND)");
+    }
+    *to = (int)number;
+    return MPI_SUCCESS;
+}
+
+void F(mpi_address)(void *location, int *address, int *ierror) {
+    MPI_Aint found = 0;
+    int code = C(MPI_Get_address)(buffer_c(location), &found);
+    *ierror = code == MPI_SUCCESS ? give_small(found, address) : code;
+}
+
+static int bound(int datatype, int *lower, int *upper, int *extent) {
+    MPI_Aint start, length;
+    int code = C(MPI_Type_get_extent)(datatype_c(datatype), &start, &length);
+    if (code == MPI_SUCCESS && lower) {
+        code = give_small(start, lower);
+    } else if (code == MPI_SUCCESS && upper) {
+        code = give_small(start + length, upper);
+    } else if (code == MPI_SUCCESS) {
+        code = give_small(length, extent);
+    }
+    return code;
+}
+
+void F(mpi_type_extent)(const int *datatype, int *extent, int *ierror) { *ierror = bound(*datatype, NULL, NULL, extent); }
+void F(mpi_type_lb)(const int *datatype, int *lower, int *ierror) { *ierror = bound(*datatype, lower, NULL, NULL); }
+void F(mpi_type_ub)(const int *datatype, int *upper, int *ierror) { *ierror = bound(*datatype, NULL, upper, NULL); }
+
+void F(mpi_type_hvector)(const int *count, const int *blocklength, const int *stride, const int *oldtype, int *newtype,
+                         int *ierror) {
+    MPI_Datatype made;
+    *ierror = C(MPI_Type_create_hvector)(*count, *blocklength, *stride, datatype_c(*oldtype), &made);
+    if (*ierror == MPI_SUCCESS) {
+        *newtype = datatype_f(made);
+    }
+}
+
+/* A structure, or blocks of one datatype: then `types` is null. */
+static int blocks(int count, const int *lengths, const int *displacements, const int *types, MPI_Datatype of,
+                  int *newtype) {
+    size_t number = count > 0 ? (size_t)count : 0;
+    MPI_Aint *places = calloc(number + 1, sizeof *places);
+    MPI_Datatype *parts = calloc(number + 1, sizeof *parts), made;
+    int code;
+    if (places && parts) {
+        for (size_t i = 0; i < number; i++) {
+            places[i] = displacements[i];
+            parts[i] = types ? datatype_c(types[i]) : of;
+        }
+        code = types ? C(MPI_Type_create_struct)(count, lengths, places, parts, &made)
+                     : C(MPI_Type_create_hindexed)(count, lengths, places, of, &made);
+    } else {
+        code = fail(MPI_ERR_NO_MEM, "there is no memory for the parts of a datatype");
+    }
+    if (code == MPI_SUCCESS) {
+        *newtype = datatype_f(made);
+    }
+    free(places);
+    free(parts);
+    return code;
+}
+
+void F(mpi_type_hindexed)(const int *count, const int *lengths, const int *displacements, const int *oldtype,
+                          int *newtype, int *ierror) {
+    *ierror = blocks(*count, lengths, displacements, NULL, datatype_c(*oldtype), newtype);
+}
+
+void F(mpi_type_struct)(const int *count, const int *lengths, const int *displacements, const int *types, int *newtype,
+                        int *ierror) {
+    *ierror = blocks(*count, lengths, displacements, types, MPI_DATATYPE_NULL, newtype);
+}

@@ -128,6 +128,7 @@ module mpi
   external :: MPI_NULL_COPY_FN
   external :: MPI_NULL_DELETE_FN
   external :: MPI_CONVERSION_FN_NULL
+  external :: MPI_CONVERSION_FN_NULL_C
   interface
     subroutine MPI_Bsend(buf, count, datatype, dest, tag, comm, ierror)
       import
@@ -10014,12 +10015,14 @@ module mpi
     end subroutine MPI_Pcontrol
     subroutine MPI_Status_f2f08(f_status, f08_status, ierror)
       import
-      integer :: f_status(MPI_STATUS_SIZE), ierror
+      integer :: f_status(MPI_STATUS_SIZE)
+      integer, optional :: ierror
       type(MPI_Status) :: f08_status
     end subroutine MPI_Status_f2f08
     subroutine MPI_Status_f082f(f08_status, f_status, ierror)
       import
-      integer :: f_status(MPI_STATUS_SIZE), ierror
+      integer :: f_status(MPI_STATUS_SIZE)
+      integer, optional :: ierror
       type(MPI_Status) :: f08_status
     end subroutine MPI_Status_f082f
     subroutine MPI_F_sync_reg(buf)
@@ -10052,12 +10055,14 @@ module mpi
     end subroutine PMPI_Pcontrol
     subroutine PMPI_Status_f2f08(f_status, f08_status, ierror)
       import
-      integer :: f_status(MPI_STATUS_SIZE), ierror
+      integer :: f_status(MPI_STATUS_SIZE)
+      integer, optional :: ierror
       type(MPI_Status) :: f08_status
     end subroutine PMPI_Status_f2f08
     subroutine PMPI_Status_f082f(f08_status, f_status, ierror)
       import
-      integer :: f_status(MPI_STATUS_SIZE), ierror
+      integer :: f_status(MPI_STATUS_SIZE)
+      integer, optional :: ierror
       type(MPI_Status) :: f08_status
     end subroutine PMPI_Status_f082f
     subroutine PMPI_F_sync_reg(buf)
@@ -10066,7 +10071,7 @@ module mpi
       real :: buf(*)
     end subroutine PMPI_F_sync_reg
     ! The descriptor of any variable says the size of its elements.
-    subroutine PMPI_Sizeof(x, size, ierror) bind(C, name='Pmpi_sizeof_f08ts_')
+    subroutine PMPI_Sizeof(x, size, ierror) bind(C, name='pmpi_sizeof_f08ts_')
       type(*), dimension(..) :: x
       integer :: size, ierror
     end subroutine PMPI_Sizeof

@@ -237,8 +237,6 @@ module mpi_f08
       integer(MPI_ADDRESS_KIND) :: extra_state
     end subroutine MPI_Datarep_conversion_function_c
   end interface
-
-  procedure(MPI_Datarep_conversion_function_c) :: MPI_CONVERSION_FN_NULL_C
   procedure(MPI_Comm_copy_attr_function) :: MPI_COMM_DUP_FN
   procedure(MPI_Comm_copy_attr_function) :: MPI_COMM_NULL_COPY_FN
   procedure(MPI_Comm_delete_attr_function) :: MPI_COMM_NULL_DELETE_FN
@@ -249,6 +247,7 @@ module mpi_f08
   procedure(MPI_Win_copy_attr_function) :: MPI_WIN_NULL_COPY_FN
   procedure(MPI_Win_delete_attr_function) :: MPI_WIN_NULL_DELETE_FN
   procedure(MPI_Datarep_conversion_function) :: MPI_CONVERSION_FN_NULL
+  procedure(MPI_Datarep_conversion_function_c) :: MPI_CONVERSION_FN_NULL_C
   interface MPI_Bsend
     subroutine MPI_Bsend_f08ts(buf, count, datatype, dest, tag, comm, ierror) bind(C, name='mpi_bsend_f08ts_')
       import
@@ -13160,13 +13159,13 @@ module mpi_f08
     end subroutine PMPI_Status_f082f_f08
   end interface
   interface PMPI_F_sync_reg
-    subroutine PMPI_F_sync_reg_f08ts(buf) bind(C, name='Pmpi_f_sync_reg_f08ts_')
+    subroutine PMPI_F_sync_reg_f08ts(buf) bind(C, name='pmpi_f_sync_reg_f08ts_')
       type(*), dimension(..), asynchronous :: buf
     end subroutine PMPI_F_sync_reg_f08ts
   end interface
   ! The descriptor of any variable says the size of its elements.
   interface PMPI_Sizeof
-    subroutine PMPI_Sizeof_f08ts(x, size, ierror) bind(C, name='Pmpi_sizeof_f08ts_')
+    subroutine PMPI_Sizeof_f08ts(x, size, ierror) bind(C, name='pmpi_sizeof_f08ts_')
       type(*), dimension(..) :: x
       integer, intent(out) :: size
       integer, optional, intent(out) :: ierror

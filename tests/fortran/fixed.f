@@ -8,6 +8,8 @@ C     A program as they were written for MPI-1: fixed form, mpif.h, implicit int
       REAL Y(N)
       CHARACTER*12 WORD
       LOGICAL STARTED
+      INTEGER EXTENT, TYPE, BLOCKS(2), PLACES(2), TYPES(2), SIZE
+      DATA BLOCKS /1, 2/, PLACES /0, 8/
       CALL MPI_INIT(IERR)
       CALL MPI_INITIALIZED(STARTED, IERR)
       CALL MPI_COMM_RANK(MPI_COMM_WORLD, RANK, IERR)
@@ -17,6 +19,16 @@ C     A program as they were written for MPI-1: fixed form, mpif.h, implicit int
          X(I) = RANK + I
          Y(I) = RANK - I
    10 CONTINUE
+C     Procedures of MPI-1, whose addresses are of type INTEGER.
+      CALL MPI_TYPE_EXTENT(MPI_DOUBLE_PRECISION, EXTENT, IERR)
+      TYPES(1) = MPI_REAL
+      TYPES(2) = MPI_DOUBLE_PRECISION
+      CALL MPI_TYPE_STRUCT(2, BLOCKS, PLACES, TYPES, TYPE, IERR)
+      CALL MPI_TYPE_SIZE(TYPE, SIZE, IERR)
+      CALL MPI_TYPE_FREE(TYPE, IERR)
+      CALL MPI_SIZEOF(X, I, IERR)
+      IF (EXTENT .NE. 8 .OR. SIZE .NE. 20 .OR. I .NE. 8)
+     &   CALL MPI_ABORT(MPI_COMM_WORLD, 1, IERR)
       WORD = ' '
       IF (RANK .EQ. 0) WORD = 'hello, ranks'
       CALL MPI_BCAST(WORD, 12, MPI_CHARACTER, 0, MPI_COMM_WORLD, IERR)

@@ -106,15 +106,18 @@ fn has_content(path: &Path, text: &str) -> bool {
     std::fs::read_to_string(path).is_ok_and(|found| found == text)
 }
 
-/// Files in the generated directory that no generator makes any more.
+/// Files that no generator makes any more, in the directory of the C boundary and among Fortran's calls.
 fn stale_files(root: &Path, outputs: &[Output]) -> Result<Vec<String>> {
     let wanted: BTreeSet<&str> = outputs.iter().map(|(path, _)| path.as_str()).collect();
-    let Ok(entries) = std::fs::read_dir(root.join(GENERATED)) else { return Ok(Vec::new()) };
     let mut stale = Vec::new();
-    for entry in entries {
-        let path = format!("{GENERATED}/{}", entry?.file_name().to_string_lossy());
-        if !wanted.contains(path.as_str()) {
-            stale.push(path);
+    for (directory, prefix) in [(GENERATED, ""), (fortran::LIBRARY, fortran::CALLS)] {
+        let Ok(entries) = std::fs::read_dir(root.join(directory)) else { continue };
+        for entry in entries {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            let path = format!("{directory}/{name}");
+            if name.starts_with(prefix) && !wanted.contains(path.as_str()) {
+                stale.push(path);
+            }
         }
     }
     Ok(stale)

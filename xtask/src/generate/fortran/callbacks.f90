@@ -118,5 +118,3 @@
       integer(MPI_ADDRESS_KIND) :: extra_state
     end subroutine MPI_Datarep_conversion_function_c
   end interface
-
-  procedure(MPI_Datarep_conversion_function_c) :: MPI_CONVERSION_FN_NULL_C

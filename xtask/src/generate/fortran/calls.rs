@@ -10,7 +10,10 @@ use std::fmt::Write as _;
 
 use super::super::Output;
 use super::super::spec::{Direction, Form, Parameter, Procedure, Spec};
-use super::{HEAD, Use, handle, has_choice, is_choice, is_special, is_without_f08, parameters, procedures, use_of};
+use super::{
+    CALLS, HEAD, LIBRARY, Use, handle, has_choice, is_choice, is_special, is_without_f08, parameters, procedures,
+    use_of,
+};
 
 pub(super) fn sources(spec: &Spec) -> Result<Vec<Output>> {
     let mut chapters: BTreeMap<&str, String> = BTreeMap::new();
@@ -23,7 +26,7 @@ pub(super) fn sources(spec: &Spec) -> Result<Vec<Output>> {
             source.write(text).with_context(|| procedure.symbol(form))?;
         }
     }
-    Ok(chapters.into_iter().map(|(module, text)| (format!("fortran/library/calls_{module}.c"), text)).collect())
+    Ok(chapters.into_iter().map(|(module, text)| (format!("{LIBRARY}/{CALLS}{module}.c"), text)).collect())
 }
 
 /// What a parameter becomes in the body.
@@ -103,11 +106,14 @@ impl Source<'_> {
             }
         }
         let declarations = if declarations.is_empty() { "void".to_owned() } else { declarations.join(", ") };
-        writeln!(out, "\nstatic inline int {}_body({declarations}) {{", self.name())?;
         let arguments: Vec<&str> = shapes.iter().map(|shape| shape.argument.as_str()).collect();
         let call = format!("C({})({})", self.procedure.symbol(self.form), arguments.join(", "));
         let is_plain =
             shapes.iter().all(|shape| shape.before.is_empty() && shape.success.is_empty() && shape.after.is_empty());
+        if is_plain && has_choice(self.procedure) {
+            return self.quick_body(&parameters, shapes, &declarations, &call, out);
+        }
+        writeln!(out, "\nstatic inline int {}_body({declarations}) {{", self.name())?;
         if is_plain {
             writeln!(out, "    return {call};\n}}")?;
             return Ok(());
@@ -127,6 +133,42 @@ impl Source<'_> {
             out.push_str(&shape.after);
         }
         writeln!(out, "    return code;\n}}")?;
+        Ok(())
+    }
+
+    /// The body of a procedure where instructions count. One test tells predefined handles and buffers that
+    /// are no constants from all others. What the others need is elsewhere.
+    fn quick_body(
+        &self,
+        parameters: &[&Parameter],
+        shapes: &[Shape],
+        declarations: &str,
+        call: &str,
+        out: &mut String,
+    ) -> Result<()> {
+        let name = self.name();
+        let (mut handles, mut buffers) = (Vec::new(), Vec::new());
+        let (mut quick, mut names) = (Vec::new(), Vec::new());
+        for (parameter, shape) in parameters.iter().zip(shapes) {
+            let own = &parameter.name;
+            names.push(own.as_str());
+            if is_choice(parameter) {
+                buffers.push(format!("!needs_{}", shape.argument));
+                quick.push(own.clone());
+            } else if let Some((_, c_type)) = handle(&parameter.kind) {
+                handles.push(format!("*{own}"));
+                quick.push(format!("({c_type})(uintptr_t)(unsigned)*{own}"));
+            } else {
+                quick.push(shape.argument.clone());
+            }
+        }
+        let handles = if handles.is_empty() { "0".to_owned() } else { handles.join(" | ") };
+        writeln!(out, "\nstatic COLD int {name}_any({declarations}) {{\n    return {call};\n}}")?;
+        writeln!(out, "\nstatic inline int {name}_body({declarations}) {{")?;
+        writeln!(out, "    if (LIKELY(are_predefined({handles}) && {})) {{", buffers.join(" && "))?;
+        let symbol = self.procedure.symbol(self.form);
+        writeln!(out, "        return C({symbol})({});\n    }}", quick.join(", "))?;
+        writeln!(out, "    return {name}_any({});\n}}", names.join(", "))?;
         Ok(())
     }
 
@@ -192,7 +234,8 @@ impl Source<'_> {
             bail!("kind {} has no rule here, and the procedure is not in special.c", parameter.kind);
         }
         let is_in = parameter.direction == Direction::In;
-        let constant = if is_in { "const " } else { "" };
+        let is_constant = is_in && (parameter.lengths.is_empty() || parameter.constant);
+        let constant = if is_constant { "const " } else { "" };
         let argument = match (parameter.lengths.len(), is_in) {
             (0, true) => format!("*{name}"),
             (2, _) => format!("({c_type}(*)[{}]){name}", parameter.lengths[1]),
@@ -333,20 +376,23 @@ impl Source<'_> {
             let all: Vec<&str> = arguments.iter().chain(&lengths).map(String::as_str).collect();
             format!("{name}_body({})", all.join(", "))
         };
-        writeln!(out, "void F08TS({name})({declarations}, int *ierror) {{")?;
+        let head = format!("({declarations}, int *ierror)");
         if uses == Use::Address {
-            writeln!(out, "    give(ierror, {});\n}}", call(&plain))?;
+            writeln!(out, "void F08TS({name}){head} {{\n    give(ierror, {});\n}}", call(&plain))?;
             return Ok(());
         }
         let request = if matches!(uses, Use::Nonblocking | Use::Persistent) { "request" } else { "NULL" };
-        writeln!(out, "    if (LIKELY({})) {{", conditions.join(" && "))?;
-        writeln!(out, "        give(ierror, {});\n        return;\n    }}", call(&plain))?;
-        writeln!(out, "    struct part parts[] = {{{}}};", parts.join(", "))?;
         let (number, constant) = (parts.len(), uses.constant());
+        writeln!(out, "static COLD void {name}_sections{head} {{")?;
+        writeln!(out, "    struct part parts[] = {{{}}};", parts.join(", "))?;
         writeln!(out, "    int code = parts_open(parts, {number}, {constant});")?;
         writeln!(out, "    if (code == MPI_SUCCESS) {{\n        code = {};", call(&opened))?;
         writeln!(out, "        code = parts_close(parts, {number}, {constant}, code, {request});\n    }}")?;
         writeln!(out, "    give(ierror, code);\n}}")?;
+        let names: Vec<&str> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
+        writeln!(out, "void F08TS({name}){head} {{\n    if (LIKELY({})) {{", conditions.join(" && "))?;
+        writeln!(out, "        give(ierror, {});\n    }} else {{", call(&plain))?;
+        writeln!(out, "        {name}_sections({}, ierror);\n    }}\n}}", names.join(", "))?;
         Ok(())
     }
 

@@ -41,7 +41,21 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "MPI_NULL_COPY_FN",
     "MPI_NULL_DELETE_FN",
     "MPI_CONVERSION_FN_NULL",
+    "MPI_CONVERSION_FN_NULL_C",
 ];
+
+/// MPI_SIZEOF has an interface in `mpif.h` too: only a descriptor says the size of a variable.
+const SIZEOF: &str = r"      INTERFACE
+      SUBROUTINE MPI_SIZEOF(X,S,I)BIND(C,NAME='mpi_sizeof_f08ts_')
+      TYPE(*),DIMENSION(..)::X
+      INTEGER S,I
+      END SUBROUTINE
+      SUBROUTINE PMPI_SIZEOF(X,S,I)BIND(C,NAME='pmpi_sizeof_f08ts_')
+      TYPE(*),DIMENSION(..)::X
+      INTEGER S,I
+      END SUBROUTINE
+      END INTERFACE
+";
 
 fn block(name: &str) -> String {
     name.replacen("MPI_", "MPIFORT_", 1)
@@ -49,7 +63,9 @@ fn block(name: &str) -> String {
 
 fn constants(spec: &Spec) -> impl Iterator<Item = &Constant> {
     let all = spec.categories.iter().flat_map(|category| &category.constants);
-    all.filter(|constant| !constant.name.starts_with("MPI_T_") && !constant.name.starts_with("MPI_F_"))
+    // Of the tool information interface, Fortran has the error classes alone.
+    let is_for_tools = |name: &str| name.starts_with("MPI_T_") && !name.starts_with("MPI_T_ERR_");
+    all.filter(move |constant| !is_for_tools(&constant.name) && !constant.name.starts_with("MPI_F_"))
 }
 
 /// The constants of type INTEGER, and their values in Fortran: strings have no end mark there, so their
@@ -104,6 +120,7 @@ pub(super) fn mpif(spec: &Spec) -> String {
     for name in FUNCTIONS {
         let _ = writeln!(out, "      EXTERNAL {name}");
     }
+    out.push_str(SIZEOF);
     let results = [
         ("DOUBLE PRECISION", ["MPI_WTIME", "MPI_WTICK"]),
         ("INTEGER(KIND=MPI_ADDRESS_KIND)", ["MPI_AINT_ADD", "MPI_AINT_DIFF"]),
@@ -129,7 +146,9 @@ pub(super) fn base(spec: &Spec) -> String {
     }
     out.push_str("  integer(MPI_OFFSET_KIND), parameter :: MPI_DISPLACEMENT_CURRENT = -1\n");
     for (name, kind, shape) in ADDRESSES {
-        let _ = writeln!(out, "  {} :: {name}{shape}", kind.to_lowercase());
+        // Programs compare the address of a buffer that was detached with it (MPI-5.0 §3.6).
+        let target = if *name == "MPI_BUFFER_AUTOMATIC" { ", target" } else { "" };
+        let _ = writeln!(out, "  {}{target} :: {name}{shape}", kind.to_lowercase());
         let _ = writeln!(out, "  common /{}/ {name}", block(name).to_lowercase());
     }
     out.push_str("\n  type, bind(C) :: MPI_Status\n    integer :: MPI_SOURCE\n    integer :: MPI_TAG\n");

@@ -59,7 +59,7 @@ pub(super) fn mpi(spec: &Spec) -> Result<String> {
         }
     }
     for prefix in ["", "P"] {
-        out.push_str(&OWN_OF_MPI.replace('@', prefix));
+        out.push_str(&OWN_OF_MPI.replace('@', prefix).replace('%', &prefix.to_lowercase()));
     }
     out.push_str("end module mpi\n");
     Ok(out)
@@ -67,7 +67,7 @@ pub(super) fn mpi(spec: &Spec) -> Result<String> {
 
 const IMPORT_POINTER: &str = "      use, intrinsic :: iso_c_binding, only: c_ptr\n      import\n";
 
-/// What has an interface of its own in the module mpi. `@` is `P` or nothing.
+/// What has an interface of its own in the module mpi. `@` is `P` or nothing, `%` is `p` or nothing.
 const OWN_OF_MPI: &str = r"
   interface
     double precision function @MPI_Wtime()
@@ -87,12 +87,14 @@ const OWN_OF_MPI: &str = r"
     end subroutine @MPI_Pcontrol
     subroutine @MPI_Status_f2f08(f_status, f08_status, ierror)
       import
-      integer :: f_status(MPI_STATUS_SIZE), ierror
+      integer :: f_status(MPI_STATUS_SIZE)
+      integer, optional :: ierror
       type(MPI_Status) :: f08_status
     end subroutine @MPI_Status_f2f08
     subroutine @MPI_Status_f082f(f08_status, f_status, ierror)
       import
-      integer :: f_status(MPI_STATUS_SIZE), ierror
+      integer :: f_status(MPI_STATUS_SIZE)
+      integer, optional :: ierror
       type(MPI_Status) :: f08_status
     end subroutine @MPI_Status_f082f
     subroutine @MPI_F_sync_reg(buf)
@@ -101,7 +103,7 @@ const OWN_OF_MPI: &str = r"
       real :: buf(*)
     end subroutine @MPI_F_sync_reg
     ! The descriptor of any variable says the size of its elements.
-    subroutine @MPI_Sizeof(x, size, ierror) bind(C, name='@mpi_sizeof_f08ts_')
+    subroutine @MPI_Sizeof(x, size, ierror) bind(C, name='%mpi_sizeof_f08ts_')
       type(*), dimension(..) :: x
       integer :: size, ierror
     end subroutine @MPI_Sizeof
@@ -127,7 +129,7 @@ pub(super) fn mpi_f08(spec: &Spec) -> Result<String> {
         }
     }
     for prefix in ["", "P"] {
-        out.push_str(&OWN_OF_F08.replace('@', prefix));
+        out.push_str(&OWN_OF_F08.replace('@', prefix).replace('%', &prefix.to_lowercase()));
     }
     out.push_str("end module mpi_f08\n");
     Ok(out)
@@ -140,7 +142,10 @@ fn predefined(name: &str) -> Option<String> {
         "COMM" => "Comm",
         "TYPE" => "Type",
         "WIN" => "Win",
-        "CONVERSION" => return Some("MPI_Datarep_conversion_function".to_owned()),
+        "CONVERSION" => {
+            let large = if rest.ends_with("_C") { "_c" } else { "" };
+            return Some(format!("MPI_Datarep_conversion_function{large}"));
+        }
         _ => return None,
     };
     let what = if rest == "NULL_DELETE_FN" { "delete" } else { "copy" };
@@ -296,7 +301,7 @@ pub(super) fn type_of(spec: &Spec, parameter: &Parameter, form: Form, binding: B
     Ok(text.to_owned())
 }
 
-/// What has an interface of its own in the module mpi_f08. `@` is `P` or nothing.
+/// What has an interface of its own in the module mpi_f08. `@` is `P` or nothing, `%` is `p` or nothing.
 const OWN_OF_F08: &str = r"
   interface @MPI_Wtime
     double precision function @MPI_Wtime_f08()
@@ -340,13 +345,13 @@ const OWN_OF_F08: &str = r"
     end subroutine @MPI_Status_f082f_f08
   end interface
   interface @MPI_F_sync_reg
-    subroutine @MPI_F_sync_reg_f08ts(buf) bind(C, name='@mpi_f_sync_reg_f08ts_')
+    subroutine @MPI_F_sync_reg_f08ts(buf) bind(C, name='%mpi_f_sync_reg_f08ts_')
       type(*), dimension(..), asynchronous :: buf
     end subroutine @MPI_F_sync_reg_f08ts
   end interface
   ! The descriptor of any variable says the size of its elements.
   interface @MPI_Sizeof
-    subroutine @MPI_Sizeof_f08ts(x, size, ierror) bind(C, name='@mpi_sizeof_f08ts_')
+    subroutine @MPI_Sizeof_f08ts(x, size, ierror) bind(C, name='%mpi_sizeof_f08ts_')
       type(*), dimension(..) :: x
       integer, intent(out) :: size
       integer, optional, intent(out) :: ierror
