@@ -37,7 +37,7 @@ compile() {
         echo "$compiler cannot compile Weft's module $module:" >&2
         grep -i error "$work/log" | head -n 3 >&2
         rm -f "$work/$module.o" "$work/$module.mod"
-        # The module mpi_f08 takes more of a compiler than the others do: gfortran has that from version 12 on.
+        # The module mpi_f08 takes more of a compiler than the others do: gfortran has it from version 12 on.
         [ $module = mpi_f08 ] || {
             rm -rf "$work"
             return 1
