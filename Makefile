@@ -40,7 +40,7 @@ help:
 	@echo 'make bench-rdma            what MPI costs over iWARP, RoCE, TCP and UDP in a virtual machine, in instructions and packets (twenty minutes)'
 	@echo 'make instructions [BEFORE=DIR]  what a message of 8 bytes costs, beside the Weft in DIR (half a minute for each)'
 	@echo 'make build                 only build (target/release)'
-	@echo 'make install PREFIX=DIR    mpicc, mpiexec, libmpi_abi.so.1, mpi.h, weft-netd into DIR (now $(PREFIX))'
+	@echo 'make install PREFIX=DIR    mpicc, mpifort, mpiexec, libmpi_abi.so.1, libmpifort_abi.so.1, headers, modules, weft-netd into DIR (now $(PREFIX))'
 	@echo 'make check                 formatting, lints, generated files, house rules, documentation, unit tests'
 	@echo 'make suite [SUITE="NAME"]  the integration suites, or some of them'
 	@echo 'make swarm [RUNS=N] [PROGRAMS=N] [SEED=N]  protocol and engine in virtual time, in many more networks and programs than `make check`'

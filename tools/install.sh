@@ -44,9 +44,9 @@ script() {
     rm -f "$into/bin/$name.text.$$"
 }
 
-# wrapper NAME LANGUAGE OPTION PATTERNS VARIABLES COMPILER
+# wrapper NAME LANGUAGE OPTION PATTERNS VARIABLES COMPILER IS_FORTRAN
 wrapper() {
-    script mpicc.in "$1" -e "s/@LANGUAGE@/$2/g" -e "s/@OPTION@/$3/g" -e "s/@ALSO@/$4/g" -e "s/@VARIABLES@/$5/g" -e "s|@COMPILER@|$6|g"
+    script mpicc.in "$1" -e "s/@LANGUAGE@/$2/g" -e "s/@OPTION@/$3/g" -e "s/@ALSO@/$4/g" -e "s/@VARIABLES@/$5/g" -e "s|@COMPILER@|$6|g" -e "s/@FORTRAN@/$7/g"
 }
 
 put 755 "$build/libmpi_abi.so" "$into/lib/libmpi_abi.so.1.0.0"
@@ -66,11 +66,54 @@ cc=${CC:-cc}
 cxx=${CXX:-c++}
 case $cc in *mpicc*) cc=cc ;; esac
 case $cxx in *mpicxx* | *mpic++* | *mpiCC*) cxx=c++ ;; esac
-wrapper mpicc C cc '' 'WEFT_CC MPICH_CC OMPI_CC I_MPI_CC' "$cc"
-wrapper mpicxx C++ cxx ' | -CC=*' 'WEFT_CXX MPICH_CXX OMPI_CXX I_MPI_CXX' "$cxx"
-for name in mpifort mpif90 mpif77; do
-    script mpifort.in "$name"
+wrapper mpicc C cc '' 'WEFT_CC MPICH_CC OMPI_CC I_MPI_CC' "$cc" no
+wrapper mpicxx C++ cxx ' | -CC=*' 'WEFT_CXX MPICH_CXX OMPI_CXX I_MPI_CXX' "$cxx" no
+
+# Fortran: the library needs only a C compiler. The modules are compiled for each Fortran compiler that is
+# found; mpifort compiles them for others when it is first called. Without a Fortran compiler it says so.
+"$top/tools/fortran-library.sh" "$build"
+put 755 "$build/libmpifort_abi.so" "$into/lib/libmpifort_abi.so.1.0.0"
+ln -sfn libmpifort_abi.so.1.0.0 "$into/lib/libmpifort_abi.so.1"
+ln -sfn libmpifort_abi.so.1 "$into/lib/libmpifort_abi.so"
+put 644 "$top/fortran/include/mpif.h" "$into/include/mpif.h"
+mkdir -p "$into/share/weft/fortran" "$into/lib/weft/fortran"
+for file in "$top"/fortran/modules/*.f90; do
+    put 644 "$file" "$into/share/weft/fortran/${file##*/}"
 done
+cat "$top"/fortran/modules/*.f90 | cksum | tr ' ' - >"$into/share/weft/fortran/checksum"
+put 755 "$top/tools/fortran-modules.sh" "$into/share/weft/fortran/fortran-modules.sh"
+fc=${FC:-}
+case $fc in *mpif*) fc= ;; esac
+keys=
+for compiler in $fc $(
+    IFS=:
+    for directory in $PATH; do
+        for file in "$directory"/gfortran "$directory"/gfortran-[0-9]* "$directory"/flang "$directory"/flang-new \
+            "$directory"/flang-new-[0-9]* "$directory"/flang-[0-9]*; do
+            [ ! -x "$file" ] || echo "${file##*/}"
+        done
+    done
+); do
+    key=$("$compiler" --version 2>/dev/null | head -n 1 | tr -c 'A-Za-z0-9.\n' _)
+    case " $keys " in *" $key "*) continue ;; esac
+    if key=$("$into/share/weft/fortran/fortran-modules.sh" --install "$into/lib/weft/fortran" "$compiler"); then
+        [ -n "$fc" ] || fc=$compiler
+        [ -n "$keys" ] || modules=$key
+        keys="$keys $key"
+    fi
+done
+variables='WEFT_FC MPICH_FC OMPI_FC I_MPI_FC'
+wrapper mpifort Fortran fc ' | -f90=* | -f77=*' "$variables" "${fc:-gfortran}" yes
+wrapper mpif90 Fortran fc ' | -f90=* | -f77=*' "$variables MPICH_F90 I_MPI_F90" "${fc:-gfortran}" yes
+wrapper mpif77 Fortran fc ' | -f90=* | -f77=*' "$variables MPICH_F77 OMPI_F77 I_MPI_F77" "${fc:-gfortran}" yes
+sed -e "s|@VERSION@|$version|g" -e "s|@MODULES@|${modules:-}|g" "$top/tools/weft-fort.pc.in" >"$into/lib/pkgconfig/weft-fort.pc"
+if [ -z "$keys" ]; then
+    # Without a Fortran compiler there are no modules to name.
+    sed -i -e '/oduledir=/d' -e '/^# Modules/d' -e 's| -I${moduledir}||' -e 's|-L${moduledir} -lweft_mpi_modules ||' \
+        "$into/lib/pkgconfig/weft-fort.pc"
+fi
+ln -sfn weft-fort.pc "$into/lib/pkgconfig/mpi-fort.pc"
+
 ln -sfn mpicxx "$into/bin/mpic++"
 ln -sfn mpicxx "$into/bin/mpiCC"
 mkdir -p "$into/share/weft"

@@ -7,7 +7,7 @@
 #   bench    also those for measuring: virtual hosts (`weft hosts`), also with losses, and fetching peers
 #   demo     also those for the demonstration
 #   tests    also those for all tests: virtual machines, a browser for the pages of `weft report`, tshark for
-#            captured packets, valgrind, which counts instructions, and Slurm
+#            captured packets, valgrind, which counts instructions, Fortran compilers, and Slurm
 #   launchers  also launchers of others: Intel's, and Debian's Open MPI 4.1, unpacked and not installed
 #   rdma     also virtual machines with RDMA devices in software, whose kernel is downloaded and not installed
 #
@@ -69,6 +69,8 @@ if is_for tests; then
     have chromium || have chromium-browser || have google-chrome || want chromium
     have tshark || want tshark
     have valgrind || want valgrind
+    have gfortran || want gfortran
+    { have flang-new-19 || have flang-19 || have flang; } || want flang-19
     have sshd || want openssh-server
     { has_library libfabric.so.1 && [ -e /usr/include/rdma/fabric.h ]; } || want libfabric-dev
     # Slurm, with the library that its plugin for PMIx loads. Its daemons are started by the tests alone.

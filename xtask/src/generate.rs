@@ -1,12 +1,14 @@
-//! `cargo xtask generate [--check]`: makes the files that follow from `spec/`.
+//! `cargo xtask generate [--check | --fortran-programs DIR]`: makes the files that follow from `spec/`.
 //!
 //! The tables in `spec/` and a scan of `crates/weft-abi/src/calls/` (which procedures are implemented) give
-//! the C boundary, `include/mpi.h`, the constants, the list of symbols and `docs/status.md`. The outputs are
+//! the C boundary, `include/mpi.h`, the constants, the list of symbols, the Fortran binding and
+//! `docs/status.md`. The outputs are
 //! committed. With `--check` no file is written and a difference is an error, so that no output is ever
 //! edited by hand.
 
 mod callbacks;
 mod conformance;
+mod fortran;
 mod header;
 mod misuse;
 mod rust;
@@ -40,7 +42,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let check = match arguments {
         [] => false,
         [flag] if flag == "--check" => true,
-        _ => bail!("usage: cargo xtask generate [--check]"),
+        [flag, directory] if flag == "--fortran-programs" => return fortran_programs(Path::new(directory)),
+        _ => bail!("usage: cargo xtask generate [--check | --fortran-programs DIR]"),
     };
     let root = project_root();
     let outputs = outputs(&root)?;
@@ -67,6 +70,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// Writes programs that name every procedure with a Fortran binding, for the suite `fortran`. They are large,
+/// so they are not committed.
+fn fortran_programs(directory: &Path) -> Result<()> {
+    for (binding, text) in fortran::every_call(&spec::Spec::read(&project_root().join("spec"))?)? {
+        std::fs::write(directory.join(format!("every_call_{binding}.f90")), text)?;
+    }
+    Ok(())
+}
+
 /// All generated files, as they should be now.
 fn outputs(root: &Path) -> Result<Vec<Output>> {
     let spec = spec::Spec::read(&root.join("spec"))?;
@@ -85,6 +97,7 @@ fn outputs(root: &Path) -> Result<Vec<Output>> {
     outputs.push(("tests/c/misuse_calls.h".to_owned(), misuse::calls(&spec)?));
     outputs.push(("tests/c/unimplemented_calls.h".to_owned(), unimplemented::calls(&spec, &implemented)));
     outputs.push(("docs/status.md".to_owned(), status::status(&spec, &implemented)));
+    outputs.extend(fortran::outputs(&spec)?);
     outputs.push(("docs/conformance.md".to_owned(), conformance::page(root)?));
     Ok(outputs)
 }
@@ -93,15 +106,18 @@ fn has_content(path: &Path, text: &str) -> bool {
     std::fs::read_to_string(path).is_ok_and(|found| found == text)
 }
 
-/// Files in the generated directory that no generator makes any more.
+/// Files that no generator makes any more, in the directory of the C boundary and among Fortran's calls.
 fn stale_files(root: &Path, outputs: &[Output]) -> Result<Vec<String>> {
     let wanted: BTreeSet<&str> = outputs.iter().map(|(path, _)| path.as_str()).collect();
-    let Ok(entries) = std::fs::read_dir(root.join(GENERATED)) else { return Ok(Vec::new()) };
     let mut stale = Vec::new();
-    for entry in entries {
-        let path = format!("{GENERATED}/{}", entry?.file_name().to_string_lossy());
-        if !wanted.contains(path.as_str()) {
-            stale.push(path);
+    for (directory, prefix) in [(GENERATED, ""), (fortran::LIBRARY, fortran::CALLS)] {
+        let Ok(entries) = std::fs::read_dir(root.join(directory)) else { continue };
+        for entry in entries {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            let path = format!("{directory}/{name}");
+            if name.starts_with(prefix) && !wanted.contains(path.as_str()) {
+                stale.push(path);
+            }
         }
     }
     Ok(stale)

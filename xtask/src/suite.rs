@@ -16,6 +16,7 @@ pub(crate) mod conformance;
 pub(crate) mod context;
 mod doctor;
 mod fabric;
+mod fortran;
 mod gone;
 mod growth;
 pub(crate) mod guests;
@@ -200,6 +201,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "slurm", what: "Weft's programs under Slurm, a selection", cases: slurm::cases },
     Suite { name: "porting", what: "what programs and their configure scripts ask for", cases: porting::cases },
     Suite { name: "cmake", what: "find_package(MPI)", cases: peers::cmake },
+    Suite { name: "fortran", what: "programs in Fortran, by each binding and compiler", cases: fortran::cases },
     Suite { name: "measurements", what: "the programs of bench/ measure what they say", cases: peers::measurements },
     Suite { name: "instructions", what: "what a small message costs, in instructions", cases: instructions::cases },
     Suite { name: "guests", what: "iWARP and RoCE between virtual machines, a selection", cases: rdma::selection },

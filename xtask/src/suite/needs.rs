@@ -24,6 +24,10 @@ pub(crate) enum Need {
     /// The right to attach programs to interfaces of the hosts.
     AttachedPrograms,
     Root,
+    /// GNU's Fortran compiler.
+    Gfortran,
+    /// LLVM's Fortran compiler, of version 19 or newer.
+    Flang,
     /// Slurm and MUNGE, and the right to run their daemons.
     Slurm,
     /// An ssh server that this user may start on virtual hosts.
@@ -64,9 +68,27 @@ impl Need {
                 Some("no ssh server here; as root, tools/setup.sh tests installs it (openssh-server)".to_owned())
             }
             Need::Sshd => unless(geteuid().is_root(), "only root can start ssh servers on hosts of their own"),
+            Need::Gfortran => {
+                let why = "no gfortran here; as root, tools/setup.sh tests installs it";
+                unless(says_version("gfortran", "--version"), why)
+            }
+            Need::Flang => {
+                let why = "no flang here; as root, tools/setup.sh tests installs it (flang-19)";
+                unless(flang().is_some(), why)
+            }
             Need::Root => unless(geteuid().is_root(), "only root can become another user"),
         })
     }
+}
+
+/// The names of LLVM's Fortran compiler, the preferred ones first. Those before version 19 know too little.
+const FLANGS: &[&str] = &["flang-22", "flang", "flang-20", "flang-19", "flang-new-19"];
+
+/// The name by which LLVM's Fortran compiler is here.
+pub(super) fn flang() -> Option<&'static str> {
+    let path = std::env::var_os("PATH")?;
+    let directories: Vec<_> = std::env::split_paths(&path).collect();
+    FLANGS.iter().copied().find(|name| directories.iter().any(|directory| directory.join(name).is_file()))
 }
 
 /// Returns whether a program prints its version.

@@ -48,7 +48,6 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         Case::new("mpicc answers what the scripts of every library ask", questions),
         Case::new("mpicc and mpicxx use the compiler that any library's variable names", compilers),
         Case::new("pkg-config knows Weft by the names that others ask for", pkg_config),
-        Case::new("mpifort, mpif90 and mpif77 say that there is no Fortran", fortran),
     ]
 }
 
@@ -113,19 +112,6 @@ fn pkg_config(context: &Context) -> anyhow::Result<()> {
         let finished = run.env("PKG_CONFIG_PATH", library.join("pkgconfig")).finish()?;
         anyhow::ensure!(finished.code == Some(0), "pkg-config {name} failed:\n{}", finished.report());
         anyhow::ensure!(finished.output.contains("-lmpi_abi"), "{name}:\n{}", finished.report());
-    }
-    Ok(())
-}
-
-fn fortran(context: &Context) -> anyhow::Result<()> {
-    for name in ["mpifort", "mpif90", "mpif77"] {
-        for arguments in [&["-show"][..], &["a.f90", "-o", "a"], &["--version"]] {
-            let finished = Run::new(context.bin(name)).args(arguments).finish()?;
-            anyhow::ensure!(finished.code == Some(1), "{name} {arguments:?} succeeds:\n{}", finished.report());
-            let is_sentence =
-                finished.output.starts_with(&format!("{name}: ")) && finished.output.contains("no Fortran interface");
-            anyhow::ensure!(is_sentence && finished.output.lines().count() == 1, "{}", finished.report());
-        }
     }
     Ok(())
 }

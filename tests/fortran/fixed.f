@@ -1,0 +1,50 @@
+C     A program as they were written for MPI-1: fixed form, mpif.h, implicit interfaces. 2 ranks.
+      PROGRAM FIXED
+      IMPLICIT NONE
+      INCLUDE 'mpif.h'
+      INTEGER RANK, RANKS, IERR, TAG, STATUS(MPI_STATUS_SIZE), N, I
+      PARAMETER (TAG=5, N=10)
+      DOUBLE PRECISION X(N), START
+      REAL Y(N)
+      CHARACTER*12 WORD
+      LOGICAL STARTED
+      INTEGER EXTENT, TYPE, BLOCKS(2), PLACES(2), TYPES(2), SIZE
+      DATA BLOCKS /1, 2/, PLACES /0, 8/
+      CALL MPI_INIT(IERR)
+      CALL MPI_INITIALIZED(STARTED, IERR)
+      CALL MPI_COMM_RANK(MPI_COMM_WORLD, RANK, IERR)
+      CALL MPI_COMM_SIZE(MPI_COMM_WORLD, RANKS, IERR)
+      START = MPI_WTIME()
+      DO 10 I = 1, N
+         X(I) = RANK + I
+         Y(I) = RANK - I
+   10 CONTINUE
+C     Procedures of MPI-1, whose addresses are of type INTEGER.
+      CALL MPI_TYPE_EXTENT(MPI_DOUBLE_PRECISION, EXTENT, IERR)
+      TYPES(1) = MPI_REAL
+      TYPES(2) = MPI_DOUBLE_PRECISION
+      CALL MPI_TYPE_STRUCT(2, BLOCKS, PLACES, TYPES, TYPE, IERR)
+      CALL MPI_TYPE_SIZE(TYPE, SIZE, IERR)
+      CALL MPI_TYPE_FREE(TYPE, IERR)
+      CALL MPI_SIZEOF(X, I, IERR)
+      IF (EXTENT .NE. 8 .OR. SIZE .NE. 20 .OR. I .NE. 8)
+     &   CALL MPI_ABORT(MPI_COMM_WORLD, 1, IERR)
+      WORD = ' '
+      IF (RANK .EQ. 0) WORD = 'hello, ranks'
+      CALL MPI_BCAST(WORD, 12, MPI_CHARACTER, 0, MPI_COMM_WORLD, IERR)
+      IF (RANK .EQ. 0) THEN
+         CALL MPI_SEND(X, N, MPI_DOUBLE_PRECISION, 1, TAG,
+     &                 MPI_COMM_WORLD, IERR)
+         CALL MPI_SEND(Y, N, MPI_REAL, 1, TAG, MPI_COMM_WORLD, IERR)
+      ELSE IF (RANK .EQ. 1) THEN
+         CALL MPI_RECV(X, N, MPI_DOUBLE_PRECISION, 0, TAG,
+     &                 MPI_COMM_WORLD, STATUS, IERR)
+         CALL MPI_RECV(Y, N, MPI_REAL, 0, TAG, MPI_COMM_WORLD, STATUS,
+     &                 IERR)
+         CALL MPI_GET_COUNT(STATUS, MPI_REAL, I, IERR)
+         IF (I .EQ. N .AND. X(3) .EQ. 3D0 .AND. Y(4) .EQ. -4.0 .AND.
+     &       WORD .EQ. 'hello, ranks' .AND. STARTED .AND.
+     &       MPI_WTIME() .GE. START) PRINT '(A)', 'failures: 0'
+      END IF
+      CALL MPI_FINALIZE(IERR)
+      END

@@ -1,0 +1,263 @@
+//! Fortran: the programs of `tests/fortran` with each compiler and each binding, over Weft and over MPICH's
+//! library of the standard ABI; profilers; and what configure scripts, CMake and users ask `mpifort`.
+
+use std::path::{Path, PathBuf};
+
+use super::context::{Context, Expected};
+use super::needs::{Need, flang};
+use super::process::{Finished, Run};
+use super::{Case, Outcome};
+
+/// The time limit of a program, which takes a second.
+const LIMIT_SECONDS: u64 = 60;
+/// The time limit of compiling the program that names every procedure.
+const COMPILE_LIMIT_SECONDS: u64 = 180;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Compiler {
+    Gnu,
+    Llvm,
+}
+
+impl Compiler {
+    fn name(self) -> &'static str {
+        match self {
+            Compiler::Gnu => "gfortran",
+            Compiler::Llvm => "flang",
+        }
+    }
+
+    fn need(self) -> Need {
+        match self {
+            Compiler::Gnu => Need::Gfortran,
+            Compiler::Llvm => Need::Flang,
+        }
+    }
+
+    fn command(self) -> &'static str {
+        match self {
+            Compiler::Gnu => "gfortran",
+            Compiler::Llvm => flang().unwrap_or("flang"),
+        }
+    }
+}
+
+/// The programs, with the options that choose a binding.
+const PROGRAMS: &[(&str, &str, &[&str])] = &[
+    ("mpif.h in fixed form", "fixed.f", &[]),
+    ("mpif.h", "classic.F90", &[]),
+    ("the module mpi", "classic.F90", &["-DMODULE"]),
+    ("the module mpi_f08", "modern.f90", &[]),
+    ("sections of arrays", "sections.f90", &[]),
+];
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for compiler in [Compiler::Gnu, Compiler::Llvm] {
+        let name = compiler.name();
+        let mut add = |what: String, run: Box<dyn Fn(&Context) -> Outcome>| {
+            cases.push(Case::new(format!("{name}: {what}"), run).needs(&[compiler.need()]));
+        };
+        add(
+            "every procedure, by mpif.h and by both modules".to_owned(),
+            Box::new(move |context| every_procedure(context, compiler).into()),
+        );
+        for &(what, source, options) in PROGRAMS {
+            add(
+                format!("{what}, 2 ranks"),
+                Box::new(move |context| program(context, compiler, source, options).into()),
+            );
+        }
+        add("sections of arrays, 1 and 2 ranks, over MPICH's library".to_owned(), over_mpich(compiler, "sections.f90"));
+        add("the module mpi_f08, 2 ranks, over MPICH's library".to_owned(), over_mpich(compiler, "modern.f90"));
+        add("a program half in C".to_owned(), Box::new(move |context| mixed(context, compiler).into()));
+        add(
+            "profilers in C and in Fortran see the calls".to_owned(),
+            Box::new(move |context| profilers(context, compiler).into()),
+        );
+    }
+    cases.push(Case::new("mpifort answers what the scripts of every library ask", questions).needs(&[Need::Gfortran]));
+    cases.push(Case::new("the modules for a new compiler are compiled once", first_use).needs(&[Need::Gfortran]));
+    cases.push(Case::new("mpifort, mpif90 and mpif77 say that there is no compiler", no_compiler));
+    cases.push(Case::new("find_package(MPI) finds all three bindings", cmake).needs(&[Need::Gfortran]));
+    cases
+}
+
+fn succeeded(finished: Finished, what: &str) -> anyhow::Result<Finished> {
+    anyhow::ensure!(finished.code == Some(0), "{what} failed:\n{}", finished.report());
+    Ok(finished)
+}
+
+fn mpifort(context: &Context, compiler: Compiler) -> Run {
+    Run::new(context.bin("mpifort")).arg(format!("-fc={}", compiler.command())).limit(COMPILE_LIMIT_SECONDS)
+}
+
+/// A directory for the files of one case.
+fn directory(context: &Context, name: &str) -> anyhow::Result<PathBuf> {
+    let path = context.work.join("fortran").join(name.replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
+    std::fs::create_dir_all(&path)?;
+    Ok(path)
+}
+
+/// Compiles and links files of tests/fortran. Warnings of old forms are not wanted.
+fn compile(context: &Context, compiler: Compiler, files: &[PathBuf], options: &[&str]) -> anyhow::Result<PathBuf> {
+    let last = files.last().and_then(|file| file.file_name()).unwrap_or_default().to_string_lossy().into_owned();
+    let place = directory(context, &format!("{} {last} {}", compiler.name(), options.join(" ")))?;
+    let program = place.join("program");
+    let run = mpifort(context, compiler).args(["-g", "-w"]).args(options).arg("-o").arg(&program).args(files);
+    succeeded(run.directory(&place).finish()?, &format!("compiling {last}"))?;
+    Ok(program)
+}
+
+fn source(context: &Context, name: &str) -> PathBuf {
+    context.root.join("tests/fortran").join(name)
+}
+
+fn program(context: &Context, compiler: Compiler, name: &str, options: &[&str]) -> anyhow::Result<Outcome> {
+    let program = compile(context, compiler, &[source(context, name)], options)?;
+    let finished = context.mpiexec(2).arg(program).limit(LIMIT_SECONDS).finish();
+    Ok(Expected::code(0).says("failures: 0\n").judge(finished))
+}
+
+/// Runs a program by MPICH's launcher with its library of the standard ABI in the place of Weft's.
+fn over_mpich(compiler: Compiler, name: &'static str) -> Box<dyn Fn(&Context) -> Outcome> {
+    Box::new(move |context| {
+        let library = context.root.join("build/venv/lib");
+        if !library.join("libmpi_abi.so.1").exists() {
+            return Outcome::Skipped("no MPICH in build/venv; tools/setup.sh tests installs it".to_owned());
+        }
+        let run = || {
+            let program = compile(context, compiler, &[source(context, name)], &[])?;
+            let run = Run::new(context.python("mpiexec")).args(["-n", "2"]).arg(program).limit(LIMIT_SECONDS);
+            run.env("LD_LIBRARY_PATH", &library).finish()
+        };
+        Expected::code(0).says("failures: 0\n").judge(run())
+    })
+}
+
+/// Compiles and links the three programs that `cargo xtask generate` makes of the tables. They count what
+/// they name.
+fn every_procedure(context: &Context, compiler: Compiler) -> anyhow::Result<()> {
+    let place = directory(context, &format!("{} every procedure", compiler.name()))?;
+    let generate = Run::new(std::env::current_exe()?).args(["generate", "--fortran-programs"]).arg(&place);
+    succeeded(generate.directory(&context.root).finish()?, "generating the programs")?;
+    for binding in ["mpif", "mpi", "mpi_f08"] {
+        let file = place.join(format!("every_call_{binding}.f90"));
+        let named = std::fs::read_to_string(&file)?.matches("\nend subroutine").count();
+        anyhow::ensure!(named > 800, "the program names {named} procedures only");
+        let program = compile(context, compiler, &[file], &["-O0"])?;
+        let finished = succeeded(Run::new(program).finish()?, binding)?;
+        anyhow::ensure!(finished.output.contains(&format!("procedures named: {named}")), "{}", finished.report());
+    }
+    Ok(())
+}
+
+/// Compiles a C file of tests/fortran.
+fn object(context: &Context, name: &str) -> anyhow::Result<PathBuf> {
+    let object = directory(context, "objects")?.join(format!("{name}.o"));
+    let run = Run::new(context.bin("mpicc")).args(["-Wall", "-Wextra", "-Werror", "-c", "-o"]);
+    succeeded(run.arg(&object).arg(source(context, name)).finish()?, name)?;
+    Ok(object)
+}
+
+fn mixed(context: &Context, compiler: Compiler) -> anyhow::Result<Outcome> {
+    let files = [object(context, "mixed.c")?, source(context, "mixed.f90")];
+    let program = compile(context, compiler, &files, &[])?;
+    Ok(Expected::code(0).says("failures: 0\n").judge(Run::new(program).limit(LIMIT_SECONDS).finish()))
+}
+
+/// Each tool sees two of three messages: the third is sent by a name that is not profiled.
+fn profilers(context: &Context, compiler: Compiler) -> anyhow::Result<()> {
+    let in_c = object(context, "tool.c")?;
+    let in_fortran = source(context, "tool.f90");
+    for (tool, options, says) in [
+        (&in_c, "-DF08", "seen in C: 2\n"),
+        (&in_c, "-DMODULE", "seen in C: 2\n"),
+        (&in_fortran, "-DMODULE_AND_TOOL", "seen in Fortran: 2\n"),
+    ] {
+        let program = compile(context, compiler, &[tool.clone(), source(context, "sends.F90")], &[options])?;
+        let finished = succeeded(Run::new(program).limit(LIMIT_SECONDS).finish()?, "the program")?;
+        anyhow::ensure!(finished.output.contains(says), "{options}: no {says:?}\n{}", finished.report());
+    }
+    Ok(())
+}
+
+/// Questions to `mpifort`, with parts of the answers. `PREFIX` is the installation's prefix.
+const QUESTIONS: &[(&[&str], &[&str])] = &[
+    (&["-show"], &["gfortran -IPREFIX/include -IPREFIX/lib/weft/fortran/GNU", "-lmpifort_abi -lmpi_abi\n"]),
+    (&["-show", "-c", "a.f90"], &["-IPREFIX/include", "-c a.f90\n"]),
+    (&["-compile-info"], &["gfortran -IPREFIX/include", "-c\n"]),
+    (&["-link-info"], &["-LPREFIX/lib", "-lweft_mpi_modules", "-lmpifort_abi -lmpi_abi\n"]),
+    (&["-showme:compile"], &["-IPREFIX/include -IPREFIX/lib/weft/fortran/GNU"]),
+    (&["--showme:link"], &["-LPREFIX/lib", "-lmpifort_abi -lmpi_abi\n"]),
+    (&["-showme:incdirs"], &["PREFIX/include PREFIX/lib/weft/fortran/GNU"]),
+    (&["-showme:libs"], &["weft_mpi_modules mpifort_abi mpi_abi\n"]),
+    (&["-showme:command"], &["gfortran\n"]),
+    (&["--version"], &["GNU Fortran"]),
+];
+
+fn questions(context: &Context) -> anyhow::Result<()> {
+    let prefix = std::fs::canonicalize(&context.prefix)?.to_string_lossy().into_owned();
+    for (question, answers) in QUESTIONS {
+        let run = Run::new(context.bin("mpifort")).arg("-fc=gfortran").args(*question);
+        let finished = succeeded(run.finish()?, &format!("mpifort {question:?}"))?;
+        for answer in *answers {
+            let answer = answer.replace("PREFIX", &prefix);
+            anyhow::ensure!(finished.output.contains(&answer), "{question:?}: no {answer:?}\n{}", finished.report());
+        }
+    }
+    for variable in ["WEFT_FC", "MPICH_FC", "OMPI_FC", "I_MPI_FC"] {
+        let run = Run::new(context.bin("mpifort")).arg("-showme:command").env(variable, "mine");
+        anyhow::ensure!(run.finish()?.output == "mine\n", "{variable} is not heard");
+    }
+    for (name, variable) in [("mpif77", "OMPI_F77"), ("mpif90", "MPICH_F90")] {
+        let run = Run::new(context.bin(name)).arg("-showme:command").env(variable, "mine");
+        anyhow::ensure!(run.finish()?.output == "mine\n", "{name}: {variable} is not heard");
+    }
+    Ok(())
+}
+
+/// A compiler of a version that the installation has not seen.
+fn new_compiler(place: &Path) -> anyhow::Result<PathBuf> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = place.join("newfortran");
+    let says = "case $1 in --version) echo 'GNU Fortran (new) 99.1.0' ;; *) exec gfortran \"$@\" ;; esac";
+    std::fs::write(&path, format!("#!/bin/sh\n{says}\n"))?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+    Ok(path)
+}
+
+/// The first call compiles the modules into the cache and says so in one line; the second is silent.
+fn first_use(context: &Context) -> anyhow::Result<()> {
+    let place = directory(context, "first use")?;
+    let compiler = new_compiler(&place)?;
+    let cache = place.join("cache");
+    if cache.exists() {
+        std::fs::remove_dir_all(&cache)?;
+    }
+    let call = || {
+        let run = Run::new(context.bin("mpifort")).arg(format!("-fc={}", compiler.display())).directory(&place);
+        let run = run.arg("-w").arg("-o").arg(place.join("program")).arg(source(context, "modern.f90"));
+        run.env("XDG_CACHE_HOME", &cache).limit(COMPILE_LIMIT_SECONDS).finish()
+    };
+    let first = succeeded(call()?, "the first call")?;
+    let says = first.output.lines().count() == 1 && first.output.starts_with("compiled Weft's Fortran modules for");
+    anyhow::ensure!(says, "the first call does not say in one line what it does:\n{}", first.report());
+    let second = succeeded(call()?, "the second call")?;
+    anyhow::ensure!(second.output.is_empty(), "the second call is not silent:\n{}", second.report());
+    Ok(())
+}
+
+fn no_compiler(context: &Context) -> anyhow::Result<()> {
+    for name in ["mpifort", "mpif90", "mpif77"] {
+        let finished = Run::new(context.bin(name)).args(["-fc=no-such-compiler", "a.f90"]).finish()?;
+        let says = finished.output.starts_with(&format!("{name}: there is no Fortran compiler no-such-compiler here"));
+        anyhow::ensure!(finished.code == Some(1) && says, "{name}:\n{}", finished.report());
+    }
+    Ok(())
+}
+
+fn cmake(context: &Context) -> Outcome {
+    let run = Run::new(context.root.join("tests/cmake-fortran/run.sh")).arg(&context.prefix).limit(120);
+    Expected::code(0).says("find_package(MPI) found mpif.h, mpi and mpi_f08").judge(run.finish())
+}
