@@ -185,8 +185,15 @@ extern INTERNAL int kept_requests;
 static inline bool any_kept(void) { return __atomic_load_n(&kept_requests, __ATOMIC_ACQUIRE) != 0; }
 /* A persistent request is about to start: its copies are made anew. */
 INTERNAL void kept_start(int request);
-/* The request has completed: what MPI wrote goes to the program's array. `is_gone`: it is freed, too. */
-INTERNAL void kept_complete(int request, bool is_gone);
+/* The request has completed and still exists: what MPI wrote goes to the program's array. */
+INTERNAL void kept_complete(int request);
+/* What is kept for requests is taken out before a call that may complete them: as soon as a request is gone,
+ * another thread may get a request with the same integer. */
+INTERNAL struct kept *kept_take(const int *requests, int count);
+/* One of these requests has completed, and is gone unless it is persistent. */
+INTERNAL void kept_settle(struct kept *taken, int request, bool is_gone);
+/* After the call: what is still needed goes back. */
+INTERNAL void kept_return(struct kept *taken);
 INTERNAL void kept_free(int request);
 
 /* The numbers of processes, or of neighbours, with which MPI_Alltoallw and its like communicate. */

@@ -176,6 +176,8 @@ struct kept {
     void *memory;
     /* The section of which `memory` is a copy, or null. */
     struct descriptor *section;
+    /* The request is gone. */
+    bool is_over;
 };
 
 int kept_requests;
@@ -193,7 +195,7 @@ static int keep(int request, void *memory, struct descriptor *section, bool pers
     }
     pthread_mutex_lock(&kept_lock);
     struct kept **start = kept_start_of(request);
-    *kept = (struct kept){*start, request, persistent, !persistent, writes, memory, section};
+    *kept = (struct kept){*start, request, persistent, !persistent, writes, memory, section, false};
     *start = kept;
     __atomic_add_fetch(&kept_requests, 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&kept_lock);
@@ -246,9 +248,7 @@ void kept_start(int request) {
     pthread_mutex_unlock(&kept_lock);
 }
 
-static void forget(struct kept **at, bool with_memory) {
-    struct kept *kept = *at;
-    *at = kept->next;
+static void forget(struct kept *kept, bool with_memory) {
     if (with_memory) {
         free(kept->memory);
     }
@@ -257,23 +257,63 @@ static void forget(struct kept **at, bool with_memory) {
     __atomic_sub_fetch(&kept_requests, 1, __ATOMIC_RELEASE);
 }
 
-void kept_complete(int request, bool is_gone) {
+static void complete(struct kept *kept) {
+    if (kept->active && kept->section && kept->writes) {
+        copy(kept->section, kept->section->rank, kept->section->base, kept->memory, true);
+    }
+    kept->active = false;
+}
+
+void kept_complete(int request) {
     pthread_mutex_lock(&kept_lock);
-    struct kept **at = kept_start_of(request);
-    while (*at) {
-        struct kept *kept = *at;
-        if (kept->request != request) {
-            at = &kept->next;
-            continue;
+    for (struct kept *kept = *kept_start_of(request); kept; kept = kept->next) {
+        if (kept->request == request) {
+            complete(kept);
         }
-        if (kept->active && kept->section && kept->writes) {
-            copy(kept->section, kept->section->rank, kept->section->base, kept->memory, true);
+    }
+    pthread_mutex_unlock(&kept_lock);
+}
+
+struct kept *kept_take(const int *requests, int count) {
+    struct kept *taken = NULL;
+    pthread_mutex_lock(&kept_lock);
+    for (int i = 0; i < count; i++) {
+        struct kept **at = kept_start_of(requests[i]);
+        while (*at) {
+            struct kept *kept = *at;
+            if (kept->request == requests[i]) {
+                *at = kept->next;
+                kept->next = taken;
+                taken = kept;
+            } else {
+                at = &kept->next;
+            }
         }
-        kept->active = false;
-        if (is_gone && !kept->persistent) {
-            forget(at, true);
+    }
+    pthread_mutex_unlock(&kept_lock);
+    return taken;
+}
+
+void kept_settle(struct kept *taken, int request, bool is_gone) {
+    for (struct kept *kept = taken; kept; kept = kept->next) {
+        if (kept->request == request) {
+            complete(kept);
+            kept->is_over = is_gone && !kept->persistent;
+        }
+    }
+}
+
+void kept_return(struct kept *taken) {
+    pthread_mutex_lock(&kept_lock);
+    while (taken) {
+        struct kept *kept = taken;
+        taken = kept->next;
+        if (kept->is_over) {
+            forget(kept, true);
         } else {
-            at = &kept->next;
+            struct kept **start = kept_start_of(kept->request);
+            kept->next = *start;
+            *start = kept;
         }
     }
     pthread_mutex_unlock(&kept_lock);
@@ -283,11 +323,13 @@ void kept_free(int request) {
     pthread_mutex_lock(&kept_lock);
     struct kept **at = kept_start_of(request);
     while (*at) {
-        if ((*at)->request == request) {
+        struct kept *kept = *at;
+        if (kept->request == request) {
+            *at = kept->next;
             /* MPI may still use the memory of a request that is active. */
-            forget(at, !(*at)->active);
+            forget(kept, !kept->active);
         } else {
-            at = &(*at)->next;
+            at = &kept->next;
         }
     }
     pthread_mutex_unlock(&kept_lock);

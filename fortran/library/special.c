@@ -518,19 +518,28 @@ SAME_IN_F08(mpi_comm_spawn_multiple);
 
 /* Completion. Indices count from 1 in Fortran. */
 
-/* Gives a request back to the program after a call that may have completed it. */
-static void request_give(int *request, MPI_Request now, bool completed) {
-    int old = *request;
+/* Gives a request back to the program after a call that may have completed it. `taken` is what is kept. */
+static void request_give(struct kept *taken, int *request, MPI_Request now, bool completed) {
+    if (taken && completed) {
+        kept_settle(taken, *request, now == MPI_REQUEST_NULL);
+    }
     *request = request_f(now);
-    if (completed && any_kept()) {
-        kept_complete(old, now == MPI_REQUEST_NULL);
+}
+
+static struct kept *take(const int *requests, int count) { return any_kept() ? kept_take(requests, count) : NULL; }
+
+static void give_back(struct kept *taken) {
+    if (taken) {
+        kept_return(taken);
     }
 }
 
 void F(mpi_wait)(int *request, void *status, int *ierror) {
     MPI_Request one = request_c(*request);
+    struct kept *taken = take(request, 1);
     int code = C(MPI_Wait)(&one, status_c(status));
-    request_give(request, one, true);
+    request_give(taken, request, one, true);
+    give_back(taken);
     give(ierror, code);
 }
 SAME_IN_F08(mpi_wait);
@@ -538,9 +547,11 @@ SAME_IN_F08(mpi_wait);
 void F(mpi_test)(int *request, int *flag, void *status, int *ierror) {
     MPI_Request one = request_c(*request);
     int done = 0;
+    struct kept *taken = take(request, 1);
     int code = C(MPI_Test)(&one, &done, status_c(status));
     *flag = done != 0;
-    request_give(request, one, done != 0);
+    request_give(taken, request, one, done != 0);
+    give_back(taken);
     give(ierror, code);
 }
 SAME_IN_F08(mpi_test);
@@ -550,7 +561,7 @@ void F(mpi_request_get_status)(const int *request, int *flag, void *status, int 
     int code = C(MPI_Request_get_status)(request_c(*request), &done, status_c(status));
     *flag = done != 0;
     if (done && any_kept()) {
-        kept_complete(*request, false);
+        kept_complete(*request);
     }
     give(ierror, code);
 }
@@ -609,16 +620,18 @@ void F(mpi_startall)(const int *count, int *array_of_requests, int *ierror) {
 SAME_IN_F08(mpi_startall);
 
 /* After a failure in one of them, those that have completed are those that are gone. */
-static void all_give(int count, int *array, const MPI_Request *requests, bool completed) {
+static void all_give(struct kept *taken, int count, int *array, const MPI_Request *requests, bool completed) {
     for (int i = 0; i < count; i++) {
-        request_give(&array[i], requests[i], completed || requests[i] == MPI_REQUEST_NULL);
+        request_give(taken, &array[i], requests[i], completed || requests[i] == MPI_REQUEST_NULL);
     }
+    give_back(taken);
 }
 
 void F(mpi_waitall)(const int *count, int *array_of_requests, void *array_of_statuses, int *ierror) {
     REQUESTS(*count)
+    struct kept *taken = take(array_of_requests, *count);
     int code = C(MPI_Waitall)(*count, requests, statuses_c(array_of_statuses));
-    all_give(*count, array_of_requests, requests, code == MPI_SUCCESS);
+    all_give(taken, *count, array_of_requests, requests, code == MPI_SUCCESS);
     room_close(&room);
     give(ierror, code);
 }
@@ -627,9 +640,10 @@ SAME_IN_F08(mpi_waitall);
 void F(mpi_testall)(const int *count, int *array_of_requests, int *flag, void *array_of_statuses, int *ierror) {
     REQUESTS(*count)
     int done = 0;
+    struct kept *taken = take(array_of_requests, *count);
     int code = C(MPI_Testall)(*count, requests, &done, statuses_c(array_of_statuses));
     *flag = done != 0;
-    all_give(*count, array_of_requests, requests, done != 0);
+    all_give(taken, *count, array_of_requests, requests, done != 0);
     room_close(&room);
     give(ierror, code);
 }
@@ -642,7 +656,7 @@ void F(mpi_request_get_status_all)(const int *count, const int *array_of_request
     int code = C(MPI_Request_get_status_all)(*count, requests, &done, statuses_c(array_of_statuses));
     *flag = done != 0;
     for (int i = 0; done && any_kept() && i < *count; i++) {
-        kept_complete(array_of_requests[i], false);
+        kept_complete(array_of_requests[i]);
     }
     room_close(&room);
     give(ierror, code);
@@ -650,18 +664,20 @@ void F(mpi_request_get_status_all)(const int *count, const int *array_of_request
 SAME_IN_F08(mpi_request_get_status_all);
 
 /* Takes over the requests of an array where at most one has completed, and gives its index. */
-static void any_give(int count, int *array, const MPI_Request *requests, int completed, int *index) {
+static void any_give(struct kept *taken, int count, int *array, const MPI_Request *requests, int completed, int *index) {
     for (int i = 0; i < count; i++) {
-        request_give(&array[i], requests[i], i == completed);
+        request_give(taken, &array[i], requests[i], i == completed);
     }
+    give_back(taken);
     *index = completed == MPI_UNDEFINED ? completed : completed + 1;
 }
 
 void F(mpi_waitany)(const int *count, int *array_of_requests, int *index, void *status, int *ierror) {
     REQUESTS(*count)
     int completed = MPI_UNDEFINED;
+    struct kept *taken = take(array_of_requests, *count);
     int code = C(MPI_Waitany)(*count, requests, &completed, status_c(status));
-    any_give(*count, array_of_requests, requests, completed, index);
+    any_give(taken, *count, array_of_requests, requests, completed, index);
     room_close(&room);
     give(ierror, code);
 }
@@ -670,9 +686,10 @@ SAME_IN_F08(mpi_waitany);
 void F(mpi_testany)(const int *count, int *array_of_requests, int *index, int *flag, void *status, int *ierror) {
     REQUESTS(*count)
     int completed = MPI_UNDEFINED, done = 0;
+    struct kept *taken = take(array_of_requests, *count);
     int code = C(MPI_Testany)(*count, requests, &completed, &done, status_c(status));
     *flag = done != 0;
-    any_give(*count, array_of_requests, requests, done ? completed : MPI_UNDEFINED, index);
+    any_give(taken, *count, array_of_requests, requests, done ? completed : MPI_UNDEFINED, index);
     room_close(&room);
     give(ierror, code);
 }
@@ -686,7 +703,7 @@ void F(mpi_request_get_status_any)(const int *count, const int *array_of_request
     *flag = done != 0;
     *index = completed == MPI_UNDEFINED ? completed : completed + 1;
     if (done && completed != MPI_UNDEFINED && any_kept()) {
-        kept_complete(array_of_requests[completed], false);
+        kept_complete(array_of_requests[completed]);
     }
     room_close(&room);
     give(ierror, code);
@@ -694,22 +711,24 @@ void F(mpi_request_get_status_any)(const int *count, const int *array_of_request
 SAME_IN_F08(mpi_request_get_status_any);
 
 /* Takes over the requests of which some have completed, and counts their indices from 1. */
-static void some_give(int count, int *array, const MPI_Request *requests, int completed, int *indices) {
+static void some_give(struct kept *taken, int count, int *array, const MPI_Request *requests, int completed, int *indices) {
     for (int i = 0; i < completed; i++) {
-        request_give(&array[indices[i]], requests[indices[i]], true);
+        request_give(taken, &array[indices[i]], requests[indices[i]], true);
         indices[i]++;
     }
     for (int i = 0; i < count; i++) {
         array[i] = request_f(requests[i]);
     }
+    give_back(taken);
 }
 
 void F(mpi_waitsome)(const int *incount, int *array_of_requests, int *outcount, int *array_of_indices,
                      void *array_of_statuses, int *ierror) {
     REQUESTS(*incount)
     *outcount = MPI_UNDEFINED;
+    struct kept *taken = take(array_of_requests, *incount);
     int code = C(MPI_Waitsome)(*incount, requests, outcount, array_of_indices, statuses_c(array_of_statuses));
-    some_give(*incount, array_of_requests, requests, *outcount, array_of_indices);
+    some_give(taken, *incount, array_of_requests, requests, *outcount, array_of_indices);
     room_close(&room);
     give(ierror, code);
 }
@@ -719,8 +738,9 @@ void F(mpi_testsome)(const int *incount, int *array_of_requests, int *outcount, 
                      void *array_of_statuses, int *ierror) {
     REQUESTS(*incount)
     *outcount = MPI_UNDEFINED;
+    struct kept *taken = take(array_of_requests, *incount);
     int code = C(MPI_Testsome)(*incount, requests, outcount, array_of_indices, statuses_c(array_of_statuses));
-    some_give(*incount, array_of_requests, requests, *outcount, array_of_indices);
+    some_give(taken, *incount, array_of_requests, requests, *outcount, array_of_indices);
     room_close(&room);
     give(ierror, code);
 }
@@ -734,7 +754,7 @@ void F(mpi_request_get_status_some)(const int *incount, const int *array_of_requ
                                               statuses_c(array_of_statuses));
     for (int i = 0; i < *outcount; i++) {
         if (any_kept()) {
-            kept_complete(array_of_requests[array_of_indices[i]], false);
+            kept_complete(array_of_requests[array_of_indices[i]]);
         }
         array_of_indices[i]++;
     }

@@ -165,7 +165,7 @@ skip() {
 case $step in
     fetch) fetch ;;
     build)
-        key=$(cat "$prefix/include/mpi.h" "$prefix/bin/mpicc" "$prefix/bin/mpicxx" "$here/$name.sh" "$home/version" | sha256sum | cut -d' ' -f1)
+        key=$(cat "$prefix/include/mpi.h" "$prefix/include/mpif.h" "$prefix/bin/mpicc" "$prefix/bin/mpicxx" "$prefix/bin/mpif77" "$here/$name.sh" "$home/version" | sha256sum | cut -d' ' -f1)
         [ "$(cat "$home/built" 2>/dev/null)" != "$key" ] || exit 0
         rm -f "$home/built"
         unpack

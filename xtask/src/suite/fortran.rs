@@ -68,7 +68,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
                 Box::new(move |context| program(context, compiler, source, options).into()),
             );
         }
-        add("sections of arrays, 1 and 2 ranks, over MPICH's library".to_owned(), over_mpich(compiler, "sections.f90"));
+        add("sections of arrays, 2 ranks, over MPICH's library".to_owned(), over_mpich(compiler, "sections.f90"));
         add("the module mpi_f08, 2 ranks, over MPICH's library".to_owned(), over_mpich(compiler, "modern.f90"));
         add("a program half in C".to_owned(), Box::new(move |context| mixed(context, compiler).into()));
         add(
