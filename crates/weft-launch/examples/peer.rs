@@ -4,6 +4,7 @@
 //! `peer [STEP…]`: all ranks take every step; with a prefix `RANK@` only that rank does. The steps:
 //!
 //! - `meet`: exchange, put, get and fence, checked.
+//! - `exchange=BYTES`: exchange cards of that length.
 //! - `say=TEXT`, `warn=TEXT`: print to standard output or standard error.
 //! - `echo`: copy standard input to standard output.
 //! - `call=NUMBER`: be inside that call.
@@ -41,6 +42,7 @@ fn run(manager: &mut dyn ProcessManager, name: &str, argument: &str) {
     let number = || argument.parse::<i32>().unwrap_or_else(|_| fail(&format!("{name} needs a number")));
     match name {
         "meet" => meet(manager),
+        "exchange" => exchange(manager, &"c".repeat(usize::try_from(number()).unwrap_or(0))),
         "say" => println!("{argument}"),
         "warn" => eprintln!("{argument}"),
         "echo" => echo(),
@@ -55,6 +57,13 @@ fn run(manager: &mut dyn ProcessManager, name: &str, argument: &str) {
         "where" => println!("rank {} of {} in {}", manager.rank(), manager.size(), current_directory()),
         "done" => manager.finalize().unwrap_or_else(|error| fail(&error.to_string())),
         other => fail(&format!("unknown step {other}")),
+    }
+}
+
+fn exchange(manager: &mut dyn ProcessManager, card: &str) {
+    let cards = manager.exchange(card).unwrap_or_else(|error| fail(&error.to_string()));
+    if cards.len() != manager.size() as usize || cards.iter().any(|other| other != card) {
+        fail("the cards are not those that were sent");
     }
 }
 

@@ -88,14 +88,15 @@ fn serve(mut channel: Channel, mut signals: Signals, mask: Mask, null: File) -> 
     let allowed = Set::allowed();
     let wanted = plan.ranks.len() as u64 * DESCRIPTORS_PER_RANK + allowed.len() as u64 + DESCRIPTORS_SPARE;
     sys::raise_descriptor_limit(wanted);
-    let status = sys::memory_file(Board::bytes(plan.ranks.len()))?;
-    let board = Board::map(&status, plan.ranks.len())?;
+    let shared = sys::memory_file(Board::bytes(plan.ranks.len()))?;
+    let board = Board::map(&shared, plan.ranks.len())?;
     board.clear();
     let mut agent = Agent {
-        server: Server::new(&plan, status.as_raw_fd()),
+        server: Server::new(&plan, shared.as_raw_fd()),
         channel,
         signals,
         board,
+        shared,
         ranks: Vec::with_capacity(plan.ranks.len()),
         input: InputQueue::default(),
         credit: OUTPUT_WINDOW as i64,
@@ -111,7 +112,7 @@ fn serve(mut channel: Channel, mut signals: Signals, mask: Mask, null: File) -> 
         has_failed: false,
     };
     let bound = agent.bind(&plan, &allowed);
-    agent.launch(&plan, &bound, &mask, &null, status.as_raw_fd());
+    agent.launch(&plan, &bound, &mask, &null);
     drop(null);
     agent.run()
 }
@@ -152,6 +153,9 @@ struct Agent {
     channel: Channel,
     signals: Signals,
     board: Board,
+    /// The file in memory that the ranks of this host have open too: the board, then the cards of the last
+    /// exchange.
+    shared: File,
     server: Server,
     ranks: Vec<Rank>,
     input: InputQueue,
@@ -203,7 +207,8 @@ impl Agent {
         decided.ranks
     }
 
-    fn launch(&mut self, plan: &Plan, bound: &[Bound], mask: &Mask, null: &File, status_fd: i32) {
+    fn launch(&mut self, plan: &Plan, bound: &[Bound], mask: &Mask, null: &File) {
+        let status_fd = self.shared.as_raw_fd();
         let mut starter: Option<Starter<'_>> = None;
         for (local_rank, &(number, program)) in plan.ranks.iter().enumerate() {
             let program = &plan.programs[program as usize];

@@ -414,6 +414,29 @@ fn inside_an_allocation(maker: &mut Maker) {
         let expected = Expected::code(0).says("(n0:0,1,2,3,4,5,6,7)").says("(n1:8,9,10,11,12,13,14,15)");
         expected.says(over(16)).says(over(1)).judge(attempt())
     });
+    maker.add("weft compare --on allocation in salloc, and in sbatch".into(), |context, cluster| {
+        let attempt = || -> anyhow::Result<Finished> {
+            let within = |way: &'static str, command: Run| -> anyhow::Result<Finished> {
+                let file = cluster.file(&format!("{way}.jsonl"));
+                let words = ["compare", "pingpong", "--library", "weft", "--no-carriers", "--rounds", "1"];
+                let run = command.arg(context.bin("weft")).args(words);
+                let run = run.args(["--sizes", "8", "--samples", "1", "--seconds", "0.001", "--ranks", "2"]);
+                let run = run.args(["--on", "allocation", "--json", "-o"]).arg(&file);
+                let finished = run.env("XDG_CACHE_HOME", cluster.file("cache")).limit(LIMIT_SECONDS).finish()?;
+                let text = std::fs::read_to_string(&file).unwrap_or_default();
+                anyhow::ensure!(text.contains("2-hosts-2-ranks"), "{way}: no run file:\n{}", finished.report());
+                Ok(finished)
+            };
+            let shape = ["--quiet", "--nodes=2", "--ntasks=2"];
+            let salloc = within("salloc", cluster.run(["salloc"]).args(shape))?;
+            anyhow::ensure!(salloc.code == Some(0), "in salloc:\n{}", salloc.report());
+            let script = "output=$1; shift; printf '#!/bin/sh\\nexec \"$@\"\\n' >\"$output.sh\"
+                sbatch --quiet --wait --output=\"$output\" --nodes=2 --ntasks=2 \"$output.sh\" \"$@\"; code=$?
+                cat \"$output\"; rm -f \"$output\" \"$output.sh\"; exit $code";
+            within("sbatch", cluster.run(["sh", "-c", script, "sh"]).arg(cluster.file("compared")))
+        };
+        Expected::code(0).says("\"median\"").never_says("did not cross the wire").judge(attempt())
+    });
     maker.add("mpiexec in sbatch with wishes for its own steps".into(), |context, cluster| {
         let run = || {
             let run =

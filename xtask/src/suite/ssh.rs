@@ -198,7 +198,8 @@ fn reached(site: &Rc<Lazy>) -> Vec<Case> {
             std::fs::create_dir_all(site.file("cache"))?;
             site.add(&Server { name: "apart", configuration: "", before: &before })?;
             let expected = Expected::failure().says("the host apart does not see").says("XDG_CACHE_HOME");
-            Ok((expected, compare(context, site, "h1,apart").finish()?))
+            let run = compare(context, site, "h1,apart").arg("-o").arg(site.file("apart.jsonl"));
+            Ok((expected, run.finish()?))
         }),
         on(site, "no room in /dev/shm and /tmp of one host", |context, site| {
             let before = "for place in /dev/shm /tmp; do mount -t tmpfs -o size=64k tmpfs $place; \

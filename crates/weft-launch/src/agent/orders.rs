@@ -1,10 +1,12 @@
 //! The agent's side of the orders of `mpiexec`, and the end of ranks.
 
 use super::{Agent, Ending};
+use crate::call_site::Board;
 use crate::control::{Order, Position, Report};
 use crate::standing::{self, Standing};
 use crate::{page, sys};
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
 impl Agent {
@@ -30,7 +32,9 @@ impl Agent {
             Order::InputEnd => self.input.end(),
             Order::Credit(bytes) => self.credit += i64::from(bytes),
             Order::Gathered(gathered) => {
-                self.server.handle_gathered(gathered);
+                let (file, at) = (&self.shared, Board::bytes(self.ranks.len()) as u64);
+                // Without memory for them the cards travel in the replies.
+                self.server.handle_gathered(gathered, |cards| file.write_all_at(cards, at).ok().map(|()| at));
                 self.act();
             }
             Order::Name { rank, command, answer } => {

@@ -3,7 +3,8 @@
 //!
 //! A value that a rank puts stays here until all ranks of the host have arrived at a barrier or exchange.
 //! Then it travels to `mpiexec` with the report that they have arrived. `mpiexec` sends back what all ranks
-//! of the job have put. So `get` never leaves the host.
+//! of the job have put. So `get` never leaves the host. The cards of an exchange reach the ranks of a host in
+//! memory that they share with the agent, and the reply says where.
 
 use crate::control::{Gathered, NameRequest, Phase, Plan};
 use crate::wire::{self, Line};
@@ -37,6 +38,8 @@ struct Session {
     phase: Phase,
     /// The rank waits in an exchange, else in a barrier.
     exchange: bool,
+    /// The rank reads the cards of the exchange from the memory that the ranks of its host share.
+    reads_memory: bool,
     card: String,
     inbox: Vec<u8>,
     /// The bytes of statistics that follow the last line.
@@ -67,6 +70,7 @@ impl Server {
         let session = |_: &u32| Session {
             phase: Phase::Silent,
             exchange: false,
+            reads_memory: false,
             card: String::new(),
             inbox: Vec::new(),
             body: 0,
@@ -250,6 +254,7 @@ impl Server {
         if card.len() > wire::CARD_MAX {
             return self.violation(local_rank, format!("a card of {} bytes", card.len()));
         }
+        self.sessions[local_rank].reads_memory = line.get("memory") == Some("1");
         self.arrive(local_rank, true, card.to_string());
     }
 
@@ -272,21 +277,30 @@ impl Server {
         self.actions.push_back(Action::Gathered { exchange, gathered });
     }
 
-    /// Handles the news that all hosts have arrived, with everything that they brought.
-    pub(crate) fn handle_gathered(&mut self, mut gathered: Gathered) {
+    /// Handles the news that all hosts have arrived, with everything that they brought. `store` writes the
+    /// cards, a line each, into the memory that the ranks of this host share, and returns at which byte;
+    /// `None`: there is no such memory. Cards in a reply would cost bytes that grow with the square of the
+    /// ranks, all written by this one process.
+    pub(crate) fn handle_gathered(&mut self, mut gathered: Gathered, store: impl FnOnce(&[u8]) -> Option<u64>) {
         self.values.extend(gathered.puts);
         gathered.cards.sort_unstable_by_key(|&(rank, _)| rank);
+        let waits = |session: &&Session| session.phase == Phase::Waiting;
         let exchange = self.sessions.iter().any(|session| session.exchange);
-        let bytes: Rc<[u8]> = if exchange {
+        let (alone, stored): (Rc<[u8]>, Option<Rc<[u8]>>) = if exchange {
             let body: String = gathered.cards.iter().flat_map(|(_, card)| [card.as_str(), "\n"]).collect();
-            format!("cmd=weft_exchanged rc=0 bytes={}\n{body}", body.len()).into_bytes().into()
+            let head = format!("cmd=weft_exchanged rc=0 bytes={}", body.len());
+            let is_wanted = self.sessions.iter().filter(waits).any(|session| session.reads_memory);
+            let at = is_wanted.then(|| store(body.as_bytes())).flatten();
+            let stored = at.map(|at| format!("{head} at={at}\n").into_bytes().into());
+            (format!("{head}\n{body}").into_bytes().into(), stored)
         } else {
-            b"cmd=barrier_out rc=0\n"[..].into()
+            (b"cmd=barrier_out rc=0\n"[..].into(), None)
         };
         for (local_rank, session) in self.sessions.iter_mut().enumerate() {
             if session.phase == Phase::Waiting {
                 session.phase = Phase::Joined;
-                self.actions.push_back(Action::Reply { local_rank, bytes: Rc::clone(&bytes) });
+                let bytes = stored.as_ref().filter(|_| session.reads_memory).unwrap_or(&alone);
+                self.actions.push_back(Action::Reply { local_rank, bytes: Rc::clone(bytes) });
             }
         }
     }

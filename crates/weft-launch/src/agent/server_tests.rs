@@ -71,7 +71,7 @@ fn what_is_put_leaves_with_the_barrier_and_all_come_out_together() {
     assert_eq!(server.phase(0), Phase::Waiting);
     let gathered = Gathered { puts: vec![("a".into(), "1 and more".into())], cards: vec![] };
     assert_eq!(say(&mut server, 1, "cmd=barrier_in"), [Action::Gathered { exchange: false, gathered }]);
-    server.handle_gathered(Gathered { puts: vec![("b".into(), "2".into())], cards: vec![] });
+    server.handle_gathered(Gathered { puts: vec![("b".into(), "2".into())], cards: vec![] }, |_| None);
     let out: Vec<Action> = std::iter::from_fn(|| server.poll_action()).collect();
     assert_eq!(out.len(), 2);
     assert!(ask(&mut server, 1, "cmd=get kvsname=weft-job key=a").ends_with("value=1 and more\n"));
@@ -85,10 +85,74 @@ fn an_exchange_comes_back_in_order_of_ranks() {
     let gathered = Gathered { puts: vec![], cards: vec![(1, "one".into()), (3, "three".into())] };
     assert_eq!(say(&mut server, 0, "cmd=weft_exchange value=one"), [Action::Gathered { exchange: true, gathered }]);
     let cards = [(3, "three"), (0, "zero"), (1, "one"), (2, "")].map(|(rank, card)| (rank, card.to_string()));
-    server.handle_gathered(Gathered { puts: vec![], cards: cards.to_vec() });
+    server.handle_gathered(Gathered { puts: vec![], cards: cards.to_vec() }, |_| panic!("nobody reads memory"));
     for local_rank in 0..2 {
         let bytes: Rc<[u8]> = b"cmd=weft_exchanged rc=0 bytes=16\nzero\none\n\nthree\n"[..].into();
         assert_eq!(server.poll_action(), Some(Action::Reply { local_rank, bytes }));
+    }
+}
+
+#[test]
+fn cards_in_memory_are_announced_to_ranks_that_read_them_there() {
+    let mut server = server(&[0, 1]);
+    let cards = || Gathered { puts: vec![], cards: vec![(1, "one".into()), (0, "zero".into())] };
+    let replies = |server: &mut Server| {
+        let text = |action| match action {
+            Action::Reply { bytes, .. } => String::from_utf8(bytes.to_vec()).expect("text"),
+            other => panic!("{other:?} is no reply"),
+        };
+        std::iter::from_fn(|| server.poll_action()).map(text).collect::<Vec<_>>()
+    };
+    let (inline, at) = ("cmd=weft_exchanged rc=0 bytes=9\nzero\none\n", "cmd=weft_exchanged rc=0 bytes=9 at=64\n");
+    // The second rank is of a Weft that does not read memory. Then both do, but there is no memory.
+    for (memory, stored, expected) in [([1, 0], Some(64), [at, inline]), ([1, 1], None, [inline, inline])] {
+        for (local_rank, memory) in memory.into_iter().enumerate() {
+            say(&mut server, local_rank, &format!("cmd=weft_exchange memory={memory} value=x"));
+        }
+        server.handle_gathered(cards(), |bytes| {
+            assert_eq!(bytes, b"zero\none\n");
+            stored
+        });
+        assert_eq!(replies(&mut server), expected);
+    }
+}
+
+/// The requests of a rank that joins a job of `size` ranks on one host, and leaves it; their bytes; and the
+/// bytes of the replies.
+fn cost_of_joining(size: u32) -> (usize, usize, usize) {
+    const CARD_BYTES: usize = 250;
+    let ranks: Vec<u32> = (0..size).collect();
+    let mut server = server(&ranks);
+    let (mut requests, mut asked, mut replied) = (0, 0, 0);
+    let card = "c".repeat(CARD_BYTES);
+    let exchange = format!("cmd=weft_exchange memory=1 value={card}");
+    for line in ["cmd=init pmi_version=1 pmi_subversion=1", "cmd=weft_hello", &exchange, "cmd=finalize"] {
+        (requests, asked) = (requests + 1, asked + line.len() + 1);
+        for local_rank in 0..ranks.len() {
+            server.handle_bytes(local_rank, format!("{line}\n").as_bytes());
+        }
+        while let Some(action) = server.poll_action() {
+            match action {
+                Action::Reply { local_rank: 0, bytes } => replied += bytes.len(),
+                Action::Gathered { gathered, .. } => server.handle_gathered(gathered, |cards| {
+                    assert_eq!(cards.len(), ranks.len() * (CARD_BYTES + 1));
+                    Some(1 << 20)
+                }),
+                _ => {}
+            }
+        }
+    }
+    (requests, asked, replied)
+}
+
+#[test]
+fn what_a_rank_says_and_hears_grows_by_digits_only() {
+    let (requests, asked, replied) = cost_of_joining(2);
+    for size in [16, 128, 1024] {
+        let (more_requests, more_asked, more_replied) = cost_of_joining(size);
+        assert_eq!((more_requests, more_asked), (requests, asked), "{size} ranks");
+        // Numbers of ranks and of bytes have more digits; the list of this host's ranks is a range.
+        assert!(more_replied <= replied + 6 * size.ilog2() as usize, "{size} ranks: {replied} to {more_replied} bytes");
     }
 }
 

@@ -42,7 +42,7 @@ fn serve(streams: Vec<UnixStream>) {
                 Action::Reply { local_rank, bytes } => {
                     (&streams[local_rank]).write_all(&bytes).expect("the rank listens")
                 }
-                Action::Gathered { gathered, .. } => server.handle_gathered(gathered),
+                Action::Gathered { gathered, .. } => server.handle_gathered(gathered, |_| None),
                 Action::Name { local_rank, request } => {
                     let (command, answer) = names.serve(request);
                     server.handle_name(local_rank, command, &answer);

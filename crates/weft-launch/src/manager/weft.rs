@@ -5,6 +5,8 @@ use super::{Names, Notices, Observer, ProcessManager, exit_aborted};
 use crate::call_site::Board;
 use crate::wire::{self, Line};
 use crate::{JobSecret, LaunchError, sys};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 
 /// The connection, and the contents of the welcome.
 pub(super) struct Weft {
@@ -18,6 +20,9 @@ pub(super) struct Weft {
     stats: bool,
     /// The board on which this process notes the call that it is in, and its entry there.
     board: Option<(Board, usize)>,
+    /// The file in memory that the agent shares with the ranks of this host: the board, then the cards of the
+    /// last exchange.
+    shared: Option<File>,
 }
 
 impl std::fmt::Debug for Weft {
@@ -40,9 +45,10 @@ impl Weft {
         let bad = |what| LaunchError::Protocol(format!("the launcher's welcome has no usable {what}"));
         talk.job = line.get("kvsname").ok_or_else(|| bad("kvsname"))?.to_string();
         let locals = line.get("locals").and_then(|text| wire::parse_ranks(text, size));
-        let board = match (line.number("status_fd"), line.number("slot"), line.number::<usize>("slots")) {
-            (Some(fd), Some(entry), Some(entries)) if entry < entries => {
-                sys::adopt(fd).and_then(|file| Board::map(&file, entries)).ok().map(|board| (board, entry))
+        let shared = line.number("status_fd").and_then(|fd| sys::adopt(fd).ok());
+        let board = match (&shared, line.number("slot"), line.number::<usize>("slots")) {
+            (Some(file), Some(entry), Some(entries)) if entry < entries => {
+                Board::map(file, entries).ok().map(|board| (board, entry))
             }
             _ => None,
         };
@@ -59,6 +65,7 @@ impl Weft {
             locals: locals.ok_or_else(|| bad("list of local ranks"))?,
             stats: line.get("stats") == Some("1"),
             board,
+            shared,
         })
     }
 }
@@ -118,16 +125,30 @@ impl ProcessManager for Weft {
         self.talk.fence()
     }
 
-    /// Exchanges cards in one round trip.
+    /// Exchanges cards in one round trip. Where the agent shares memory with this process, the reply only
+    /// says where in it the cards are. The agent writes there again when all ranks of the host have asked
+    /// again, so not while any of them still reads.
     fn exchange(&mut self, card: &str) -> Result<Vec<String>, LaunchError> {
         let escaped = escaped_card(card)?;
-        let reply = self.talk.ask("weft_exchange", &format!("cmd=weft_exchange value={escaped}"), "weft_exchanged")?;
+        let memory = u8::from(self.shared.is_some());
+        let line = format!("cmd=weft_exchange memory={memory} value={escaped}");
+        let reply = self.talk.ask("weft_exchange", &line, "weft_exchanged")?;
         let limit = self.size as usize * (wire::CARD_MAX + 1);
-        let length: usize = Line::parse(&reply).number("bytes").unwrap_or(usize::MAX);
+        let line = Line::parse(&reply);
+        let length: usize = line.number("bytes").unwrap_or(usize::MAX);
         if length > limit {
             return Err(LaunchError::Protocol(format!("the launcher announced an exchange of {length} bytes")));
         }
-        let body = self.talk.receive_bytes(length)?;
+        let body = match (&self.shared, line.number("at")) {
+            (Some(file), Some(at)) => {
+                let mut body = vec![0; length];
+                file.read_exact_at(&mut body, at).map_err(|error| {
+                    LaunchError::Connection(format!("the cards cannot be read from the launcher's memory: {error}"))
+                })?;
+                body
+            }
+            _ => self.talk.receive_bytes(length)?,
+        };
         let body = String::from_utf8(body).map_err(|_| LaunchError::Protocol("an exchange is not text".into()))?;
         let cards: Vec<String> = body.lines().map(str::to_string).collect();
         if cards.len() != self.size as usize {

@@ -379,7 +379,7 @@ impl StepServer {
                         let _ = member.flush();
                     }
                 }
-                Action::Gathered { gathered, .. } => self.server.handle_gathered(gathered),
+                Action::Gathered { gathered, .. } => self.server.handle_gathered(gathered, |_| None),
                 Action::Name { local_rank, request } => {
                     let (command, answer) = self.names.serve(request);
                     self.server.handle_name(local_rank, command, &answer);
