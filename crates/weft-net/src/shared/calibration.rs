@@ -126,7 +126,7 @@ fn look<T>(end: Instant, mut found: impl FnMut() -> Option<T>) -> Option<T> {
 }
 
 /// The reason why nothing is measured beside other programs.
-const BUSY: &str = "other programs have processors that the ranks of this node need";
+pub(super) const BUSY: &str = "other programs have processors that the ranks of this node need";
 
 /// Returns whether the machine has more runnable threads than processors, as far as the kernel says.
 fn is_busy() -> bool {
