@@ -36,6 +36,17 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             Expected::code(0).judge(program.and_then(|program| on_two_hosts(context, 5)?.arg(program).finish()))
         })
         .needs(&[Need::Networks]),
+        with_launcher("hardware of ranks that the launcher has bound to cores, 2 ranks", |context| {
+            if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+                return Outcome::Skipped("one processor".into());
+            }
+            let attempt = || {
+                let run = allowed(Run::new(program(context, "mpirun"))).limit(LIMIT_SECONDS);
+                let run = run.args(["--map-by", "core", "--bind-to", "core", "-n", "2"]);
+                run.arg(context.compile("tests/c/hardware.c")?).arg("bound").finish()
+            };
+            Expected::code(0).judge(attempt())
+        }),
         with_launcher("ranks of this host are killed: the others are told", |context| {
             told(Ok(mpirun(context).args(WITH_NOTICES).args(["-n", &RANKS.to_string()])), context)
         }),
