@@ -24,6 +24,8 @@ const LISTENS: &str = "0A";
 
 /// The registry of processors, whose empty files stay for all jobs of a host.
 const REGISTRY: &str = "weft-processors";
+/// The beginning of the name of the file with a machine's costs, which the user's next jobs read.
+const COSTS: &str = "weft.costs.";
 
 /// A running cluster; it ends when this is dropped, or when this process ends.
 pub(super) struct Cluster {
@@ -168,7 +170,7 @@ impl Cluster {
                 let Some(name) = command_of(pid) else { continue };
                 // The daemon of a node shows the node's shared memory.
                 if name == "slurmd" && index < self.nodes.len() {
-                    let files = names_in(&format!("/proc/{pid}/root/dev/shm")).filter(|name| name != REGISTRY);
+                    let files = names_in(&format!("/proc/{pid}/root/dev/shm")).filter(|name| !is_kept(name));
                     found.extend(files.map(|name| format!("{host}: /dev/shm/{name}")));
                 }
                 found.insert(format!("{host}: process {pid} {name}"));
@@ -176,6 +178,11 @@ impl Cluster {
         }
         Ok(found)
     }
+}
+
+/// Returns whether a file of this name in shared memory stays for later jobs.
+fn is_kept(name: &str) -> bool {
+    name == REGISTRY || name.starts_with(COSTS)
 }
 
 impl Drop for Cluster {
