@@ -210,6 +210,11 @@ fn questions(context: &Context) -> anyhow::Result<()> {
         let run = Run::new(context.bin("mpifort")).arg("-showme:command").env(variable, "mine");
         anyhow::ensure!(run.finish()?.output == "mine\n", "{variable} is not heard");
     }
+    for (option, code, says) in [("-fdefault-integer-8", 1, "INTEGER(8)"), ("-fdefault-real-8", 0, "MPI_REAL8")] {
+        let finished = mpifort(context, Compiler::Gnu).args(["-show", option, "program.f90"]).finish()?;
+        let report = finished.report();
+        anyhow::ensure!(finished.code == Some(code) && report.contains(says), "{option}: {report}");
+    }
     for (name, variable) in [("mpif77", "OMPI_F77"), ("mpif90", "MPICH_F90")] {
         let run = Run::new(context.bin(name)).arg("-showme:command").env(variable, "mine");
         anyhow::ensure!(run.finish()?.output == "mine\n", "{name}: {variable} is not heard");
