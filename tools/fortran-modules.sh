@@ -1,11 +1,17 @@
 #!/bin/sh
-# fortran-modules.sh [--install DIRECTORY] COMPILER: prints the directory with Weft's modules `mpi` and
-# `mpi_f08` for a Fortran compiler. Modules belong to one version of one compiler. Those of the compilers that
-# were found at installation are below lib/weft/fortran; for others they are compiled into the user's cache at
-# first use. With --install they are compiled into DIRECTORY instead.
+# fortran-modules.sh [--install DIRECTORY | --key] COMPILER: prints the directory with Weft's modules `mpi`
+# and `mpi_f08` for a Fortran compiler. Modules belong to one version of one compiler. Those of the compilers
+# that were found at installation are below lib/weft/fortran; for others they are compiled into the user's
+# cache at first use. With --install they are compiled into DIRECTORY instead. With --key the name of such a
+# directory is printed, which is the compiler's version.
 set -eu
 
 install=
+only_key=no
+if [ "${1:-}" = --key ]; then
+    only_key=yes
+    shift
+fi
 if [ "${1:-}" = --install ]; then
     install=$2
     shift 2
@@ -21,6 +27,10 @@ if [ -z "$version" ]; then
     exit 1
 fi
 key=$(printf %s "$version" | tr -c 'A-Za-z0-9.\n' _)
+if [ $only_key = yes ]; then
+    echo "$key"
+    exit
+fi
 case $version in
     GNU*) into_option=-J ;;
     *flang*) into_option='-module-dir ' ;;

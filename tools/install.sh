@@ -94,7 +94,7 @@ for compiler in $fc $(
         done
     done
 ); do
-    key=$("$compiler" --version 2>/dev/null | head -n 1 | tr -c 'A-Za-z0-9.\n' _)
+    key=$("$into/share/weft/fortran/fortran-modules.sh" --key "$compiler") || continue
     case " $keys " in *" $key "*) continue ;; esac
     if key=$("$into/share/weft/fortran/fortran-modules.sh" --install "$into/lib/weft/fortran" "$compiler"); then
         [ -n "$fc" ] || fc=$compiler

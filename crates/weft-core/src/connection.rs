@@ -128,7 +128,7 @@ pub struct Connection {
     watched: bool,
     /// The peer wants to know whether this process lives.
     owes_answer: bool,
-    /// The carrier does not take the ready packet.
+    /// Set while the carrier refuses the ready packet.
     refused: Option<Refusal>,
     /// Packets that the carrier has taken and still has.
     held: usize,

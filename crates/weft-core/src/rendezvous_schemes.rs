@@ -3,10 +3,12 @@
 //!
 //! Which is quicker depends on the machine, the network, and on who else uses them, so the receiver of the
 //! messages measures both. All messages of a peer that are under way at the same time come alike: they are a
-//! *round*. A round that ends tells the time of a byte. Messages to the peer that are under way belong to the
-//! round, though the peer chooses what brings them: a scheme that is quick because messages of the other
-//! direction wait for it is not quick. The quicker scheme is taken. The slower one is tried again now and
-//! then, the more rarely the slower it was: tries take about one part in a hundred of the time.
+//! *round*. A round that ends tells the time of a byte. The quicker scheme is taken. The slower one is tried
+//! again now and then, the more rarely the slower it was: tries take about one part in a hundred of the time.
+//!
+//! The messages that this process sends to the peer meanwhile belong to the round, too. The peer chooses
+//! their scheme. But the receiver's scheme may keep them waiting, and only the time of both directions shows
+//! that.
 
 use crate::time::{Duration, Instant};
 
@@ -163,25 +165,31 @@ impl SchemeChoice {
     /// Begins a message of `bytes` bytes, and says what brings it. `may_write`: it may be written.
     pub fn begin(&mut self, now: Instant, bytes: u64, may_write: bool) -> RendezvousScheme {
         let may_write = may_write && now >= self.distrusted_until;
-        let is_over = |round: &Round| now.since(round.touched) >= ABANDONED_AFTER;
-        if self.round.as_ref().is_some_and(is_over) {
-            (self.round, self.under_way, self.to_peer) = (None, 0, 0);
-        }
+        self.forget_abandoned(now);
         if let Some(round) = self.round.filter(|round| round.begun >= ROUND_MESSAGES_MAX) {
             self.measure(now, &round);
             self.round = None;
         }
         let class = &mut self.classes[class(bytes)];
         let round = self.round.get_or_insert_with(|| Round::new(now));
-        let mut choose = || if may_write { class.choose() } else { RendezvousScheme::Packets };
-        let scheme = *round.scheme.get_or_insert_with(&mut choose);
+        let choose = || if may_write { class.choose() } else { RendezvousScheme::Packets };
+        let scheme = *round.scheme.get_or_insert_with(choose);
         self.under_way += 1;
         (round.touched, round.begun, round.longest) = (now, round.begun + 1, round.longest.max(bytes));
         if may_write { scheme } else { RendezvousScheme::Packets }
     }
 
+    /// Forgets the messages under way if nothing has come of any of them for long.
+    fn forget_abandoned(&mut self, now: Instant) {
+        let is_over = |round: &Round| now.since(round.touched) >= ABANDONED_AFTER;
+        if self.round.as_ref().is_some_and(is_over) {
+            (self.round, self.under_way, self.to_peer) = (None, 0, 0);
+        }
+    }
+
     /// Notes that the peer has asked for a message of this process.
     pub fn begin_to_peer(&mut self, now: Instant) {
+        self.forget_abandoned(now);
         self.round.get_or_insert_with(|| Round::new(now)).touched = now;
         self.to_peer += 1;
     }
@@ -364,6 +372,27 @@ mod tests {
             assert!(!choice.is_written_to(now));
         }
         assert!(choice.classes[class(1 << 20)].estimates.iter().all(|estimate| estimate.measured >= MEASURED_MIN));
+    }
+
+    /// A message to the peer that never ends, and exchanges after pauses.   Expect: the message is forgotten,
+    /// and no pause counts as time of a later message.
+    #[test]
+    fn a_message_to_the_peer_that_is_given_up_is_forgotten() {
+        let mut choice = SchemeChoice::default();
+        let mut now = Instant(0);
+        choice.begin_to_peer(now);
+        for _ in 0..10 {
+            now = now + ABANDONED_AFTER;
+            choice.begin_to_peer(now);
+            choice.begin(now, 1 << 20, true);
+            now = now + Duration::from_micros(100);
+            choice.end(now, 1 << 20);
+            choice.end_to_peer(now, 1 << 20);
+        }
+        let picoseconds = 100_000_000 / (2 << 20);
+        let estimates = &choice.classes[class(1 << 20)].estimates;
+        assert!(estimates.iter().all(|estimate| estimate.measured >= MEASURED_MIN));
+        assert!(estimates.iter().all(|estimate| estimate.per_byte == picoseconds), "{estimates:?}");
     }
 
     /// Writes fail again and again, as where a switch carries no packets as long as those of TCP.   Expect:

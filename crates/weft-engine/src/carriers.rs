@@ -267,7 +267,7 @@ pub(crate) struct Access {
     pub(crate) placement: Placement,
     /// The writes for the carrier.
     pub(crate) placements: Placements,
-    /// The carrier has no room for a write.
+    /// Set while the carrier refuses the next write.
     pub(crate) refusal: Option<Refusal>,
 }
 

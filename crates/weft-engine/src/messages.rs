@@ -178,7 +178,7 @@ pub struct Messages {
     /// Announced messages that have arrived, by peer and bytes, of which the choices of schemes have not
     /// been told.
     arrived_whole: Vec<(PeerId, u64)>,
-    /// The sends under way to peers whose own messages have a choice of schemes.
+    /// The sends under way to peers for whose messages this process chooses the scheme.
     under_way_to_peer: Vec<usize>,
     /// The peers of such sends that have begun or ended, of which the choice has not been told yet; with the
     /// bytes of those that have ended.

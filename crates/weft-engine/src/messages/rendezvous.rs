@@ -196,8 +196,8 @@ impl Messages {
         }
     }
 
-    /// Notes that the peer has asked for the send `handle`: the choice of what brings the peer's own messages
-    /// counts both directions.
+    /// Notes that the peer has asked for the send `handle`. This process chooses the scheme of the peer's
+    /// messages by the time of both directions.
     fn begin_to_peer(&mut self, handle: usize, peer: PeerId, peers: &impl PeerAccess) {
         if peers.peer(peer).has_choice() {
             self.begun_to_peer.push(peer);
@@ -207,7 +207,7 @@ impl Messages {
     }
 
     /// Notes that the request `handle` is complete, which was in the state `before`.
-    #[cold]
+    #[inline(never)]
     pub(super) fn end_to_peer(&mut self, handle: usize, before: &State) {
         let Some(at) = self.under_way_to_peer.iter().position(|known| *known == handle) else { return };
         self.under_way_to_peer.swap_remove(at);
@@ -219,19 +219,19 @@ impl Messages {
 
     /// Tells the choices of schemes which announced messages have arrived, and which have left.
     pub fn end_arrived(&mut self, now: Instant, peers: &mut impl PeerAccess) {
-        let mut tell = |peer: PeerId, what: &mut dyn FnMut(&mut SchemeChoice)| {
+        let mut tell = |peer: PeerId, what: &dyn Fn(&mut SchemeChoice)| {
             if let Some(schemes) = &mut peers.peer_mut(peer).schemes {
                 what(schemes);
             }
         };
-        self.begun_to_peer.drain(..).for_each(|peer| tell(peer, &mut |schemes| schemes.begin_to_peer(now)));
+        for peer in self.begun_to_peer.drain(..) {
+            tell(peer, &|schemes| schemes.begin_to_peer(now));
+        }
         for (peer, bytes) in self.ended_to_peer.drain(..) {
-            tell(peer, &mut |schemes| schemes.end_to_peer(now, bytes));
+            tell(peer, &|schemes| schemes.end_to_peer(now, bytes));
         }
         for (peer, bytes) in self.arrived_whole.drain(..) {
-            if let Some(schemes) = &mut peers.peer_mut(peer).schemes {
-                schemes.end(now, bytes);
-            }
+            tell(peer, &|schemes| schemes.end(now, bytes));
         }
     }
 

@@ -20,7 +20,7 @@ const WAITING_MAX: usize = 256;
 #[derive(Default)]
 pub(super) struct Singly {
     waiting: VecDeque<(CarrierPath, Vec<u8>)>,
-    /// The carriers take none of them.
+    /// The offers since the carriers last took one of the packets.
     refusal: Option<Refusal>,
 }
 

@@ -53,9 +53,9 @@ pub(super) struct Written {
     words: Vec<UserData>,
     slots: Vec<Slots>,
     numbers: u32,
-    /// The carrier has no room for a write.
+    /// Set once the carrier has refused a write of this pass.
     refusal: Option<Refusal>,
-    /// The refusals of the passes before, if nothing was taken since.
+    /// The refusals of the passes before this one, since the carrier last took a write.
     before: Option<Refusal>,
 }
 
