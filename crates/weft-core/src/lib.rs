@@ -19,6 +19,7 @@
 //! | [`one_sided`] | the records and the lock of windows | engine `engine/windows/` |
 //! | [`multicast`] | reliable streams to a multicast group | engine `engine/multicast/` |
 //! | [`layout`] | datatypes as runs of memory | engine `memory.rs`; `weft-mpi` |
+//! | [`file_view`] | views on files as runs of bytes | `weft-mpi` `files.rs` |
 //! | [`reduce`] | the reductions that each datatype allows | engine `memory/`; `weft-mpi` |
 //! | [`collective`] | schedules of collectives, and their choice | `weft-mpi`; engine `schedules.rs` |
 //! | [`topology`] | grids, and the placement of processes on a topology | `weft-mpi` |
@@ -31,6 +32,7 @@ extern crate alloc;
 mod assembly;
 pub mod collective;
 pub mod connection;
+pub mod file_view;
 pub mod flow;
 pub mod grants;
 pub mod layout;

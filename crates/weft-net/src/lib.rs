@@ -18,6 +18,7 @@
 //! | [`clock`] | the machine's monotonic clock |
 //! | [`checkers`] | tells valgrind and the address sanitizer what happens to the program's memory |
 //! | [`watch`] | the descriptors and timers on which the progress thread sleeps |
+//! | [`files`] | files: transfers that are resumed, errors that say what, where and how much |
 //! | [`node`] | the identity of a node, by which processes know that they share memory |
 //!
 //! `unsafe` is allowed only in the modules that ARCHITECTURE.md names for this crate. Each block says why the
@@ -43,6 +44,8 @@ mod error;
 pub mod ethernet;
 pub mod fabric;
 pub mod faults;
+#[cfg(not(loom))]
+pub mod files;
 mod life;
 pub mod node;
 pub mod shared;

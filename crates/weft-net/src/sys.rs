@@ -3,6 +3,8 @@
 #![allow(unsafe_code)]
 
 mod datagrams;
+#[cfg(not(loom))]
+mod files;
 mod interfaces;
 
 use std::io;
@@ -16,6 +18,8 @@ use std::time::Duration;
 use crate::socket_filter::Instruction;
 
 pub(crate) use datagrams::{Datagram, ECN_CAPABLE, ReceiveBatch, SocketName, send_segmented};
+#[cfg(not(loom))]
+pub(crate) use files::{RangeLock, allocate, file_size_max, lock_range};
 pub(crate) use interfaces::{Interface, interface_name, interfaces};
 
 /// Times that a call is repeated when signals interrupt it, before the interruption is reported.
