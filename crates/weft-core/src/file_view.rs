@@ -91,7 +91,9 @@ pub struct View {
     filetype: Layout,
     /// Bytes of data in one tile.
     tile: u64,
-    /// The offset of the last byte of a tile's data, from the origin of the tile.
+    /// The offset of the first byte of a tile's data, from the origin of the tile.
+    begin: u64,
+    /// The offset of the last byte.
     last: u64,
     /// Bytes from one tile to the next; at least 1 where there is data.
     extent: u64,
@@ -110,6 +112,7 @@ impl Default for View {
             etype_size: 1,
             filetype: byte,
             tile: 1,
+            begin: 0,
             last: 0,
             extent: 1,
             contiguous: Some(0),
@@ -140,7 +143,7 @@ impl View {
             return Err(WrongView::Extent(extent));
         }
         let extent = extent.max(0) as u64;
-        let last = shape.end.saturating_sub(1);
+        let (begin, last) = (shape.begin, shape.end.saturating_sub(1));
         if start.checked_add(last).is_none_or(|last| last >= OFFSET_MAX) {
             return Err(WrongView::TooFar);
         }
@@ -155,6 +158,7 @@ impl View {
             etype_size,
             filetype: filetype.clone(),
             tile,
+            begin,
             last,
             extent,
             contiguous,
@@ -292,6 +296,36 @@ impl View {
         }
         let tiles = (data.end - 1) / self.tile + 1;
         self.filetype.batches(tiles, data, &mut |batch| visit(Batch { offset: start + batch.offset, ..batch }));
+    }
+
+    /// Returns whether the data is in the order of the file, so that each range of the file holds one range of
+    /// the data.
+    pub fn is_ordered(&self) -> bool {
+        !self.overlaps && self.extent > self.last - self.begin
+    }
+
+    /// The bytes of data that are at offsets below `offset` of the file. The view [is
+    /// ordered](View::is_ordered).
+    pub fn data_before(&self, offset: u64) -> u64 {
+        let Some(offset) = offset.checked_sub(self.displacement).filter(|_| self.tile > 0) else { return 0 };
+        if let Some(begin) = self.contiguous {
+            return offset.saturating_sub(begin);
+        }
+        let Some(offset) = offset.checked_sub(self.begin) else { return 0 };
+        let (tile, rest) = (offset / self.extent, self.begin + offset % self.extent);
+        // The bytes of one tile before `rest`, whose offsets ascend.
+        let (mut low, mut high) = (0, self.tile);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let mut at = 0;
+            self.filetype.runs(1, middle..middle + 1, &mut |offset, _| at = offset as u64);
+            if at < rest {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        tile * self.tile + low
     }
 
     /// The end of a file of `size` bytes in this view: the number of the first etype that begins past its last

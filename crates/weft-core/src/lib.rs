@@ -23,6 +23,7 @@
 //! | [`reduce`] | the reductions that each datatype allows | engine `memory/`; `weft-mpi` |
 //! | [`collective`] | schedules of collectives, and their choice | `weft-mpi`; engine `schedules.rs` |
 //! | [`topology`] | grids, and the placement of processes on a topology | `weft-mpi` |
+//! | [`two_phase`] | which processes move the data of a collective access to a file | `weft-mpi` `files/` |
 //! | [`process`], [`time`] | names of processes, and time | all |
 //! | [`pcapng`] | packets as a file for Wireshark | `weft-net`, `weft-sim` |
 #![no_std]
@@ -50,4 +51,5 @@ pub mod refusal;
 pub mod rendezvous_schemes;
 pub mod time;
 pub mod topology;
+pub mod two_phase;
 pub mod wire;

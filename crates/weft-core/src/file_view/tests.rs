@@ -65,7 +65,7 @@ proptest! {
                           size in 0_u64..400, whole in any::<bool>()) {
         let etype = if whole { filetype.clone() } else { ints() };
         let view = View::new(displacement as i64, &etype, &filetype).unwrap();
-        let listed = Listed::new(displacement, &etype, &filetype, 60);
+        let listed = Listed::new(displacement, &etype, &filetype, 120);
         let range = from..from + length;
         let mut seen = Vec::new();
         view.runs(range.clone(), &mut |offset, bytes| seen.extend(offset..offset + bytes));
@@ -77,6 +77,11 @@ proptest! {
         prop_assert_eq!(view.byte_offset(from).unwrap(), listed.bytes[from as usize]);
         if let Some(end) = listed.end_of_file(size) {
             prop_assert_eq!(view.end_of_file(size), end);
+        }
+        if view.is_ordered() {
+            let before = listed.bytes.iter().filter(|at| **at < size).count() as u64;
+            prop_assert_eq!(view.data_before(size), before);
+            prop_assert!(listed.bytes.windows(2).all(|pair| pair[0] < pair[1]));
         }
         let mut bytes = listed.bytes.clone();
         bytes.sort_unstable();
