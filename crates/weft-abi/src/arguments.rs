@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use crate::constants::MPI_UNDEFINED;
-use crate::types::MPI_Request;
+use crate::types::{MPI_Request, MPI_Status};
 
 macro_rules! copies {
     ($($name:ident)*) => {$(
@@ -185,6 +185,16 @@ impl<'call> Form<'call> {
             Self::Nonblocking(request) | Self::Persistent(request) => Some(request),
         }
     }
+}
+
+/// The forms of an access to a file. A function whose first parameter is `transfer` implements MPI_File_x and
+/// MPI_File_ix (MPI-5.0 §14.4.1).
+#[derive(Clone, Copy)]
+pub(crate) enum Transfer<'call> {
+    /// The call returns when the data has been moved, and gives a status if one is wanted.
+    Blocking(Option<InOut<'call, MPI_Status>>),
+    /// The call starts the access, and gives a request.
+    Nonblocking(Out<'call, MPI_Request>),
 }
 
 /// Converts an output count for the usual binding. A count that does not fit in an `int` becomes

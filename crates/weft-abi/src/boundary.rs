@@ -11,7 +11,6 @@ use crate::error_codes::number;
 use crate::error_handling;
 use crate::functions::Function;
 use crate::scope::Scope;
-use crate::types::MPI_Comm;
 use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -116,7 +115,7 @@ fn failed(function: Function, scope: Scope, cause: Result<Box<dyn Any + Send>, E
             Err(error) => error,
             Ok(panic) => Error::new(MPI_ERR_INTERN, format!("defect in Weft: {}", panic_message(&*panic))),
         };
-        let scope = error.communicator.map_or(scope, |handle| Scope::Comm(MPI_Comm(handle)));
+        let scope = error.communicator.map_or(scope, Scope::of_operation);
         error_handling::invoke(scope, &error.in_procedure(function.name()))
     }));
     handled.unwrap_or(number(MPI_ERR_INTERN))

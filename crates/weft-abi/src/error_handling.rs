@@ -91,8 +91,11 @@ fn reaction(process: &Process, scope: Scope) -> Reaction {
             Some(handler) => (handler, comm.0),
             None => (own_handler(handler_of), MPI_COMM_SELF),
         },
-        // No file can be opened, so all files have the handler of MPI_FILE_NULL.
-        Scope::File(_) => (objects.file_error_handler, MPI_FILE_NULL),
+        // Errors of no file, or of none yet, go to the handler of MPI_FILE_NULL (MPI-5.0 §14.7).
+        Scope::File(file) => match objects.file(file.0) {
+            Ok(object) => (object.error_handler, file.0),
+            Err(_) => (objects.file_error_handler, MPI_FILE_NULL),
+        },
         Scope::Errhandler(handler) if objects.is_error_handler(handler.0) => (handler.0, MPI_COMM_NULL),
         // The argument is no error handler.
         Scope::Errhandler(_) => (own_handler(handler_of), MPI_COMM_SELF),

@@ -3,6 +3,7 @@
 
 use crate::arguments::InOut;
 use crate::types::*;
+use weft_mpi::handle;
 
 /// The object whose error handler gets an error (MPI-5.0 §9.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,6 +22,16 @@ pub(crate) enum Scope {
     Errhandler(MPI_Errhandler),
     /// The tool interface: errors are only returned (MPI-5.0 §15.3.10).
     Tool,
+}
+
+impl Scope {
+    /// The object of an operation that has this handle: a file, or else a communicator.
+    pub(crate) fn of_operation(handle: usize) -> Self {
+        match handle::is_of_kind(handle, handle::Kind::File) {
+            true => Self::File(MPI_File(handle)),
+            false => Self::Comm(MPI_Comm(handle)),
+        }
+    }
 }
 
 /// The scope of a call that gets the address of its object's handle, to set it to null.

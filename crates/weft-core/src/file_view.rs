@@ -171,6 +171,11 @@ impl View {
         self.displacement
     }
 
+    /// The filetype, whose tiles begin at the displacement.
+    pub fn filetype(&self) -> &Layout {
+        &self.filetype
+    }
+
     /// Bytes of data in an etype, at least 1.
     pub fn etype_size(&self) -> u64 {
         self.etype_size

@@ -32,6 +32,8 @@ pub enum Kind {
     Session = 9,
     /// `MPI_Win`.
     Window = 10,
+    /// `MPI_File`.
+    File = 11,
     /// Unexpected messages.
     Unexpected = 128,
     /// Running collectives.
@@ -68,6 +70,12 @@ pub struct Slab<T> {
 const KIND_BITS: u32 = 8;
 const INDEX_BITS: u32 = 24;
 const _: () = assert!(KIND_BITS + INDEX_BITS == u32::BITS && ENTRIES_MAX == 1 << INDEX_BITS);
+
+/// Returns whether `handle` is one that Weft makes for objects of this kind, there or not.
+#[inline]
+pub const fn is_of_kind(handle: usize, kind: Kind) -> bool {
+    handle >= HANDLES_PREDEFINED && handle & ((1 << KIND_BITS) - 1) == kind as usize
+}
 
 /// The index of a handle's object in the table of its kind.
 #[inline]

@@ -341,6 +341,26 @@ impl UserData {
     }
 }
 
+impl UserData {
+    /// The bytes from `offset` on, `length` of them, for writing, when they are one run of the program's memory.
+    ///
+    /// # Panics
+    /// When they reach past the end.
+    #[allow(clippy::mut_from_ref)]
+    pub fn run_mut(&self, offset: u64, length: u64) -> Option<&mut [u8]> {
+        assert!(self.has(offset, length));
+        match &self.shape {
+            Shape::Run if length == 0 => Some(&mut []),
+            // SAFETY: `new` was promised `bytes` writable bytes at `base`, which one thread at a time uses; the
+            // range was checked above, and is not empty. Any bits are a byte.
+            Shape::Run => {
+                Some(unsafe { std::slice::from_raw_parts_mut(self.base.add(offset as usize), length as usize) })
+            }
+            Shape::Items { .. } => None,
+        }
+    }
+}
+
 /// Takes a closer look at one run of a buffer that begins at `address`.
 ///
 /// # Errors

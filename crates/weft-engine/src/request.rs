@@ -172,6 +172,8 @@ pub enum State {
     Collective,
     /// A one-sided operation, which its window completes (MPI-5.0 §12.3.5).
     OneSided,
+    /// An access to a file that a thread of the library makes (MPI-5.0 §14.4).
+    FileAccess,
     /// A partitioned operation, whose messages have requests of their own (MPI-5.0 §4).
     Partitioned,
     /// A generalized request that the program completes itself (MPI-5.0 §13.2).

@@ -6,6 +6,7 @@
 //! free.
 
 mod at_once;
+mod exchange;
 mod persistent;
 mod plans;
 
@@ -166,6 +167,7 @@ impl Process {
             return;
         }
         self.collectives_seen = completions;
+        self.advance_exchanges();
         let handles: Vec<usize> = self.collectives.iter().map(|(handle, _)| handle).collect();
         for handle in handles {
             self.advance_collective(handle);

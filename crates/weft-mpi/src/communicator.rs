@@ -13,6 +13,7 @@ use std::sync::Arc;
 use weft_core::collective::choice::Layout;
 use weft_core::collective::{self, Chosen, ElementShape, Items};
 use weft_core::reduce::Op;
+use weft_engine::schedules::Cursor;
 
 use crate::blocking::wait;
 use crate::collective::{Arguments, Bound, CollectiveScope};
@@ -86,12 +87,12 @@ fn highest_by(scope: CollectiveScope, values: &mut [i64], layout: Option<&Layout
     Ok(())
 }
 
-/// Gathers the `values` of all processes of `scope`, by rank.
-///
-/// # Errors
-/// A process is gone.
-pub fn gather_all(scope: CollectiveScope, values: &[i64]) -> Result<Vec<i64>> {
-    let description = with(|process| int64(process))?;
+/// The gathering of the `values` of all processes of `scope`, by rank, and the buffer that they come to.
+fn gathering(
+    scope: &CollectiveScope,
+    values: &[i64],
+    description: Arc<crate::object::Description>,
+) -> (SharedBuffer, Bound) {
     let size = scope.group.size();
     let mut all = vec![0_i64; values.len() * size as usize];
     let start = scope.rank as usize * values.len();
@@ -105,8 +106,47 @@ pub fn gather_all(scope: CollectiveScope, values: &[i64]) -> Result<Vec<i64>> {
         send_type: Some(description),
         ..Arguments::none()
     };
-    run(scope, Bound::shared(collective::allgather(&shape), arguments))?;
+    let bound = Bound::shared(collective::allgather(&shape), arguments);
+    (all, bound)
+}
+
+/// Gathers the `values` of all processes of `scope`, by rank.
+///
+/// # Errors
+/// A process is gone.
+pub fn gather_all(scope: CollectiveScope, values: &[i64]) -> Result<Vec<i64>> {
+    let description = with(|process| int64(process))?;
+    let (all, bound) = gathering(&scope, values, description);
+    run(scope, bound)?;
     Ok(all.values())
+}
+
+impl Process {
+    /// Gathers the `values` of all processes of `scope`, by rank, and goes on with them, as a step of the
+    /// operation of `request`.
+    pub(crate) fn gather_then(
+        &mut self,
+        request: usize,
+        scope: &CollectiveScope,
+        values: &[i64],
+        then: impl FnOnce(&mut Self, Result<Vec<i64>>) + Send + 'static,
+    ) {
+        let begun = int64(self).and_then(|description| {
+            let (all, bound) = gathering(scope, values, description);
+            Ok((all, Cursor::new(scope.clone(), Arc::new(bound))?))
+        });
+        match begun {
+            Ok((all, cursor)) => self.run_then(request, cursor, move |process, error| {
+                then(process, error.map_or_else(|| Ok(all.values()), Err));
+            }),
+            Err(error) => {
+                if let Ok(engine) = self.engine() {
+                    engine.give_up(scope, &error);
+                }
+                then(self, Err(error));
+            }
+        }
+    }
 }
 
 /// Sends the `values` of rank `root` of `scope` to all its processes. Their number is the same everywhere.

@@ -6,6 +6,7 @@
 
 mod arrays;
 mod named;
+mod rebuilt;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use weft_core::layout::{Layout, Overflow};
 
 pub use arrays::{Darray, Subarray, darray, subarray};
+pub use rebuilt::rebuilt;
+
 pub use named::{complex_type, integer_type, is_unnamed_predefined, match_size, pair_type, real_type};
 
 use crate::constants::*;
@@ -24,6 +27,7 @@ use crate::object::{Constituent, Datatype, Description, Objects, Recipe, full};
 pub const NESTING_MAX: u32 = 1000;
 
 /// A datatype that another is made of.
+#[derive(Clone)]
 pub struct Old {
     /// The layout of that datatype.
     pub layout: Layout,

@@ -1,7 +1,7 @@
 //! The portable data representation `external32`: big-endian IEEE numbers of fixed sizes (MPI-5.0 §5.3,
 //! §14.5.2). The boundary's external packing uses it.
 
-use weft_core::layout::Layout;
+use weft_core::layout::{Element, Layout};
 
 use crate::constants::*;
 use crate::datatypes::Old;
@@ -224,7 +224,8 @@ pub fn encode(of: &Old, count: u64, native: &[u8]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Converts `count` items from `external32`. `external` has exactly as many bytes as [`packed_size`] returns.
+/// Converts `count` items from `external32`. `external` has as many bytes as [`packed_size`] returns, or fewer:
+/// then the numbers that it has whole are converted.
 ///
 /// # Errors
 /// `MPI_ERR_TYPE` when the datatype has no such representation.
@@ -235,7 +236,10 @@ pub fn decode(of: &Old, count: u64, external: &[u8]) -> Result<Vec<u8>> {
         let atoms = atoms(handle)?;
         for _ in 0..times {
             for atom in &atoms {
-                let (number, after) = rest.split_at(atom.external());
+                let Some((number, after)) = rest.split_at_checked(atom.external()) else {
+                    rest = &[];
+                    return Ok(());
+                };
                 atom.decode(number, &mut out);
                 rest = after;
             }
@@ -243,6 +247,31 @@ pub fn decode(of: &Old, count: u64, external: &[u8]) -> Result<Vec<u8>> {
         Ok(())
     })?;
     Ok(out)
+}
+
+/// The layout of a datatype in a file in `external32` (MPI-5.0 §14.5.2).
+///
+/// # Errors
+/// `MPI_ERR_TYPE` when it has no such representation.
+pub fn layout(of: &Old) -> Result<Layout> {
+    if item_size(&of.constituent)? == of.layout.size() && !has_padded_pairs(&of.constituent) {
+        return Ok(of.layout.clone());
+    }
+    crate::datatypes::rebuilt(&of.constituent, &|handle| {
+        let bytes = item_size(&Constituent::Predefined(handle))?;
+        Layout::contiguous(bytes, &Layout::element(Element::Byte))
+            .map_err(|why| Error::new(MPI_ERR_TYPE, why.to_string()))
+    })
+}
+
+/// Returns whether a predefined pair has bytes between its parts in memory, as it has none in `external32`.
+fn has_padded_pairs(of: &Constituent) -> bool {
+    match of {
+        Constituent::Predefined(handle) => {
+            predefined::element(*handle).is_some_and(|element| !Layout::element(element).is_contiguous(2))
+        }
+        Constituent::Derived(description) => description.recipe.types.iter().any(has_padded_pairs),
+    }
 }
 
 /// Bits of the fraction of binary128.
@@ -293,7 +322,6 @@ fn from_quad(quad: u128) -> u128 {
 mod tests {
     use super::*;
     use crate::datatypes;
-    use weft_core::layout::Element;
 
     fn predefined_type(handle: usize) -> Old {
         let element = predefined::element(handle).unwrap();

@@ -13,6 +13,7 @@ use crate::constants::*;
 use crate::context::CONTEXTS_EACH;
 pub use crate::description::{Attributes, Constituent, Datatype, Description, Info, Recipe};
 use crate::error::{Error, Result};
+use crate::file::File;
 use crate::handle::{Kind, Slab};
 use crate::predefined::{TYPE_END, TYPE_FIRST};
 use crate::session::Session;
@@ -27,7 +28,7 @@ pub use wrong::full;
 pub(crate) use wrong::wrong;
 
 use keyvals::KEYVAL_FIRST;
-use wrong::{wrong_communicator, wrong_info, wrong_session, wrong_type, wrong_window};
+use wrong::{wrong_communicator, wrong_file, wrong_info, wrong_session, wrong_type, wrong_window};
 
 /// The kind of object that an error handler or keyval is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub struct Objects {
     self_: usize,
     /// Windows.
     pub windows: Slab<Window>,
+    /// Open files.
+    pub files: Slab<File>,
     /// Open sessions.
     pub sessions: Slab<Session>,
     /// Groups made by the program.
@@ -99,6 +102,7 @@ impl Objects {
             world: 0,
             self_: 0,
             windows: Slab::new(Kind::Window),
+            files: Slab::new(Kind::File),
             sessions: Slab::new(Kind::Session),
             groups: Slab::new(Kind::Group),
             datatypes: Slab::new(Kind::Datatype),
@@ -209,6 +213,24 @@ impl Objects {
     #[inline]
     pub fn window_mut(&mut self, handle: usize) -> Result<&mut Window> {
         self.windows.get_mut(handle).ok_or_else(|| wrong_window(handle))
+    }
+
+    /// The file with this handle.
+    ///
+    /// # Errors
+    /// `MPI_ERR_FILE`.
+    #[inline]
+    pub fn file(&self, handle: usize) -> Result<&File> {
+        self.files.get(handle).ok_or_else(|| wrong_file(handle))
+    }
+
+    /// The file with this handle, to change it.
+    ///
+    /// # Errors
+    /// `MPI_ERR_FILE`.
+    #[inline]
+    pub fn file_mut(&mut self, handle: usize) -> Result<&mut File> {
+        self.files.get_mut(handle).ok_or_else(|| wrong_file(handle))
     }
 
     /// Visits the buffers for buffered sends of all communicators and sessions.

@@ -10,6 +10,7 @@
 mod active_target;
 mod completion;
 mod creation;
+mod fetch;
 mod passive_target;
 
 use crate::collective::CollectiveScope;
@@ -24,6 +25,7 @@ use crate::window::Window;
 pub use crate::window::direct::{Spot, spot};
 pub use active_target::{Fence, complete, post, start, wait};
 pub use creation::{Prepared, WindowOptions, open, prepare};
+pub use fetch::fetch_and_op;
 pub use passive_target::{flush, lock_all, lock_one, sync, unlock_all, unlock_one};
 pub use weft_engine::engine::TargetItems;
 pub use weft_engine::memory::Exposed;

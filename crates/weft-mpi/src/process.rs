@@ -43,7 +43,8 @@ use crate::live::{Collective, Live, View};
 use crate::object::{Group, Objects, PeerId};
 use crate::progress_thread::ProgressThread;
 use helped::Helped;
-pub use running::Running;
+pub(crate) use running::{Exchange, Exchanges};
+pub use running::{FileJob, Running};
 pub use waiting::{block_for, block_from, block_until};
 
 /// The longest time for which a thread of the program looks whether the progress thread has released the
@@ -91,6 +92,14 @@ pub struct Process {
     pub call_names: &'static [&'static str],
     /// Collectives under way.
     pub collectives: Slab<Running>,
+    /// Messages under way of operations that are made of them.
+    pub(crate) exchanges: Exchanges,
+    /// Accesses to files that threads of the library make.
+    pub(crate) file_jobs: u32,
+    /// Accesses to files that the calls which wait for them make, by their requests.
+    pub(crate) jobs_of_callers: Vec<(usize, FileJob)>,
+    /// Representations of data in files that the program has registered.
+    pub representations: crate::file::representation::Representations,
     /// The count of completions up to which collectives have been moved on.
     pub collectives_seen: u64,
     /// The completions under engines that are gone. The next engine counts on from this number. Otherwise a
@@ -332,6 +341,10 @@ impl Process {
             ),
             call_names: &[],
             collectives: Slab::new(Kind::Collective),
+            exchanges: Exchanges::new(),
+            file_jobs: 0,
+            jobs_of_callers: Vec::new(),
+            representations: crate::file::representation::Representations::new(),
             collectives_seen: 0,
             completions_before: 0,
             window_looked: 0,
@@ -462,7 +475,7 @@ impl Process {
         {
             self.publish(false);
         }
-        if !self.collectives.is_empty() {
+        if !self.collectives.is_empty() || !self.exchanges.is_empty() {
             self.advance_collectives();
         }
         if self.partitioned.expects() {

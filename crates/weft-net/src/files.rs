@@ -37,6 +37,25 @@ pub enum Action {
     Sync,
     /// To lock these bytes.
     Lock,
+    /// To close it.
+    Close,
+}
+
+impl Action {
+    /// Every action.
+    pub const ALL: [Self; 11] = [
+        Self::Open,
+        Self::Create,
+        Self::Remove,
+        Self::Read,
+        Self::Write,
+        Self::Measure,
+        Self::Resize,
+        Self::Allocate,
+        Self::Sync,
+        Self::Lock,
+        Self::Close,
+    ];
 }
 
 /// The bytes of a file that an error is about.
@@ -108,6 +127,7 @@ impl fmt::Display for Error {
             Action::Allocate => "reserve room for",
             Action::Sync => "sync",
             Action::Lock => "lock",
+            Action::Close => "close",
         };
         let path = self.path.display();
         match self.place {
@@ -182,6 +202,11 @@ impl File {
     /// The path by which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns whether other hosts serve its file system, so that each access costs a message.
+    pub fn is_remote(&self) -> bool {
+        sys::file_system(self.file.as_fd()).is_ok_and(|kind| REMOTE.contains(&kind))
     }
 
     /// Returns whether it has no offsets: a pipe, a socket or a character device.
@@ -306,6 +331,19 @@ impl File {
         }
     }
 
+    /// Closes the file.
+    ///
+    /// # Errors
+    /// As the kernel says: a file system of another host may say only now that data could not be written.
+    pub fn close(self) -> Result<()> {
+        sys::close(self.file.into()).map_err(|cause| Error {
+            action: Action::Close,
+            path: self.path,
+            place: None,
+            cause,
+        })
+    }
+
     /// Locks `bytes` bytes from `offset` on against other opens of the file, in any process, until the value
     /// that is returned goes. Waits for locks that others have.
     ///
@@ -318,6 +356,24 @@ impl File {
         Ok(Lock { file: self, offset, bytes })
     }
 }
+
+/// The numbers by which file systems that other hosts serve name themselves (statfs(2)): NFS, SMB1, CIFS, SMB2,
+/// AFS, Ceph, FUSE, Lustre, GPFS, PanFS, BeeGFS, OrangeFS, 9p.
+const REMOTE: [i64; 13] = [
+    0x6969,
+    0x517b,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x5346_414f,
+    0x00c3_6400,
+    0x6573_5546,
+    0x0bd0_0bd0,
+    0x4750_4653,
+    0xaad7_aaea,
+    0x1983_0326,
+    0x2003_0528,
+    0x0102_1997,
+];
 
 /// The bytes that are written at once where room cannot be reserved.
 const ZEROS_BYTES: usize = 1 << 20;

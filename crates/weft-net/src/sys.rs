@@ -19,7 +19,7 @@ use crate::socket_filter::Instruction;
 
 pub(crate) use datagrams::{Datagram, ECN_CAPABLE, ReceiveBatch, SocketName, send_segmented};
 #[cfg(not(loom))]
-pub(crate) use files::{RangeLock, allocate, file_size_max, lock_range};
+pub(crate) use files::{RangeLock, allocate, close, file_size_max, file_system, lock_range};
 pub(crate) use interfaces::{Interface, interface_name, interfaces};
 
 /// Times that a call is repeated when signals interrupt it, before the interruption is reported.

@@ -116,7 +116,8 @@ struct Entry<'a> {
 /// The function that implements a procedure.
 pub(super) struct Implementation {
     path: String,
-    /// The value of the function's parameter `form`, if it has one. Then it has neither `info` nor `request`.
+    /// The value of the function's parameter `form` or `transfer`, if it has one. Then it has neither `info` nor
+    /// `request`, and with `transfer` no `status`.
     form: Option<&'static str>,
     /// Says whether groups of arguments are one value each.
     takes_groups: bool,
@@ -155,7 +156,10 @@ pub(super) fn implementation(implemented: &Implemented, procedure: &Procedure, f
     let plain = |name: &str| {
         find(name).map(|(path, function)| Implementation {
             path,
-            form: function.takes_form.then_some("Form::Blocking"),
+            form: match function {
+                function if function.takes_transfer => Some("Transfer::Blocking(InOut::if_wanted(status))"),
+                function => function.takes_form.then_some("Form::Blocking"),
+            },
             takes_groups: function.takes_groups,
         })
     };
@@ -164,6 +168,11 @@ pub(super) fn implementation(implemented: &Implemented, procedure: &Procedure, f
     // The type of a callback differs between the bindings, so one implementation cannot serve both.
     let callbacks_differ = procedure.parameters.iter().any(|parameter| parameter.kind == "POLYFUNCTION");
     plain(&own).or_else(|| if callbacks_differ { None } else { plain(&shared) }).or_else(|| {
+        if let Some(access) = shared.strip_prefix("file_i") {
+            let (path, function) = find(&format!("file_{access}")).filter(|(_, function)| function.takes_transfer)?;
+            let form = Some("Transfer::Nonblocking(Out::new(request))");
+            return Some(Implementation { path, form, takes_groups: function.takes_groups });
+        }
         let (base, form) = match shared.strip_suffix("_init") {
             Some(base) => (base, "Form::Persistent(Out::new(request))"),
             None => (shared.strip_prefix(['i', 'r'])?, "Form::Nonblocking(Out::new(request))"),
@@ -238,7 +247,11 @@ impl Entry<'_> {
         }
         let mut arguments: Vec<String> = form.iter().map(|&form| form.to_owned()).collect();
         let mut write_back = Vec::new();
-        let in_form = |name: &str| form.is_some() && matches!(name, "info" | "request");
+        let in_form = |name: &str| match form {
+            Some(form) if form.starts_with("Transfer") => matches!(name, "status" | "request"),
+            Some(_) => matches!(name, "info" | "request"),
+            None => false,
+        };
         let is_own = |p: &&Parameter| p.kind != "VARARGS" && !in_form(&p.name) && !self.is_length_of_text(p);
         let own: Vec<&Parameter> = self.parameters.iter().filter(is_own).collect();
         let mut rest = &own[..];

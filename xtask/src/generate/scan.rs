@@ -15,6 +15,9 @@ pub(super) struct Function {
     /// Says whether the first parameter is `form`: the function then serves the blocking, the nonblocking and
     /// the persistent procedure.
     pub(super) takes_form: bool,
+    /// Says whether the first parameter is `transfer`: the function then serves the blocking and the
+    /// nonblocking access to a file, and gets the status or the request with it.
+    pub(super) takes_transfer: bool,
     /// Says whether the function has parameters that stand for groups of arguments.
     pub(super) takes_groups: bool,
 }
@@ -53,6 +56,7 @@ fn scan_directory(
                 let found = Function {
                     module: module.clone(),
                     takes_form: parameters.starts_with("form: Form,"),
+                    takes_transfer: parameters.starts_with("transfer: Transfer,"),
                     takes_groups: parameters.split(',').any(of_group),
                 };
                 if let Some(other) = implemented.insert(function.to_owned(), found) {

@@ -111,14 +111,11 @@ pub(crate) fn call(scope: Scope, name: &str, errorcode: c_int) -> Result<(), Err
     Ok(())
 }
 
-/// Checks a file handle. The only one is MPI_FILE_NULL, since no file can be opened.
-fn check_file(file: MPI_File) -> Result<(), Error> {
-    if file.0 == MPI_FILE_NULL { Ok(()) } else { Err(Error::new(MPI_ERR_FILE, format!("{:#x} is no file", file.0))) }
-}
-
-/// MPI_File_set_errhandler (MPI-5.0 §9.3.3), of MPI_FILE_NULL: the handler that files get (§14.7).
+/// MPI_File_set_errhandler (MPI-5.0 §9.3.3); of MPI_FILE_NULL: the handler that files get (§14.7).
 pub(crate) fn file_set_errhandler(file: MPI_File, errhandler: MPI_Errhandler) -> Result<(), Error> {
-    check_file(file)?;
+    if file.0 != MPI_FILE_NULL {
+        return weft_mpi::files::set_error_handler(file.0, errhandler.0);
+    }
     process::with(|process| {
         let objects = &mut process.objects;
         objects.retain_error_handler(errhandler.0, Some(Class::File))?;
@@ -130,9 +127,11 @@ pub(crate) fn file_set_errhandler(file: MPI_File, errhandler: MPI_Errhandler) ->
 
 /// MPI_File_get_errhandler (MPI-5.0 §9.3.3): the program frees the handle that it gets.
 pub(crate) fn file_get_errhandler(file: MPI_File, errhandler: Out<MPI_Errhandler>) -> Result<(), Error> {
-    check_file(file)?;
     let handler = process::with(|process| {
-        let handler = process.objects.file_error_handler;
+        let handler = match file.0 {
+            MPI_FILE_NULL => process.objects.file_error_handler,
+            file => process.objects.file(file)?.error_handler,
+        };
         process.objects.retain_error_handler(handler, None)?;
         Ok::<_, Error>(handler)
     })?;
@@ -142,7 +141,9 @@ pub(crate) fn file_get_errhandler(file: MPI_File, errhandler: Out<MPI_Errhandler
 
 /// MPI_File_call_errhandler (MPI-5.0 §9.5.2).
 pub(crate) fn file_call_errhandler(fh: MPI_File, errorcode: c_int) -> Result<(), Error> {
-    check_file(fh)?;
+    if fh.0 != MPI_FILE_NULL {
+        process::with(|process| process.objects.file(fh.0).map(drop))?;
+    }
     call(Scope::File(fh), "MPI_File_call_errhandler", errorcode)
 }
 

@@ -22,8 +22,7 @@ const ERROR_HANDLERS: Range<usize> = 0x140..0x160;
 const REQUESTS: Range<usize> = 0x180..0x1a0;
 const DATATYPES: Range<usize> = 0x200..0x300;
 
-/// The table of a process with the objects of one kind. There is none outside of init and finalize, or when
-/// Weft does not make such objects yet.
+/// The table of a process with the objects of one kind. There is none outside of init and finalize.
 type Table<T> = fn(&mut Process) -> Option<&mut Slab<T>>;
 
 fn to_integer<T>(handle: usize, predefined: Range<usize>, null: usize, table: Table<T>) -> c_int {
@@ -38,11 +37,6 @@ fn from_integer<T>(integer: c_int, predefined: Range<usize>, null: usize, table:
         Ok(handle) if predefined.contains(&handle) => handle,
         _ => with(|process| table(process)?.from_integer(integer)).unwrap_or(null),
     }
-}
-
-/// No table: Weft does not make objects of this kind yet.
-fn none(_: &mut Process) -> Option<&mut Slab<()>> {
-    None
 }
 
 /// MPI_Comm_toint (MPI-5.0 §19.3.4).
@@ -71,12 +65,12 @@ pub(crate) fn errhandler_fromint(errhandler: c_int) -> MPI_Errhandler {
 
 /// MPI_File_toint (MPI-5.0 §19.3.4).
 pub(crate) fn file_toint(file: MPI_File) -> c_int {
-    to_integer(file.0, FILES, MPI_File::NULL.0, none)
+    to_integer(file.0, FILES, MPI_File::NULL.0, |process| Some(&mut process.objects.files))
 }
 
 /// MPI_File_fromint (MPI-5.0 §19.3.4).
 pub(crate) fn file_fromint(file: c_int) -> MPI_File {
-    MPI_File(from_integer(file, FILES, MPI_File::NULL.0, none))
+    MPI_File(from_integer(file, FILES, MPI_File::NULL.0, |process| Some(&mut process.objects.files)))
 }
 
 /// MPI_Group_toint (MPI-5.0 §19.3.4).

@@ -10,6 +10,8 @@
 //!   MPI_Op_create_c.
 //! - A function whose first parameter is `form: Form` implements several procedures: `bcast` is MPI_Bcast,
 //!   MPI_Ibcast and MPI_Bcast_init, `put` is MPI_Put and MPI_Rput.
+//! - A function whose first parameter is `transfer: Transfer` implements two procedures: `file_read` is
+//!   MPI_File_read and MPI_File_iread.
 //! - A function with parameters of the types `Part`, `Parts`, `TypedParts` and `Target` gets each buffer with
 //!   its count and datatype as one value. Point-to-point communication takes them one by one, so that they
 //!   stay in registers.
@@ -23,6 +25,7 @@ pub(crate) mod datatype_contents;
 pub(crate) mod datatypes;
 pub(crate) mod environment;
 pub(crate) mod error_handlers;
+pub(crate) mod files;
 pub(crate) mod fortran_abi;
 pub(crate) mod from_groups;
 pub(crate) mod graphs;

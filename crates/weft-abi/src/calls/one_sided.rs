@@ -20,7 +20,7 @@ use weft_mpi::one_sided::{self, Attached, Exposed, ExposedMemory, Fence, WindowO
 use weft_mpi::process::with;
 
 /// Makes a window, and returns the address of this process's part of it.
-fn create(
+pub(super) fn create(
     flavor: i32,
     base: Buffer,
     size: i64,

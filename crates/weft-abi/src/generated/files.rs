@@ -16,19 +16,32 @@ use std::ffi::{c_char, c_int, c_void};
 use weft_mpi::callbacks::*;
 
 entry! { MPI_File_close PMPI_File_close(fh: *mut MPI_File) -> c_int {
-    unsupported(Function::FileClose, scope_at(unsafe { InOut::if_wanted(fh) }, Scope::File))
+    call(Function::FileClose, scope_at(unsafe { InOut::if_wanted(fh) }, Scope::File), || {
+        check::pointer("fh", fh)?;
+        unsafe { crate::calls::files::file_close(InOut::new(fh)) }
+    })
 } }
 
 entry! { MPI_File_delete PMPI_File_delete(filename: *const c_char, info: MPI_Info) -> c_int {
-    unsupported(Function::FileDelete, Scope::File(MPI_File::NULL))
+    call(Function::FileDelete, Scope::File(MPI_File::NULL), || {
+        check::pointer("filename", filename)?;
+        check::info("info", info)?;
+        unsafe { crate::calls::files::file_delete(InString::new(filename), info) }
+    })
 } }
 
 entry! { MPI_File_get_amode PMPI_File_get_amode(fh: MPI_File, amode: *mut c_int) -> c_int {
-    unsupported(Function::FileGetAmode, Scope::File(fh))
+    call(Function::FileGetAmode, Scope::File(fh), || {
+        check::pointer("amode", amode)?;
+        unsafe { crate::calls::files::file_get_amode(fh, Out::new(amode)) }
+    })
 } }
 
 entry! { MPI_File_get_atomicity PMPI_File_get_atomicity(fh: MPI_File, flag: *mut c_int) -> c_int {
-    unsupported(Function::FileGetAtomicity, Scope::File(fh))
+    call(Function::FileGetAtomicity, Scope::File(fh), || {
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::files::file_get_atomicity(fh, Out::new(flag)) }
+    })
 } }
 
 entry! { MPI_File_get_byte_offset PMPI_File_get_byte_offset(
@@ -36,27 +49,45 @@ entry! { MPI_File_get_byte_offset PMPI_File_get_byte_offset(
     offset: MPI_Offset,
     disp: *mut MPI_Offset,
 ) -> c_int {
-    unsupported(Function::FileGetByteOffset, Scope::File(fh))
+    call(Function::FileGetByteOffset, Scope::File(fh), || {
+        check::pointer("disp", disp)?;
+        unsafe { crate::calls::files::file_get_byte_offset(fh, offset, Out::new(disp)) }
+    })
 } }
 
 entry! { MPI_File_get_group PMPI_File_get_group(fh: MPI_File, group: *mut MPI_Group) -> c_int {
-    unsupported(Function::FileGetGroup, Scope::File(fh))
+    call(Function::FileGetGroup, Scope::File(fh), || {
+        check::pointer("group", group)?;
+        unsafe { crate::calls::files::file_get_group(fh, Out::new(group)) }
+    })
 } }
 
 entry! { MPI_File_get_info PMPI_File_get_info(fh: MPI_File, info_used: *mut MPI_Info) -> c_int {
-    unsupported(Function::FileGetInfo, Scope::File(fh))
+    call(Function::FileGetInfo, Scope::File(fh), || {
+        check::pointer("info_used", info_used)?;
+        unsafe { crate::calls::files::file_get_info(fh, Out::new(info_used)) }
+    })
 } }
 
 entry! { MPI_File_get_position PMPI_File_get_position(fh: MPI_File, offset: *mut MPI_Offset) -> c_int {
-    unsupported(Function::FileGetPosition, Scope::File(fh))
+    call(Function::FileGetPosition, Scope::File(fh), || {
+        check::pointer("offset", offset)?;
+        unsafe { crate::calls::files::file_get_position(fh, Out::new(offset)) }
+    })
 } }
 
 entry! { MPI_File_get_position_shared PMPI_File_get_position_shared(fh: MPI_File, offset: *mut MPI_Offset) -> c_int {
-    unsupported(Function::FileGetPositionShared, Scope::File(fh))
+    call(Function::FileGetPositionShared, Scope::File(fh), || {
+        check::pointer("offset", offset)?;
+        unsafe { crate::calls::files::file_get_position_shared(fh, Out::new(offset)) }
+    })
 } }
 
 entry! { MPI_File_get_size PMPI_File_get_size(fh: MPI_File, size: *mut MPI_Offset) -> c_int {
-    unsupported(Function::FileGetSize, Scope::File(fh))
+    call(Function::FileGetSize, Scope::File(fh), || {
+        check::pointer("size", size)?;
+        unsafe { crate::calls::files::file_get_size(fh, Out::new(size)) }
+    })
 } }
 
 entry! { MPI_File_get_type_extent PMPI_File_get_type_extent(
@@ -64,7 +95,13 @@ entry! { MPI_File_get_type_extent PMPI_File_get_type_extent(
     datatype: MPI_Datatype,
     extent: *mut MPI_Aint,
 ) -> c_int {
-    unsupported(Function::FileGetTypeExtent, Scope::File(fh))
+    call(Function::FileGetTypeExtent, Scope::File(fh), || {
+        check::pointer("extent", extent)?;
+        let mut extent_wide = 0_i64;
+        unsafe { crate::calls::files::file_get_type_extent(fh, datatype, Out::from(&mut extent_wide)) }?;
+        unsafe { *extent = extent_wide as MPI_Aint };
+        Ok(())
+    })
 } }
 
 entry! { MPI_File_get_type_extent_c PMPI_File_get_type_extent_c(
@@ -72,7 +109,13 @@ entry! { MPI_File_get_type_extent_c PMPI_File_get_type_extent_c(
     datatype: MPI_Datatype,
     extent: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Function::FileGetTypeExtentC, Scope::File(fh))
+    call(Function::FileGetTypeExtentC, Scope::File(fh), || {
+        check::pointer("extent", extent)?;
+        let mut extent_wide = 0_i64;
+        unsafe { crate::calls::files::file_get_type_extent(fh, datatype, Out::from(&mut extent_wide)) }?;
+        unsafe { *extent = extent_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_File_get_view PMPI_File_get_view(
@@ -82,7 +125,21 @@ entry! { MPI_File_get_view PMPI_File_get_view(
     filetype: *mut MPI_Datatype,
     datarep: *mut c_char,
 ) -> c_int {
-    unsupported(Function::FileGetView, Scope::File(fh))
+    call(Function::FileGetView, Scope::File(fh), || {
+        check::pointer("disp", disp)?;
+        check::pointer("etype", etype)?;
+        check::pointer("filetype", filetype)?;
+        check::pointer("datarep", datarep)?;
+        unsafe {
+            crate::calls::files::file_get_view(
+                fh,
+                Out::new(disp),
+                Out::new(etype),
+                Out::new(filetype),
+                OutString::new(datarep, MPI_MAX_DATAREP_STRING as usize),
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iread PMPI_File_iread(
@@ -92,7 +149,17 @@ entry! { MPI_File_iread PMPI_File_iread(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIread, Scope::File(fh))
+    call(Function::FileIread, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_read(
+                Transfer::Nonblocking(Out::new(request)),
+                fh,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iread_c PMPI_File_iread_c(
@@ -102,7 +169,15 @@ entry! { MPI_File_iread_c PMPI_File_iread_c(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIreadC, Scope::File(fh))
+    call(Function::FileIreadC, Scope::File(fh), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_read(
+                Transfer::Nonblocking(Out::new(request)), fh, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iread_all PMPI_File_iread_all(
@@ -112,7 +187,17 @@ entry! { MPI_File_iread_all PMPI_File_iread_all(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIreadAll, Scope::File(fh))
+    call(Function::FileIreadAll, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_read_all(
+                Transfer::Nonblocking(Out::new(request)),
+                fh,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iread_all_c PMPI_File_iread_all_c(
@@ -122,7 +207,15 @@ entry! { MPI_File_iread_all_c PMPI_File_iread_all_c(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIreadAllC, Scope::File(fh))
+    call(Function::FileIreadAllC, Scope::File(fh), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_read_all(
+                Transfer::Nonblocking(Out::new(request)), fh, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iread_at PMPI_File_iread_at(
@@ -133,7 +226,18 @@ entry! { MPI_File_iread_at PMPI_File_iread_at(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIreadAt, Scope::File(fh))
+    call(Function::FileIreadAt, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_read_at(
+                Transfer::Nonblocking(Out::new(request)),
+                fh,
+                offset,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iread_at_c PMPI_File_iread_at_c(
@@ -144,7 +248,18 @@ entry! { MPI_File_iread_at_c PMPI_File_iread_at_c(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIreadAtC, Scope::File(fh))
+    call(Function::FileIreadAtC, Scope::File(fh), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_read_at(
+                Transfer::Nonblocking(Out::new(request)),
+                fh,
+                offset,
+                Part { buffer: Buffer::new(buf), count, datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iread_at_all PMPI_File_iread_at_all(
@@ -155,7 +270,18 @@ entry! { MPI_File_iread_at_all PMPI_File_iread_at_all(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIreadAtAll, Scope::File(fh))
+    call(Function::FileIreadAtAll, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_read_at_all(
+                Transfer::Nonblocking(Out::new(request)),
+                fh,
+                offset,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iread_at_all_c PMPI_File_iread_at_all_c(
@@ -166,7 +292,18 @@ entry! { MPI_File_iread_at_all_c PMPI_File_iread_at_all_c(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIreadAtAllC, Scope::File(fh))
+    call(Function::FileIreadAtAllC, Scope::File(fh), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_read_at_all(
+                Transfer::Nonblocking(Out::new(request)),
+                fh,
+                offset,
+                Part { buffer: Buffer::new(buf), count, datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iread_shared PMPI_File_iread_shared(
@@ -176,7 +313,17 @@ entry! { MPI_File_iread_shared PMPI_File_iread_shared(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIreadShared, Scope::File(fh))
+    call(Function::FileIreadShared, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_read_shared(
+                Transfer::Nonblocking(Out::new(request)),
+                fh,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iread_shared_c PMPI_File_iread_shared_c(
@@ -186,7 +333,15 @@ entry! { MPI_File_iread_shared_c PMPI_File_iread_shared_c(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIreadSharedC, Scope::File(fh))
+    call(Function::FileIreadSharedC, Scope::File(fh), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_read_shared(
+                Transfer::Nonblocking(Out::new(request)), fh, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iwrite PMPI_File_iwrite(
@@ -196,7 +351,17 @@ entry! { MPI_File_iwrite PMPI_File_iwrite(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIwrite, Scope::File(fh))
+    call(Function::FileIwrite, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_write(
+                Transfer::Nonblocking(Out::new(request)),
+                fh,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iwrite_c PMPI_File_iwrite_c(
@@ -206,7 +371,15 @@ entry! { MPI_File_iwrite_c PMPI_File_iwrite_c(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIwriteC, Scope::File(fh))
+    call(Function::FileIwriteC, Scope::File(fh), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_write(
+                Transfer::Nonblocking(Out::new(request)), fh, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iwrite_all PMPI_File_iwrite_all(
@@ -216,7 +389,17 @@ entry! { MPI_File_iwrite_all PMPI_File_iwrite_all(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIwriteAll, Scope::File(fh))
+    call(Function::FileIwriteAll, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_write_all(
+                Transfer::Nonblocking(Out::new(request)),
+                fh,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iwrite_all_c PMPI_File_iwrite_all_c(
@@ -226,7 +409,15 @@ entry! { MPI_File_iwrite_all_c PMPI_File_iwrite_all_c(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIwriteAllC, Scope::File(fh))
+    call(Function::FileIwriteAllC, Scope::File(fh), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_write_all(
+                Transfer::Nonblocking(Out::new(request)), fh, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iwrite_at PMPI_File_iwrite_at(
@@ -237,7 +428,18 @@ entry! { MPI_File_iwrite_at PMPI_File_iwrite_at(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIwriteAt, Scope::File(fh))
+    call(Function::FileIwriteAt, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_write_at(
+                Transfer::Nonblocking(Out::new(request)),
+                fh,
+                offset,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iwrite_at_c PMPI_File_iwrite_at_c(
@@ -248,7 +450,18 @@ entry! { MPI_File_iwrite_at_c PMPI_File_iwrite_at_c(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIwriteAtC, Scope::File(fh))
+    call(Function::FileIwriteAtC, Scope::File(fh), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_write_at(
+                Transfer::Nonblocking(Out::new(request)),
+                fh,
+                offset,
+                Part { buffer: Buffer::new(buf), count, datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iwrite_at_all PMPI_File_iwrite_at_all(
@@ -259,7 +472,18 @@ entry! { MPI_File_iwrite_at_all PMPI_File_iwrite_at_all(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIwriteAtAll, Scope::File(fh))
+    call(Function::FileIwriteAtAll, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_write_at_all(
+                Transfer::Nonblocking(Out::new(request)),
+                fh,
+                offset,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iwrite_at_all_c PMPI_File_iwrite_at_all_c(
@@ -270,7 +494,18 @@ entry! { MPI_File_iwrite_at_all_c PMPI_File_iwrite_at_all_c(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIwriteAtAllC, Scope::File(fh))
+    call(Function::FileIwriteAtAllC, Scope::File(fh), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_write_at_all(
+                Transfer::Nonblocking(Out::new(request)),
+                fh,
+                offset,
+                Part { buffer: Buffer::new(buf), count, datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iwrite_shared PMPI_File_iwrite_shared(
@@ -280,7 +515,17 @@ entry! { MPI_File_iwrite_shared PMPI_File_iwrite_shared(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIwriteShared, Scope::File(fh))
+    call(Function::FileIwriteShared, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_write_shared(
+                Transfer::Nonblocking(Out::new(request)),
+                fh,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_iwrite_shared_c PMPI_File_iwrite_shared_c(
@@ -290,7 +535,15 @@ entry! { MPI_File_iwrite_shared_c PMPI_File_iwrite_shared_c(
     datatype: MPI_Datatype,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::FileIwriteSharedC, Scope::File(fh))
+    call(Function::FileIwriteSharedC, Scope::File(fh), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::files::accesses::file_write_shared(
+                Transfer::Nonblocking(Out::new(request)), fh, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_open PMPI_File_open(
@@ -300,11 +553,16 @@ entry! { MPI_File_open PMPI_File_open(
     info: MPI_Info,
     fh: *mut MPI_File,
 ) -> c_int {
-    unsupported(Function::FileOpen, Scope::File(MPI_File::NULL))
+    call(Function::FileOpen, Scope::File(MPI_File::NULL), || {
+        check::pointer("filename", filename)?;
+        check::info("info", info)?;
+        check::pointer("fh", fh)?;
+        unsafe { crate::calls::files::file_open(comm, InString::new(filename), amode, info, Out::new(fh)) }
+    })
 } }
 
 entry! { MPI_File_preallocate PMPI_File_preallocate(fh: MPI_File, size: MPI_Offset) -> c_int {
-    unsupported(Function::FilePreallocate, Scope::File(fh))
+    call(Function::FilePreallocate, Scope::File(fh), || unsafe { crate::calls::files::file_preallocate(fh, size) })
 } }
 
 entry! { MPI_File_read PMPI_File_read(
@@ -314,7 +572,16 @@ entry! { MPI_File_read PMPI_File_read(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileRead, Scope::File(fh))
+    call(Function::FileRead, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_read(
+                Transfer::Blocking(InOut::if_wanted(status)),
+                fh,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_c PMPI_File_read_c(
@@ -324,7 +591,14 @@ entry! { MPI_File_read_c PMPI_File_read_c(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileReadC, Scope::File(fh))
+    call(Function::FileReadC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_read(
+                Transfer::Blocking(InOut::if_wanted(status)), fh, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_all PMPI_File_read_all(
@@ -334,7 +608,16 @@ entry! { MPI_File_read_all PMPI_File_read_all(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileReadAll, Scope::File(fh))
+    call(Function::FileReadAll, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_read_all(
+                Transfer::Blocking(InOut::if_wanted(status)),
+                fh,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_all_c PMPI_File_read_all_c(
@@ -344,7 +627,14 @@ entry! { MPI_File_read_all_c PMPI_File_read_all_c(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileReadAllC, Scope::File(fh))
+    call(Function::FileReadAllC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_read_all(
+                Transfer::Blocking(InOut::if_wanted(status)), fh, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_all_begin PMPI_File_read_all_begin(
@@ -353,7 +643,14 @@ entry! { MPI_File_read_all_begin PMPI_File_read_all_begin(
     count: c_int,
     datatype: MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::FileReadAllBegin, Scope::File(fh))
+    call(Function::FileReadAllBegin, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_read_all_begin(
+                fh, Part { buffer: Buffer::new(buf), count: i64::from(count), datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_all_begin_c PMPI_File_read_all_begin_c(
@@ -362,7 +659,14 @@ entry! { MPI_File_read_all_begin_c PMPI_File_read_all_begin_c(
     count: MPI_Count,
     datatype: MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::FileReadAllBeginC, Scope::File(fh))
+    call(Function::FileReadAllBeginC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_read_all_begin(
+                fh, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_all_end PMPI_File_read_all_end(
@@ -370,7 +674,9 @@ entry! { MPI_File_read_all_end PMPI_File_read_all_end(
     buf: *mut c_void,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileReadAllEnd, Scope::File(fh))
+    call(Function::FileReadAllEnd, Scope::File(fh), || {
+        unsafe { crate::calls::files::accesses::file_read_all_end(fh, Buffer::new(buf), InOut::if_wanted(status)) }
+    })
 } }
 
 entry! { MPI_File_read_at PMPI_File_read_at(
@@ -381,7 +687,17 @@ entry! { MPI_File_read_at PMPI_File_read_at(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileReadAt, Scope::File(fh))
+    call(Function::FileReadAt, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_read_at(
+                Transfer::Blocking(InOut::if_wanted(status)),
+                fh,
+                offset,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_at_c PMPI_File_read_at_c(
@@ -392,7 +708,17 @@ entry! { MPI_File_read_at_c PMPI_File_read_at_c(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileReadAtC, Scope::File(fh))
+    call(Function::FileReadAtC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_read_at(
+                Transfer::Blocking(InOut::if_wanted(status)),
+                fh,
+                offset,
+                Part { buffer: Buffer::new(buf), count, datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_at_all PMPI_File_read_at_all(
@@ -403,7 +729,17 @@ entry! { MPI_File_read_at_all PMPI_File_read_at_all(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileReadAtAll, Scope::File(fh))
+    call(Function::FileReadAtAll, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_read_at_all(
+                Transfer::Blocking(InOut::if_wanted(status)),
+                fh,
+                offset,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_at_all_c PMPI_File_read_at_all_c(
@@ -414,7 +750,17 @@ entry! { MPI_File_read_at_all_c PMPI_File_read_at_all_c(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileReadAtAllC, Scope::File(fh))
+    call(Function::FileReadAtAllC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_read_at_all(
+                Transfer::Blocking(InOut::if_wanted(status)),
+                fh,
+                offset,
+                Part { buffer: Buffer::new(buf), count, datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_at_all_begin PMPI_File_read_at_all_begin(
@@ -424,7 +770,14 @@ entry! { MPI_File_read_at_all_begin PMPI_File_read_at_all_begin(
     count: c_int,
     datatype: MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::FileReadAtAllBegin, Scope::File(fh))
+    call(Function::FileReadAtAllBegin, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_read_at_all_begin(
+                fh, offset, Part { buffer: Buffer::new(buf), count: i64::from(count), datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_at_all_begin_c PMPI_File_read_at_all_begin_c(
@@ -434,7 +787,14 @@ entry! { MPI_File_read_at_all_begin_c PMPI_File_read_at_all_begin_c(
     count: MPI_Count,
     datatype: MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::FileReadAtAllBeginC, Scope::File(fh))
+    call(Function::FileReadAtAllBeginC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_read_at_all_begin(
+                fh, offset, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_at_all_end PMPI_File_read_at_all_end(
@@ -442,7 +802,13 @@ entry! { MPI_File_read_at_all_end PMPI_File_read_at_all_end(
     buf: *mut c_void,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileReadAtAllEnd, Scope::File(fh))
+    call(Function::FileReadAtAllEnd, Scope::File(fh), || {
+        unsafe {
+            crate::calls::files::accesses::file_read_at_all_end(
+                fh, Buffer::new(buf), InOut::if_wanted(status)
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_ordered PMPI_File_read_ordered(
@@ -452,7 +818,14 @@ entry! { MPI_File_read_ordered PMPI_File_read_ordered(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileReadOrdered, Scope::File(fh))
+    call(Function::FileReadOrdered, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_read_ordered(
+                fh, Part { buffer: Buffer::new(buf), count: i64::from(count), datatype }, InOut::if_wanted(status)
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_ordered_c PMPI_File_read_ordered_c(
@@ -462,7 +835,14 @@ entry! { MPI_File_read_ordered_c PMPI_File_read_ordered_c(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileReadOrderedC, Scope::File(fh))
+    call(Function::FileReadOrderedC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_read_ordered(
+                fh, Part { buffer: Buffer::new(buf), count, datatype }, InOut::if_wanted(status)
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_ordered_begin PMPI_File_read_ordered_begin(
@@ -471,7 +851,14 @@ entry! { MPI_File_read_ordered_begin PMPI_File_read_ordered_begin(
     count: c_int,
     datatype: MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::FileReadOrderedBegin, Scope::File(fh))
+    call(Function::FileReadOrderedBegin, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_read_ordered_begin(
+                fh, Part { buffer: Buffer::new(buf), count: i64::from(count), datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_ordered_begin_c PMPI_File_read_ordered_begin_c(
@@ -480,7 +867,14 @@ entry! { MPI_File_read_ordered_begin_c PMPI_File_read_ordered_begin_c(
     count: MPI_Count,
     datatype: MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::FileReadOrderedBeginC, Scope::File(fh))
+    call(Function::FileReadOrderedBeginC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_read_ordered_begin(
+                fh, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_ordered_end PMPI_File_read_ordered_end(
@@ -488,7 +882,13 @@ entry! { MPI_File_read_ordered_end PMPI_File_read_ordered_end(
     buf: *mut c_void,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileReadOrderedEnd, Scope::File(fh))
+    call(Function::FileReadOrderedEnd, Scope::File(fh), || {
+        unsafe {
+            crate::calls::files::accesses::file_read_ordered_end(
+                fh, Buffer::new(buf), InOut::if_wanted(status)
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_shared PMPI_File_read_shared(
@@ -498,7 +898,16 @@ entry! { MPI_File_read_shared PMPI_File_read_shared(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileReadShared, Scope::File(fh))
+    call(Function::FileReadShared, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_read_shared(
+                Transfer::Blocking(InOut::if_wanted(status)),
+                fh,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_read_shared_c PMPI_File_read_shared_c(
@@ -508,27 +917,39 @@ entry! { MPI_File_read_shared_c PMPI_File_read_shared_c(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileReadSharedC, Scope::File(fh))
+    call(Function::FileReadSharedC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_read_shared(
+                Transfer::Blocking(InOut::if_wanted(status)), fh, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_seek PMPI_File_seek(fh: MPI_File, offset: MPI_Offset, whence: c_int) -> c_int {
-    unsupported(Function::FileSeek, Scope::File(fh))
+    call(Function::FileSeek, Scope::File(fh), || unsafe { crate::calls::files::file_seek(fh, offset, whence) })
 } }
 
 entry! { MPI_File_seek_shared PMPI_File_seek_shared(fh: MPI_File, offset: MPI_Offset, whence: c_int) -> c_int {
-    unsupported(Function::FileSeekShared, Scope::File(fh))
+    call(Function::FileSeekShared, Scope::File(fh), || {
+        unsafe { crate::calls::files::file_seek_shared(fh, offset, whence) }
+    })
 } }
 
 entry! { MPI_File_set_atomicity PMPI_File_set_atomicity(fh: MPI_File, flag: c_int) -> c_int {
-    unsupported(Function::FileSetAtomicity, Scope::File(fh))
+    call(Function::FileSetAtomicity, Scope::File(fh), || unsafe { crate::calls::files::file_set_atomicity(fh, flag) })
 } }
 
 entry! { MPI_File_set_info PMPI_File_set_info(fh: MPI_File, info: MPI_Info) -> c_int {
-    unsupported(Function::FileSetInfo, Scope::File(fh))
+    call(Function::FileSetInfo, Scope::File(fh), || {
+        check::info("info", info)?;
+        unsafe { crate::calls::files::file_set_info(fh, info) }
+    })
 } }
 
 entry! { MPI_File_set_size PMPI_File_set_size(fh: MPI_File, size: MPI_Offset) -> c_int {
-    unsupported(Function::FileSetSize, Scope::File(fh))
+    call(Function::FileSetSize, Scope::File(fh), || unsafe { crate::calls::files::file_set_size(fh, size) })
 } }
 
 entry! { MPI_File_set_view PMPI_File_set_view(
@@ -539,11 +960,15 @@ entry! { MPI_File_set_view PMPI_File_set_view(
     datarep: *const c_char,
     info: MPI_Info,
 ) -> c_int {
-    unsupported(Function::FileSetView, Scope::File(fh))
+    call(Function::FileSetView, Scope::File(fh), || {
+        check::pointer("datarep", datarep)?;
+        check::info("info", info)?;
+        unsafe { crate::calls::files::file_set_view(fh, disp, etype, filetype, InString::new(datarep), info) }
+    })
 } }
 
 entry! { MPI_File_sync PMPI_File_sync(fh: MPI_File) -> c_int {
-    unsupported(Function::FileSync, Scope::File(fh))
+    call(Function::FileSync, Scope::File(fh), || unsafe { crate::calls::files::file_sync(fh) })
 } }
 
 entry! { MPI_File_write PMPI_File_write(
@@ -553,7 +978,16 @@ entry! { MPI_File_write PMPI_File_write(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileWrite, Scope::File(fh))
+    call(Function::FileWrite, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_write(
+                Transfer::Blocking(InOut::if_wanted(status)),
+                fh,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_c PMPI_File_write_c(
@@ -563,7 +997,14 @@ entry! { MPI_File_write_c PMPI_File_write_c(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileWriteC, Scope::File(fh))
+    call(Function::FileWriteC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_write(
+                Transfer::Blocking(InOut::if_wanted(status)), fh, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_all PMPI_File_write_all(
@@ -573,7 +1014,16 @@ entry! { MPI_File_write_all PMPI_File_write_all(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileWriteAll, Scope::File(fh))
+    call(Function::FileWriteAll, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_write_all(
+                Transfer::Blocking(InOut::if_wanted(status)),
+                fh,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_all_c PMPI_File_write_all_c(
@@ -583,7 +1033,14 @@ entry! { MPI_File_write_all_c PMPI_File_write_all_c(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileWriteAllC, Scope::File(fh))
+    call(Function::FileWriteAllC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_write_all(
+                Transfer::Blocking(InOut::if_wanted(status)), fh, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_all_begin PMPI_File_write_all_begin(
@@ -592,7 +1049,14 @@ entry! { MPI_File_write_all_begin PMPI_File_write_all_begin(
     count: c_int,
     datatype: MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::FileWriteAllBegin, Scope::File(fh))
+    call(Function::FileWriteAllBegin, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_write_all_begin(
+                fh, Part { buffer: Buffer::new(buf), count: i64::from(count), datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_all_begin_c PMPI_File_write_all_begin_c(
@@ -601,7 +1065,14 @@ entry! { MPI_File_write_all_begin_c PMPI_File_write_all_begin_c(
     count: MPI_Count,
     datatype: MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::FileWriteAllBeginC, Scope::File(fh))
+    call(Function::FileWriteAllBeginC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_write_all_begin(
+                fh, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_all_end PMPI_File_write_all_end(
@@ -609,7 +1080,9 @@ entry! { MPI_File_write_all_end PMPI_File_write_all_end(
     buf: *const c_void,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileWriteAllEnd, Scope::File(fh))
+    call(Function::FileWriteAllEnd, Scope::File(fh), || {
+        unsafe { crate::calls::files::accesses::file_write_all_end(fh, Buffer::new(buf), InOut::if_wanted(status)) }
+    })
 } }
 
 entry! { MPI_File_write_at PMPI_File_write_at(
@@ -620,7 +1093,17 @@ entry! { MPI_File_write_at PMPI_File_write_at(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileWriteAt, Scope::File(fh))
+    call(Function::FileWriteAt, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_write_at(
+                Transfer::Blocking(InOut::if_wanted(status)),
+                fh,
+                offset,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_at_c PMPI_File_write_at_c(
@@ -631,7 +1114,17 @@ entry! { MPI_File_write_at_c PMPI_File_write_at_c(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileWriteAtC, Scope::File(fh))
+    call(Function::FileWriteAtC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_write_at(
+                Transfer::Blocking(InOut::if_wanted(status)),
+                fh,
+                offset,
+                Part { buffer: Buffer::new(buf), count, datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_at_all PMPI_File_write_at_all(
@@ -642,7 +1135,17 @@ entry! { MPI_File_write_at_all PMPI_File_write_at_all(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileWriteAtAll, Scope::File(fh))
+    call(Function::FileWriteAtAll, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_write_at_all(
+                Transfer::Blocking(InOut::if_wanted(status)),
+                fh,
+                offset,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_at_all_c PMPI_File_write_at_all_c(
@@ -653,7 +1156,17 @@ entry! { MPI_File_write_at_all_c PMPI_File_write_at_all_c(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileWriteAtAllC, Scope::File(fh))
+    call(Function::FileWriteAtAllC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_write_at_all(
+                Transfer::Blocking(InOut::if_wanted(status)),
+                fh,
+                offset,
+                Part { buffer: Buffer::new(buf), count, datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_at_all_begin PMPI_File_write_at_all_begin(
@@ -663,7 +1176,14 @@ entry! { MPI_File_write_at_all_begin PMPI_File_write_at_all_begin(
     count: c_int,
     datatype: MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::FileWriteAtAllBegin, Scope::File(fh))
+    call(Function::FileWriteAtAllBegin, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_write_at_all_begin(
+                fh, offset, Part { buffer: Buffer::new(buf), count: i64::from(count), datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_at_all_begin_c PMPI_File_write_at_all_begin_c(
@@ -673,7 +1193,14 @@ entry! { MPI_File_write_at_all_begin_c PMPI_File_write_at_all_begin_c(
     count: MPI_Count,
     datatype: MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::FileWriteAtAllBeginC, Scope::File(fh))
+    call(Function::FileWriteAtAllBeginC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_write_at_all_begin(
+                fh, offset, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_at_all_end PMPI_File_write_at_all_end(
@@ -681,7 +1208,13 @@ entry! { MPI_File_write_at_all_end PMPI_File_write_at_all_end(
     buf: *const c_void,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileWriteAtAllEnd, Scope::File(fh))
+    call(Function::FileWriteAtAllEnd, Scope::File(fh), || {
+        unsafe {
+            crate::calls::files::accesses::file_write_at_all_end(
+                fh, Buffer::new(buf), InOut::if_wanted(status)
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_ordered PMPI_File_write_ordered(
@@ -691,7 +1224,14 @@ entry! { MPI_File_write_ordered PMPI_File_write_ordered(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileWriteOrdered, Scope::File(fh))
+    call(Function::FileWriteOrdered, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_write_ordered(
+                fh, Part { buffer: Buffer::new(buf), count: i64::from(count), datatype }, InOut::if_wanted(status)
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_ordered_c PMPI_File_write_ordered_c(
@@ -701,7 +1241,14 @@ entry! { MPI_File_write_ordered_c PMPI_File_write_ordered_c(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileWriteOrderedC, Scope::File(fh))
+    call(Function::FileWriteOrderedC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_write_ordered(
+                fh, Part { buffer: Buffer::new(buf), count, datatype }, InOut::if_wanted(status)
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_ordered_begin PMPI_File_write_ordered_begin(
@@ -710,7 +1257,14 @@ entry! { MPI_File_write_ordered_begin PMPI_File_write_ordered_begin(
     count: c_int,
     datatype: MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::FileWriteOrderedBegin, Scope::File(fh))
+    call(Function::FileWriteOrderedBegin, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_write_ordered_begin(
+                fh, Part { buffer: Buffer::new(buf), count: i64::from(count), datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_ordered_begin_c PMPI_File_write_ordered_begin_c(
@@ -719,7 +1273,14 @@ entry! { MPI_File_write_ordered_begin_c PMPI_File_write_ordered_begin_c(
     count: MPI_Count,
     datatype: MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::FileWriteOrderedBeginC, Scope::File(fh))
+    call(Function::FileWriteOrderedBeginC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_write_ordered_begin(
+                fh, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_ordered_end PMPI_File_write_ordered_end(
@@ -727,7 +1288,13 @@ entry! { MPI_File_write_ordered_end PMPI_File_write_ordered_end(
     buf: *const c_void,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileWriteOrderedEnd, Scope::File(fh))
+    call(Function::FileWriteOrderedEnd, Scope::File(fh), || {
+        unsafe {
+            crate::calls::files::accesses::file_write_ordered_end(
+                fh, Buffer::new(buf), InOut::if_wanted(status)
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_shared PMPI_File_write_shared(
@@ -737,7 +1304,16 @@ entry! { MPI_File_write_shared PMPI_File_write_shared(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileWriteShared, Scope::File(fh))
+    call(Function::FileWriteShared, Scope::File(fh), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::files::accesses::file_write_shared(
+                Transfer::Blocking(InOut::if_wanted(status)),
+                fh,
+                Part { buffer: Buffer::new(buf), count: i64::from(count), datatype },
+            )
+        }
+    })
 } }
 
 entry! { MPI_File_write_shared_c PMPI_File_write_shared_c(
@@ -747,7 +1323,14 @@ entry! { MPI_File_write_shared_c PMPI_File_write_shared_c(
     datatype: MPI_Datatype,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::FileWriteSharedC, Scope::File(fh))
+    call(Function::FileWriteSharedC, Scope::File(fh), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::files::accesses::file_write_shared(
+                Transfer::Blocking(InOut::if_wanted(status)), fh, Part { buffer: Buffer::new(buf), count, datatype }
+            )
+        }
+    })
 } }
 
 entry! { MPI_Register_datarep PMPI_Register_datarep(
@@ -757,7 +1340,14 @@ entry! { MPI_Register_datarep PMPI_Register_datarep(
     dtype_file_extent_fn: Option<MPI_Datarep_extent_function>,
     extra_state: *mut c_void,
 ) -> c_int {
-    unsupported(Function::RegisterDatarep, Scope::None)
+    call(Function::RegisterDatarep, Scope::None, || {
+        check::pointer("datarep", datarep)?;
+        unsafe {
+            crate::calls::files::conversions::register_datarep(
+                InString::new(datarep), read_conversion_fn, write_conversion_fn, dtype_file_extent_fn, extra_state
+            )
+        }
+    })
 } }
 
 entry! { MPI_Register_datarep_c PMPI_Register_datarep_c(
@@ -767,5 +1357,12 @@ entry! { MPI_Register_datarep_c PMPI_Register_datarep_c(
     dtype_file_extent_fn: Option<MPI_Datarep_extent_function>,
     extra_state: *mut c_void,
 ) -> c_int {
-    unsupported(Function::RegisterDatarepC, Scope::None)
+    call(Function::RegisterDatarepC, Scope::None, || {
+        check::pointer("datarep", datarep)?;
+        unsafe {
+            crate::calls::files::conversions::register_datarep_c(
+                InString::new(datarep), read_conversion_fn, write_conversion_fn, dtype_file_extent_fn, extra_state
+            )
+        }
+    })
 } }

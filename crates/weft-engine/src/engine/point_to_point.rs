@@ -257,6 +257,11 @@ impl<P: Platform> PointToPoint<P> {
         self.flush();
     }
 
+    /// The reason why an operation cannot succeed any more, if a member has given it up.
+    pub fn given_up(&self, scope: &CollectiveScope) -> Option<Error> {
+        self.messages.given_up(scope, &self.peers)
+    }
+
     /// Abandons a request whose message is not wanted any more ([`Messages::abandon`]).
     pub fn abandon(&mut self, handle: usize) {
         self.messages.abandon(handle, &self.peers);

@@ -132,6 +132,11 @@ impl SharedBuffer {
         used(self.lock().bytes())
     }
 
+    /// Gives `used` the bytes to change them.
+    pub fn with_bytes_mut<R>(&self, used: impl FnOnce(&mut [u8]) -> R) -> R {
+        used(self.lock().bytes())
+    }
+
     /// Copies the bytes from `offset` on to `out`.
     ///
     /// # Panics

@@ -204,6 +204,7 @@ impl View<'_> {
             | State::Collective
             | State::Partitioned
             | State::OneSided
+            | State::FileAccess
             | State::Generalized => return Told::Unknown,
         };
         let tag = tag.filter(|_| context % CONTEXTS_EACH == 0);

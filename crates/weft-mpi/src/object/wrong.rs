@@ -28,6 +28,11 @@ pub(super) fn wrong_window(handle: usize) -> Error {
 }
 
 #[cold]
+pub(super) fn wrong_file(handle: usize) -> Error {
+    wrong(handle, "open file", MPI_ERR_FILE, MPI_FILE_NULL, "MPI_FILE_NULL")
+}
+
+#[cold]
 pub(super) fn wrong_session(handle: usize) -> Error {
     wrong(handle, "session", MPI_ERR_SESSION, MPI_SESSION_NULL, "MPI_SESSION_NULL")
 }

@@ -118,7 +118,7 @@ impl Process {
     #[inline]
     fn serves_others(&self) -> bool {
         let needs_help = || self.collectives.iter().any(|(_, running)| running.cursor.needs_help());
-        (!self.collectives.is_empty() && needs_help()) || self.has_windows()
+        (!self.collectives.is_empty() && needs_help()) || !self.exchanges.is_empty() || self.has_windows()
     }
 
     #[inline]

@@ -11,6 +11,7 @@ use crate::constants::MPI_COMM_WORLD;
 use crate::context::FINALIZE_CONTEXT;
 use crate::engine::{Engine, RailTraffic};
 use crate::error::{Error, Result};
+use crate::files::workers;
 use crate::job::Job;
 use crate::object::Group;
 use crate::process::{self, Phase, Process};
@@ -23,6 +24,8 @@ use crate::process::{self, Phase, Process};
 /// # Errors
 /// A peer is gone, or the launcher is.
 pub fn finalize() -> Result<()> {
+    // Accesses whose requests the program has freed end as well (MPI-5.0 §11.2.2).
+    process::block_until(|process| (process.file_jobs == 0).then_some(()));
     // Multicast packets come by another way than the messages of the barrier, which tell the others that
     // nothing more comes.
     process::block_until(|process| {
@@ -76,6 +79,7 @@ fn meet(scope: CollectiveScope) -> Result<()> {
 
 /// Leaves the job, and ends the World Model with that: no process needs this one any more.
 fn leave() -> Result<()> {
+    workers::dismiss();
     let mut process = process::lock();
     if let Some(thread) = process.dismiss_progress_thread() {
         drop(process);

@@ -1,7 +1,7 @@
 //! System calls on files that the standard library does not have.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 /// What [`lock_range`] does with a range of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +52,27 @@ pub(crate) fn allocate(file: BorrowedFd<'_>, start: u64, bytes: u64) -> io::Resu
             return Err(error);
         }
     }
+}
+
+/// The number by which the file system of a file names itself (statfs(2)).
+pub(crate) fn file_system(file: BorrowedFd<'_>) -> io::Result<i64> {
+    // SAFETY: zeros are a valid value of this structure.
+    let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open, and the place is there to be written.
+    match unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut facts) } {
+        0 => Ok(facts.f_type),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Closes a descriptor, and tells what the kernel says. The descriptor is gone in any case.
+pub(crate) fn close(file: OwnedFd) -> io::Result<()> {
+    // SAFETY: the descriptor is open, and belongs to nobody any more.
+    if unsafe { libc::close(file.into_raw_fd()) } == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) }
 }
 
 /// The size that a file of this process may have (`RLIMIT_FSIZE`). A write beyond it raises a signal, which

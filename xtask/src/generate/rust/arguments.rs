@@ -10,6 +10,7 @@ const ROOMS: &[(&str, &str)] = &[
     ("comm_name", "MPI_MAX_OBJECT_NAME"),
     ("type_name", "MPI_MAX_OBJECT_NAME"),
     ("win_name", "MPI_MAX_OBJECT_NAME"),
+    ("datarep", "MPI_MAX_DATAREP_STRING"),
     ("string", "MPI_MAX_ERROR_STRING"),
     ("version", "MPI_MAX_LIBRARY_VERSION_STRING"),
     ("key", "MPI_MAX_INFO_KEY"),
