@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::file::representation::{Converted, Items};
 use crate::file::{File, FileView, Split, SplitKind};
 use crate::process::{self, Process, block_from, lock, with};
-use crate::request::{Cancellation, State, Status};
+use crate::request::{Cancellation, Hold, State, Status};
 use access::{Access, ended};
 use collective::Together;
 use failure::Failure;
@@ -52,6 +52,8 @@ pub enum Begin {
     Individual,
     /// At the shared file pointer, which moves past the data (MPI-5.0 §14.4.4).
     Shared,
+    /// Where the shared file pointer was when it was moved past the data of all processes.
+    Ordered(u64),
 }
 
 /// What a call needs to know of a file to access it.
@@ -69,7 +71,7 @@ impl Facts {
             Direction::Read => file.check_reads()?,
             Direction::Write => file.check_writes()?,
         }
-        if begin != Begin::Shared {
+        if matches!(begin, Begin::At(_) | Begin::Individual) {
             file.check_positions()?;
         }
         Ok(Self {
@@ -130,6 +132,7 @@ fn prepare(
         Begin::At(offset) => positions::natural_offset(offset)?,
         Begin::Individual => positions::advance(file, etypes)?,
         Begin::Shared => positions::advance_shared(facts.window, etypes)?,
+        Begin::Ordered(first) => first,
     };
     facts.access(direction, facts.data(first)?, items)
 }
@@ -193,9 +196,9 @@ fn start_together(
     begin: Begin,
     items: impl FnOnce(&Process) -> Result<Items>,
 ) -> Result<(usize, Converted)> {
+    with(|process| process.objects.file(file)?.check_no_split())?;
     // A process that cannot begin takes part all the same: the others wait for it.
-    let prepared = with(|process| process.objects.file(file)?.check_no_split())
-        .and_then(|()| prepare(file, direction, begin, items));
+    let prepared = prepare(file, direction, begin, items);
     with(|process| {
         let (communicator, policy) = {
             let found = process.objects.file(file)?;
@@ -217,8 +220,16 @@ fn start_together(
             }
         };
         let converted = access.1.clone();
+        let own = failure.as_ref().map(|failure| failure.error.clone());
         process.begin_together(Together::new((request, by), scope, access, policy, failure));
-        Ok((request, converted))
+        match own {
+            // The caller of a blocking form waits for the end all the same.
+            Some(error) if by == By::Thread => {
+                process.leave_request(request);
+                Err(error)
+            }
+            _ => Ok((request, converted)),
+        }
     })
 }
 
@@ -278,16 +289,15 @@ pub fn access_ordered(
         Err(error) => (0, Err(error)),
     };
     let first = positions::advance_ordered(file, etypes)?;
-    // The order of the ranks has been fixed; the access may use any way.
-    let offset = i64::try_from(first).unwrap_or(i64::MAX);
-    let sequential = with(|process| Ok::<_, Error>(process.objects.file(file)?.mode.is_sequential()))?;
-    if sequential {
+    let is_stream = with(|process| Ok::<_, Error>(process.objects.file(file)?.body.is_stream()))?;
+    if is_stream {
         return access_in_turns(file, direction, items);
     }
-    access_all(file, direction, Begin::At(offset), |_| items)
+    // The order of the ranks has been fixed: the access may use any way.
+    access_all(file, direction, Begin::Ordered(first), |_| items)
 }
 
-/// Accesses a file without positions, one process after the other.
+/// Accesses a stream, which has no positions, one process after the other.
 fn access_in_turns(file: usize, direction: Direction, items: Result<Items>) -> Result<Status> {
     let (rank, size) = with(|process| {
         let communicator = process.objects.file(file)?.communicator;
@@ -307,10 +317,9 @@ fn access_in_turns(file: usize, direction: Direction, items: Result<Items>) -> R
     outcome
 }
 
-/// Accesses a file at the shared file pointer as it is.
+/// Accesses a stream where it is.
 fn access_now(file: usize, direction: Direction, items: Items) -> Result<Status> {
-    let facts = with(|process| Facts::of(process.objects.file(file)?, direction, Begin::Shared))?;
-    let (access, converted) = facts.access(direction, 0, items)?;
+    let (access, converted) = prepare(file, direction, Begin::Ordered(0), |_| Ok(items))?;
     let moved = access.run().map_err(|failure| failure.error)?;
     ended(&converted, direction, moved)
 }
@@ -411,6 +420,15 @@ impl Process {
             found.cancellation = Cancellation::OnlyFreed;
         }
         Ok(request)
+    }
+
+    /// Leaves a request to the library, which forgets it when it is complete.
+    fn leave_request(&mut self, request: usize) {
+        let Ok(messages) = self.messages() else { return };
+        match messages.requests.get_mut(request) {
+            Some(found) if !found.is_complete() => found.hold = Hold::Freed,
+            _ => messages.forget(request),
+        }
     }
 
     /// Completes the request of an access.

@@ -19,13 +19,13 @@ pub trait Conversion: Send + Sync {
     /// The code that the program's function returned.
     fn file_extent(&self, datatype: usize) -> Result<i64>;
 
-    /// Converts `count` items at the address `user` of the program's memory to `file`.
+    /// Converts `count` basic elements of items at the address `user` of the program's memory to `file`.
     ///
     /// # Errors
     /// As for [`Conversion::file_extent`].
     fn write(&self, user: usize, datatype: usize, count: u64, file: &mut [u8]) -> Result<()>;
 
-    /// Converts `count` items in `file` to the address `user` of the program's memory.
+    /// Converts `count` basic elements in `file` to items at the address `user` of the program's memory.
     ///
     /// # Errors
     /// As for [`Conversion::file_extent`].
@@ -157,6 +157,26 @@ pub struct Items {
     pub count: u64,
 }
 
+impl Items {
+    /// The number of basic elements.
+    fn elements(&self) -> u64 {
+        self.count * self.datatype.layout.elements()
+    }
+
+    /// The basic elements that the first `bytes` bytes in the file hold, and their bytes in memory; an item
+    /// has `item` bytes in the file. Of an item of different elements only the whole counts.
+    fn elements_in(&self, bytes: u64, item: u64) -> (u64, u64) {
+        let layout = &self.datatype.layout;
+        let whole = if item == 0 { 0 } else { (bytes / item).min(self.count) };
+        let of_rest = match layout.homogeneous() {
+            Some(_) if whole < self.count => (bytes - whole * item) * layout.elements() / item,
+            _ => 0,
+        };
+        let native = layout.size() / layout.elements().max(1) * of_rest;
+        (whole * layout.elements() + of_rest, whole * layout.size() + native)
+    }
+}
+
 /// The data of an access as it is in the file, and the way from there to the program's buffer.
 #[derive(Clone)]
 pub enum Converted {
@@ -202,8 +222,9 @@ impl Converted {
                 let bytes = bytes.ok_or_else(|| Error::new(MPI_ERR_NO_MEM, "the data is too large to be converted"))?;
                 let buffer = SharedBuffer::new(bytes as usize);
                 if writes {
-                    let Items { address, handle, count, .. } = items;
-                    buffer.with_bytes_mut(|file| registered.conversion.write(address, handle, count, file))?;
+                    let count = items.elements();
+                    buffer
+                        .with_bytes_mut(|file| registered.conversion.write(items.address, items.handle, count, file))?;
                 }
                 Ok(Self::Other { buffer, items, by: representation.clone() })
             }
@@ -240,10 +261,10 @@ impl Converted {
         let Self::Other { buffer, items, by } = self else { return Ok(bytes) };
         match by {
             Representation::Registered(registered) => {
-                let item = by.layout(&items.datatype)?.size();
-                let count = if item == 0 { 0 } else { (bytes / item).min(items.count) };
-                buffer.with_bytes_mut(|file| registered.conversion.read(items.address, items.handle, count, file))?;
-                Ok(count * items.datatype.layout.size())
+                let (elements, native) = items.elements_in(bytes, by.layout(&items.datatype)?.size());
+                buffer
+                    .with_bytes_mut(|file| registered.conversion.read(items.address, items.handle, elements, file))?;
+                Ok(native)
             }
             _ => {
                 let native = buffer

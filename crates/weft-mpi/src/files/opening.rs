@@ -449,13 +449,16 @@ pub fn set_view(file: usize, wanted: WantedView) -> Result<()> {
     })?;
     let view = new_view(file, wanted);
     let etype = view.as_ref().map_or(0, |view| view.view.etype_size() as i64);
+    let representation = view.as_ref().map_or(0, |view| number_of(view.representation.name()));
     let outcome = view.as_ref().map(drop).map_err(Error::clone);
     // Where a process is wrong, its sentence matters more than sizes that differ for that reason.
     follow_hints(file, info, outcome)?;
     let view = view?;
-    let sizes = gather(file, &[etype])?;
-    if let Some(other) = sizes.iter().position(|size| *size != etype) {
-        let message = format!("the etype of rank {other} has another size than that of rank {rank}");
+    let told = gather(file, &[etype, representation])?;
+    if let Some(other) = told.chunks_exact(2).position(|words| words != [etype, representation]) {
+        let message = format!(
+            "the etype of rank {other} has another size than that of rank {rank}, or the representation is another"
+        );
         return Err(Error::new(MPI_ERR_NOT_SAME, message));
     }
     with(|process| {
@@ -468,14 +471,20 @@ pub fn set_view(file: usize, wanted: WantedView) -> Result<()> {
     told_by_rank_0(file, reset.map(|()| 0)).map(drop)
 }
 
+/// A number for the name of a representation, by which processes compare theirs (FNV-1a).
+fn number_of(name: &str) -> i64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+        as i64
+}
+
 fn new_view(file: usize, wanted: WantedView) -> Result<FileView> {
     let WantedView { displacement, etype, filetype, representation, .. } = wanted;
     let (etype, filetype) = (etype?, filetype?);
-    let (representation, is_sequential) = with(|process| {
+    let (representation, is_sequential, writes) = with(|process| {
         let representation = process.representations.find(&representation)?;
         let found = process.objects.file(file)?;
         found.check_no_split()?;
-        Ok::<_, Error>((representation, found.mode.is_sequential()))
+        Ok::<_, Error>((representation, found.mode.is_sequential(), found.mode.writes()))
     })?;
     let displacement = match displacement {
         MPI_DISPLACEMENT_CURRENT if is_sequential => current_displacement(file)?,
@@ -492,6 +501,10 @@ fn new_view(file: usize, wanted: WantedView) -> Result<FileView> {
     let (of_etype, of_filetype) = (representation.layout(&etype)?, representation.layout(&filetype)?);
     let view =
         View::new(displacement, &of_etype, &of_filetype).map_err(|why| Error::new(MPI_ERR_ARG, why.to_string()))?;
+    if writes && view.overlaps() {
+        let message = "etype or filetype have a byte of the file twice, which is for files opened with MPI_MODE_RDONLY";
+        return Err(Error::new(MPI_ERR_ARG, message));
+    }
     Ok(FileView { view, displacement, etype, filetype, representation })
 }
 

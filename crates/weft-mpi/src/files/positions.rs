@@ -60,7 +60,11 @@ pub(super) fn advance_ordered(file: usize, etypes: u64) -> Result<u64> {
 /// # Errors
 /// `MPI_ERR_FILE`; the process that has it is gone.
 pub fn shared_position(file: usize) -> Result<i64> {
-    let window = with(|process| Ok::<_, Error>(process.objects.file(file)?.window))?;
+    let window = with(|process| {
+        let found = process.objects.file(file)?;
+        found.check_positions()?;
+        Ok::<_, Error>(found.window)
+    })?;
     fetch_and_op(window, OWNER, Op::NoOp, 0)
 }
 

@@ -31,7 +31,7 @@ fn checked(code: c_int, which: &str) -> Result<()> {
     if code == MPI_SUCCESS {
         return Ok(());
     }
-    Err(Error::returned(code, format!("the {which} of a data representation returned error code {code}")))
+    Err(Error::new(MPI_ERR_CONVERSION, format!("the {which} of a data representation returned error code {code}")))
 }
 
 impl Functions {
