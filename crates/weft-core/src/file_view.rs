@@ -148,10 +148,7 @@ impl View {
             return Err(WrongView::TooFar);
         }
         let contiguous = (shape.runs == 1 && extent == tile).then_some(shape.begin);
-        // Tiles may lie in the holes of one another; the tile that begins last before the end of the first
-        // one is then compared with it byte by byte, by the walk of both.
-        let interleaves = tile > 0 && extent < last + 1 - shape.begin;
-        let overlaps = shape.overlaps || (interleaves && tiles_overlap(filetype, extent, &shape));
+        let overlaps = shape.overlaps;
         let etype_size = etype_size.max(1);
         Ok(View {
             displacement: start,
@@ -181,8 +178,9 @@ impl View {
         self.etype_size
     }
 
-    /// Returns whether two parts of the data are at the same place of the file. Then the view is for reading
-    /// only (MPI-5.0 §14.3).
+    /// Returns whether two parts of the filetype are at the same place of the file. Then the view is for reading
+    /// only (MPI-5.0 §14.3). Tiles may overlap all the same: programs that use one tile only, such as HDF5, give
+    /// filetypes with such extents.
     pub fn overlaps(&self) -> bool {
         self.overlaps
     }
@@ -409,29 +407,4 @@ impl Walk {
         self.end = self.end.max(self.at as u64 + length);
         self.runs += batch.count;
     }
-}
-
-/// The most runs of which two overlapping tiles are compared. A filetype with more counts as overlapping if
-/// its tiles interleave; no program has needed such a one for writing.
-const COMPARED_RUNS_MAX: u64 = 1 << 20;
-
-/// Returns whether a tile has a byte in common with a later one, when each is `extent` after the one before.
-fn tiles_overlap(filetype: &Layout, extent: u64, shape: &Walk) -> bool {
-    if shape.runs > COMPARED_RUNS_MAX {
-        return true;
-    }
-    let mut runs = alloc::vec::Vec::new();
-    filetype.runs(1, 0..filetype.size(), &mut |offset, length| runs.push((offset as u64, length as u64)));
-    let later = (shape.end - shape.begin - 1) / extent;
-    if later.saturating_mul(shape.runs) > COMPARED_RUNS_MAX {
-        return true;
-    }
-    (1..=later).any(|tile| {
-        let shift = tile * extent;
-        let mut others = runs.iter().map(|(offset, length)| (offset + shift, *length)).peekable();
-        runs.iter().any(|(offset, length)| {
-            while others.next_if(|(other, bytes)| other + bytes <= *offset).is_some() {}
-            others.peek().is_some_and(|(other, _)| *other < offset + length)
-        })
-    })
 }

@@ -500,10 +500,10 @@ fn new_view(file: usize, wanted: WantedView) -> Result<FileView> {
     };
     let (of_etype, of_filetype) = (representation.layout(&etype)?, representation.layout(&filetype)?);
     let view =
-        View::new(displacement, &of_etype, &of_filetype).map_err(|why| Error::new(MPI_ERR_ARG, why.to_string()))?;
+        View::new(displacement, &of_etype, &of_filetype).map_err(|why| Error::new(MPI_ERR_IO, why.to_string()))?;
     if writes && view.overlaps() {
         let message = "etype or filetype have a byte of the file twice, which is for files opened with MPI_MODE_RDONLY";
-        return Err(Error::new(MPI_ERR_ARG, message));
+        return Err(Error::new(MPI_ERR_IO, message));
     }
     Ok(FileView { view, displacement, etype, filetype, representation })
 }
