@@ -113,6 +113,10 @@ fn a_host_that_hosts_cannot_start_is_started_from_here() {
         .says("cannot start the agent on h")
         .says("ended with status 255, saying: no key; mpiexec starts this agent");
     assert_eq!(outcome.err.lines().count(), 1, "{outcome:?}");
+    // The program that reaches a host is not there.
+    let outcome = run("--tree-width 1 --agent env|-i|PATH=/no/such --hosts h0,h1,h2 -n 3 PEER meet done").expect(0);
+    outcome.says("cannot start the agent on h1").says("on h0 ended with status 127, saying: the command `env");
+    assert_eq!(outcome.err.lines().count(), 1, "{outcome:?}");
     // A host that cannot be reached from here either is named with both ways.
     let script = on("h3", "echo|no|way|>&2;|exit|255");
     let outcome = run(&format!("{} -n 7 sleep 600", hosts(7, 2, &script))).expect(1);
