@@ -19,6 +19,12 @@ fi
 objects=$(mktemp -d "$into/fortran.XXXXXX")
 trap 'rm -rf "$objects"' EXIT
 
+# In errors libmpi_abi names the procedure by the return addresses on the stack. So each procedure stays in
+# one piece and on the stack. Compilers without the first option do not divide functions.
+whole=-fno-reorder-blocks-and-partition
+echo 'int main(void) { return 0; }' >"$objects/whole.c"
+"$cc" -Werror "$whole" -c "$objects/whole.c" -o "$objects/whole.try" 2>/dev/null || whole=-O2
+
 # Sources of procedures are compiled for mpi_x_ and for pmpi_x_ (fortran.h).
 for source in "$top"/fortran/library/*.c; do
     name=$(basename "$source" .c)
@@ -27,8 +33,8 @@ for source in "$top"/fortran/library/*.c; do
         calls_* | special) echo "$source $objects/$name.profiling.o -DWEFT_PROFILING" ;;
     esac
 done |
-    xargs -L 1 -P "$(getconf _NPROCESSORS_ONLN)" sh -c '"$0" -std=gnu11 -O2 -Wall -Wextra -Wno-cast-function-type \
-        -Wno-deprecated-declarations -fPIC -I"$1" -c "$2" -o "$3" "$4"' "$cc" "$top/include"
+    xargs -L 1 -P "$(getconf _NPROCESSORS_ONLN)" sh -c '"$0" -std=gnu11 -O2 "$2" -fno-optimize-sibling-calls -Wall -Wextra \
+        -Wno-cast-function-type -Wno-deprecated-declarations -fPIC -I"$1" -c "$3" -o "$4" "$5"' "$cc" "$top/include" "$whole"
 # The name in the standard is mpifort_abi (MPI-5.0 §20.4.2).
 # Functions are looked up when they are called: another libmpi_abi may lack some. The library finds libmpi_abi
 # beside itself, unless LD_LIBRARY_PATH leads to another one.

@@ -2,15 +2,15 @@
 #include "fortran.h"
 #include <stdlib.h>
 
-static COLD int mpi_allgather_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
-    return C(MPI_Allgather)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), comm_c(*comm));
+static COLD int mpi_allgather_any(void *sendbuf, const int *sendcount, int sendtype, void *recvbuf, const int *recvcount, int recvtype, int comm) {
+    return C(MPI_Allgather)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(recvtype), comm_c(comm));
 }
 
 static inline int mpi_allgather_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Allgather)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_allgather_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+    return mpi_allgather_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, *comm);
 }
 void F(mpi_allgather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_allgather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
 static COLD void mpi_allgather_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
@@ -30,15 +30,15 @@ void F08TS(mpi_allgather)(const struct descriptor *sendbuf, const int *sendcount
     }
 }
 
-static COLD int mpi_allgather_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
-    return C(MPI_Allgather_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), comm_c(*comm));
+static COLD int mpi_allgather_c_any(void *sendbuf, const MPI_Count *sendcount, int sendtype, void *recvbuf, const MPI_Count *recvcount, int recvtype, int comm) {
+    return C(MPI_Allgather_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(recvtype), comm_c(comm));
 }
 
 static inline int mpi_allgather_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Allgather_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_allgather_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+    return mpi_allgather_c_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, *comm);
 }
 static COLD void mpi_allgather_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
@@ -108,15 +108,15 @@ void F08TS(mpi_allgather_init_c)(const struct descriptor *sendbuf, const MPI_Cou
     }
 }
 
-static COLD int mpi_allgatherv_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm) {
-    return C(MPI_Allgatherv)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(*recvtype), comm_c(*comm));
+static COLD int mpi_allgatherv_any(void *sendbuf, const int *sendcount, int sendtype, void *recvbuf, const int *recvcounts, const int *displs, int recvtype, int comm) {
+    return C(MPI_Allgatherv)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm));
 }
 
 static inline int mpi_allgatherv_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Allgatherv)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, displs, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_allgatherv_any(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm);
+    return mpi_allgatherv_any(sendbuf, sendcount, *sendtype, recvbuf, recvcounts, displs, *recvtype, *comm);
 }
 void F(mpi_allgatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_allgatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm); }
 static COLD void mpi_allgatherv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) {
@@ -136,15 +136,15 @@ void F08TS(mpi_allgatherv)(const struct descriptor *sendbuf, const int *sendcoun
     }
 }
 
-static COLD int mpi_allgatherv_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm) {
-    return C(MPI_Allgatherv_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(*recvtype), comm_c(*comm));
+static COLD int mpi_allgatherv_c_any(void *sendbuf, const MPI_Count *sendcount, int sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, int recvtype, int comm) {
+    return C(MPI_Allgatherv_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm));
 }
 
 static inline int mpi_allgatherv_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Allgatherv_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, displs, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_allgatherv_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm);
+    return mpi_allgatherv_c_any(sendbuf, sendcount, *sendtype, recvbuf, recvcounts, displs, *recvtype, *comm);
 }
 static COLD void mpi_allgatherv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
@@ -214,15 +214,15 @@ void F08TS(mpi_allgatherv_init_c)(const struct descriptor *sendbuf, const MPI_Co
     }
 }
 
-static COLD int mpi_allreduce_any(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm) {
-    return C(MPI_Allreduce)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(*datatype), op_c(*op), comm_c(*comm));
+static COLD int mpi_allreduce_any(void *sendbuf, void *recvbuf, const int *count, int datatype, int op, int comm) {
+    return C(MPI_Allreduce)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 
 static inline int mpi_allreduce_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*op + (uint64_t)(unsigned)*comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Allreduce)(sendbuf, recvbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_allreduce_any(sendbuf, recvbuf, count, datatype, op, comm);
+    return mpi_allreduce_any(sendbuf, recvbuf, count, *datatype, *op, *comm);
 }
 void F(mpi_allreduce)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_allreduce_body(sendbuf, recvbuf, count, datatype, op, comm); }
 static COLD void mpi_allreduce_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) {
@@ -242,15 +242,15 @@ void F08TS(mpi_allreduce)(const struct descriptor *sendbuf, const struct descrip
     }
 }
 
-static COLD int mpi_allreduce_c_any(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm) {
-    return C(MPI_Allreduce_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(*datatype), op_c(*op), comm_c(*comm));
+static COLD int mpi_allreduce_c_any(void *sendbuf, void *recvbuf, const MPI_Count *count, int datatype, int op, int comm) {
+    return C(MPI_Allreduce_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 
 static inline int mpi_allreduce_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*op + (uint64_t)(unsigned)*comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Allreduce_c)(sendbuf, recvbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_allreduce_c_any(sendbuf, recvbuf, count, datatype, op, comm);
+    return mpi_allreduce_c_any(sendbuf, recvbuf, count, *datatype, *op, *comm);
 }
 static COLD void mpi_allreduce_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
@@ -320,15 +320,15 @@ void F08TS(mpi_allreduce_init_c)(const struct descriptor *sendbuf, const struct 
     }
 }
 
-static COLD int mpi_alltoall_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
-    return C(MPI_Alltoall)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), comm_c(*comm));
+static COLD int mpi_alltoall_any(void *sendbuf, const int *sendcount, int sendtype, void *recvbuf, const int *recvcount, int recvtype, int comm) {
+    return C(MPI_Alltoall)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(recvtype), comm_c(comm));
 }
 
 static inline int mpi_alltoall_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Alltoall)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_alltoall_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+    return mpi_alltoall_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, *comm);
 }
 void F(mpi_alltoall)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_alltoall_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
 static COLD void mpi_alltoall_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
@@ -348,15 +348,15 @@ void F08TS(mpi_alltoall)(const struct descriptor *sendbuf, const int *sendcount,
     }
 }
 
-static COLD int mpi_alltoall_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
-    return C(MPI_Alltoall_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), comm_c(*comm));
+static COLD int mpi_alltoall_c_any(void *sendbuf, const MPI_Count *sendcount, int sendtype, void *recvbuf, const MPI_Count *recvcount, int recvtype, int comm) {
+    return C(MPI_Alltoall_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(recvtype), comm_c(comm));
 }
 
 static inline int mpi_alltoall_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Alltoall_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_alltoall_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+    return mpi_alltoall_c_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, *comm);
 }
 static COLD void mpi_alltoall_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
@@ -426,15 +426,15 @@ void F08TS(mpi_alltoall_init_c)(const struct descriptor *sendbuf, const MPI_Coun
     }
 }
 
-static COLD int mpi_alltoallv_any(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm) {
-    return C(MPI_Alltoallv)(buffer_or_in_place_c(sendbuf), sendcounts, sdispls, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, rdispls, datatype_c(*recvtype), comm_c(*comm));
+static COLD int mpi_alltoallv_any(void *sendbuf, const int *sendcounts, const int *sdispls, int sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, int recvtype, int comm) {
+    return C(MPI_Alltoallv)(buffer_or_in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm));
 }
 
 static inline int mpi_alltoallv_body(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Alltoallv)(sendbuf, sendcounts, sdispls, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, rdispls, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_alltoallv_any(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm);
+    return mpi_alltoallv_any(sendbuf, sendcounts, sdispls, *sendtype, recvbuf, recvcounts, rdispls, *recvtype, *comm);
 }
 void F(mpi_alltoallv)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_alltoallv_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm); }
 static COLD void mpi_alltoallv_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) {
@@ -454,15 +454,15 @@ void F08TS(mpi_alltoallv)(const struct descriptor *sendbuf, const int *sendcount
     }
 }
 
-static COLD int mpi_alltoallv_c_any(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm) {
-    return C(MPI_Alltoallv_c)(buffer_or_in_place_c(sendbuf), sendcounts, sdispls, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, rdispls, datatype_c(*recvtype), comm_c(*comm));
+static COLD int mpi_alltoallv_c_any(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, int sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, int recvtype, int comm) {
+    return C(MPI_Alltoallv_c)(buffer_or_in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm));
 }
 
 static inline int mpi_alltoallv_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Alltoallv_c)(sendbuf, sendcounts, sdispls, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, rdispls, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_alltoallv_c_any(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm);
+    return mpi_alltoallv_c_any(sendbuf, sendcounts, sdispls, *sendtype, recvbuf, recvcounts, rdispls, *recvtype, *comm);
 }
 static COLD void mpi_alltoallv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
@@ -755,15 +755,15 @@ static inline int mpi_barrier_init_body(const int *comm, const int *info, int *r
 void F(mpi_barrier_init)(const int *comm, const int *info, int *request, int *ierror) { give(ierror, mpi_barrier_init_body(comm, info, request)); }
 SAME_IN_F08(mpi_barrier_init);
 
-static COLD int mpi_bcast_any(void *buffer, const int *count, const int *datatype, const int *root, const int *comm) {
-    return C(MPI_Bcast)(buffer_or_in_place_c(buffer), *count, datatype_c(*datatype), *root, comm_c(*comm));
+static COLD int mpi_bcast_any(void *buffer, const int *count, int datatype, const int *root, int comm) {
+    return C(MPI_Bcast)(buffer_or_in_place_c(buffer), *count, datatype_c(datatype), *root, comm_c(comm));
 }
 
 static inline int mpi_bcast_body(void *buffer, const int *count, const int *datatype, const int *root, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_or_in_place_c(buffer))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm) && !needs_buffer_or_in_place_c(buffer))) {
         return C(MPI_Bcast)(buffer, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_bcast_any(buffer, count, datatype, root, comm);
+    return mpi_bcast_any(buffer, count, *datatype, root, *comm);
 }
 void F(mpi_bcast)(void *buffer, const int *count, const int *datatype, const int *root, const int *comm, int *ierror) { *ierror = mpi_bcast_body(buffer, count, datatype, root, comm); }
 static COLD void mpi_bcast_sections(const struct descriptor *buffer, const int *count, const int *datatype, const int *root, const int *comm, int *ierror) {
@@ -783,15 +783,15 @@ void F08TS(mpi_bcast)(const struct descriptor *buffer, const int *count, const i
     }
 }
 
-static COLD int mpi_bcast_c_any(void *buffer, const MPI_Count *count, const int *datatype, const int *root, const int *comm) {
-    return C(MPI_Bcast_c)(buffer_or_in_place_c(buffer), *count, datatype_c(*datatype), *root, comm_c(*comm));
+static COLD int mpi_bcast_c_any(void *buffer, const MPI_Count *count, int datatype, const int *root, int comm) {
+    return C(MPI_Bcast_c)(buffer_or_in_place_c(buffer), *count, datatype_c(datatype), *root, comm_c(comm));
 }
 
 static inline int mpi_bcast_c_body(void *buffer, const MPI_Count *count, const int *datatype, const int *root, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_or_in_place_c(buffer))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm) && !needs_buffer_or_in_place_c(buffer))) {
         return C(MPI_Bcast_c)(buffer, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_bcast_c_any(buffer, count, datatype, root, comm);
+    return mpi_bcast_c_any(buffer, count, *datatype, root, *comm);
 }
 static COLD void mpi_bcast_c_sections(const struct descriptor *buffer, const MPI_Count *count, const int *datatype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = true}};
@@ -861,15 +861,15 @@ void F08TS(mpi_bcast_init_c)(const struct descriptor *buffer, const MPI_Count *c
     }
 }
 
-static COLD int mpi_exscan_any(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm) {
-    return C(MPI_Exscan)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(*datatype), op_c(*op), comm_c(*comm));
+static COLD int mpi_exscan_any(void *sendbuf, void *recvbuf, const int *count, int datatype, int op, int comm) {
+    return C(MPI_Exscan)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 
 static inline int mpi_exscan_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*op + (uint64_t)(unsigned)*comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Exscan)(sendbuf, recvbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_exscan_any(sendbuf, recvbuf, count, datatype, op, comm);
+    return mpi_exscan_any(sendbuf, recvbuf, count, *datatype, *op, *comm);
 }
 void F(mpi_exscan)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_exscan_body(sendbuf, recvbuf, count, datatype, op, comm); }
 static COLD void mpi_exscan_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) {
@@ -889,15 +889,15 @@ void F08TS(mpi_exscan)(const struct descriptor *sendbuf, const struct descriptor
     }
 }
 
-static COLD int mpi_exscan_c_any(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm) {
-    return C(MPI_Exscan_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(*datatype), op_c(*op), comm_c(*comm));
+static COLD int mpi_exscan_c_any(void *sendbuf, void *recvbuf, const MPI_Count *count, int datatype, int op, int comm) {
+    return C(MPI_Exscan_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 
 static inline int mpi_exscan_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*op + (uint64_t)(unsigned)*comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Exscan_c)(sendbuf, recvbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_exscan_c_any(sendbuf, recvbuf, count, datatype, op, comm);
+    return mpi_exscan_c_any(sendbuf, recvbuf, count, *datatype, *op, *comm);
 }
 static COLD void mpi_exscan_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
@@ -967,15 +967,15 @@ void F08TS(mpi_exscan_init_c)(const struct descriptor *sendbuf, const struct des
     }
 }
 
-static COLD int mpi_gather_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm) {
-    return C(MPI_Gather)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), *root, comm_c(*comm));
+static COLD int mpi_gather_any(void *sendbuf, const int *sendcount, int sendtype, void *recvbuf, const int *recvcount, int recvtype, const int *root, int comm) {
+    return C(MPI_Gather)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(recvtype), *root, comm_c(comm));
 }
 
 static inline int mpi_gather_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Gather)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_gather_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm);
+    return mpi_gather_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, root, *comm);
 }
 void F(mpi_gather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) { *ierror = mpi_gather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm); }
 static COLD void mpi_gather_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
@@ -995,15 +995,15 @@ void F08TS(mpi_gather)(const struct descriptor *sendbuf, const int *sendcount, c
     }
 }
 
-static COLD int mpi_gather_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm) {
-    return C(MPI_Gather_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), *root, comm_c(*comm));
+static COLD int mpi_gather_c_any(void *sendbuf, const MPI_Count *sendcount, int sendtype, void *recvbuf, const MPI_Count *recvcount, int recvtype, const int *root, int comm) {
+    return C(MPI_Gather_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(recvtype), *root, comm_c(comm));
 }
 
 static inline int mpi_gather_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Gather_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_gather_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm);
+    return mpi_gather_c_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, root, *comm);
 }
 static COLD void mpi_gather_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
@@ -1073,15 +1073,15 @@ void F08TS(mpi_gather_init_c)(const struct descriptor *sendbuf, const MPI_Count 
     }
 }
 
-static COLD int mpi_gatherv_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm) {
-    return C(MPI_Gatherv)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(*recvtype), *root, comm_c(*comm));
+static COLD int mpi_gatherv_any(void *sendbuf, const int *sendcount, int sendtype, void *recvbuf, const int *recvcounts, const int *displs, int recvtype, const int *root, int comm) {
+    return C(MPI_Gatherv)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), *root, comm_c(comm));
 }
 
 static inline int mpi_gatherv_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Gatherv)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, displs, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_gatherv_any(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm);
+    return mpi_gatherv_any(sendbuf, sendcount, *sendtype, recvbuf, recvcounts, displs, *recvtype, root, *comm);
 }
 void F(mpi_gatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *ierror) { *ierror = mpi_gatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm); }
 static COLD void mpi_gatherv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *ierror) {
@@ -1101,15 +1101,15 @@ void F08TS(mpi_gatherv)(const struct descriptor *sendbuf, const int *sendcount, 
     }
 }
 
-static COLD int mpi_gatherv_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *root, const int *comm) {
-    return C(MPI_Gatherv_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(*recvtype), *root, comm_c(*comm));
+static COLD int mpi_gatherv_c_any(void *sendbuf, const MPI_Count *sendcount, int sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, int recvtype, const int *root, int comm) {
+    return C(MPI_Gatherv_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), *root, comm_c(comm));
 }
 
 static inline int mpi_gatherv_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *root, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Gatherv_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, displs, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_gatherv_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm);
+    return mpi_gatherv_c_any(sendbuf, sendcount, *sendtype, recvbuf, recvcounts, displs, *recvtype, root, *comm);
 }
 static COLD void mpi_gatherv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
@@ -2092,15 +2092,15 @@ static inline int mpi_op_free_body(int *op) {
 void F(mpi_op_free)(int *op, int *ierror) { give(ierror, mpi_op_free_body(op)); }
 SAME_IN_F08(mpi_op_free);
 
-static COLD int mpi_reduce_any(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm) {
-    return C(MPI_Reduce)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(*datatype), op_c(*op), *root, comm_c(*comm));
+static COLD int mpi_reduce_any(void *sendbuf, void *recvbuf, const int *count, int datatype, int op, const int *root, int comm) {
+    return C(MPI_Reduce)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(datatype), op_c(op), *root, comm_c(comm));
 }
 
 static inline int mpi_reduce_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*op + (uint64_t)(unsigned)*comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Reduce)(sendbuf, recvbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_reduce_any(sendbuf, recvbuf, count, datatype, op, root, comm);
+    return mpi_reduce_any(sendbuf, recvbuf, count, *datatype, *op, root, *comm);
 }
 void F(mpi_reduce)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *ierror) { *ierror = mpi_reduce_body(sendbuf, recvbuf, count, datatype, op, root, comm); }
 static COLD void mpi_reduce_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *ierror) {
@@ -2120,15 +2120,15 @@ void F08TS(mpi_reduce)(const struct descriptor *sendbuf, const struct descriptor
     }
 }
 
-static COLD int mpi_reduce_c_any(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *root, const int *comm) {
-    return C(MPI_Reduce_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(*datatype), op_c(*op), *root, comm_c(*comm));
+static COLD int mpi_reduce_c_any(void *sendbuf, void *recvbuf, const MPI_Count *count, int datatype, int op, const int *root, int comm) {
+    return C(MPI_Reduce_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(datatype), op_c(op), *root, comm_c(comm));
 }
 
 static inline int mpi_reduce_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *root, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*op + (uint64_t)(unsigned)*comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Reduce_c)(sendbuf, recvbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_reduce_c_any(sendbuf, recvbuf, count, datatype, op, root, comm);
+    return mpi_reduce_c_any(sendbuf, recvbuf, count, *datatype, *op, root, *comm);
 }
 static COLD void mpi_reduce_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
@@ -2198,15 +2198,15 @@ void F08TS(mpi_reduce_init_c)(const struct descriptor *sendbuf, const struct des
     }
 }
 
-static COLD int mpi_reduce_local_any(void *inbuf, void *inoutbuf, const int *count, const int *datatype, const int *op) {
-    return C(MPI_Reduce_local)(buffer_or_in_place_c(inbuf), buffer_or_in_place_c(inoutbuf), *count, datatype_c(*datatype), op_c(*op));
+static COLD int mpi_reduce_local_any(void *inbuf, void *inoutbuf, const int *count, int datatype, int op) {
+    return C(MPI_Reduce_local)(buffer_or_in_place_c(inbuf), buffer_or_in_place_c(inoutbuf), *count, datatype_c(datatype), op_c(op));
 }
 
 static inline int mpi_reduce_local_body(void *inbuf, void *inoutbuf, const int *count, const int *datatype, const int *op) {
-    if (LIKELY(are_predefined(*datatype | *op) && !needs_buffer_or_in_place_c(inbuf) && !needs_buffer_or_in_place_c(inoutbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*op) && !needs_buffer_or_in_place_c(inbuf) && !needs_buffer_or_in_place_c(inoutbuf))) {
         return C(MPI_Reduce_local)(inbuf, inoutbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op);
     }
-    return mpi_reduce_local_any(inbuf, inoutbuf, count, datatype, op);
+    return mpi_reduce_local_any(inbuf, inoutbuf, count, *datatype, *op);
 }
 void F(mpi_reduce_local)(void *inbuf, void *inoutbuf, const int *count, const int *datatype, const int *op, int *ierror) { *ierror = mpi_reduce_local_body(inbuf, inoutbuf, count, datatype, op); }
 static COLD void mpi_reduce_local_sections(const struct descriptor *inbuf, const struct descriptor *inoutbuf, const int *count, const int *datatype, const int *op, int *ierror) {
@@ -2226,15 +2226,15 @@ void F08TS(mpi_reduce_local)(const struct descriptor *inbuf, const struct descri
     }
 }
 
-static COLD int mpi_reduce_local_c_any(void *inbuf, void *inoutbuf, const MPI_Count *count, const int *datatype, const int *op) {
-    return C(MPI_Reduce_local_c)(buffer_or_in_place_c(inbuf), buffer_or_in_place_c(inoutbuf), *count, datatype_c(*datatype), op_c(*op));
+static COLD int mpi_reduce_local_c_any(void *inbuf, void *inoutbuf, const MPI_Count *count, int datatype, int op) {
+    return C(MPI_Reduce_local_c)(buffer_or_in_place_c(inbuf), buffer_or_in_place_c(inoutbuf), *count, datatype_c(datatype), op_c(op));
 }
 
 static inline int mpi_reduce_local_c_body(void *inbuf, void *inoutbuf, const MPI_Count *count, const int *datatype, const int *op) {
-    if (LIKELY(are_predefined(*datatype | *op) && !needs_buffer_or_in_place_c(inbuf) && !needs_buffer_or_in_place_c(inoutbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*op) && !needs_buffer_or_in_place_c(inbuf) && !needs_buffer_or_in_place_c(inoutbuf))) {
         return C(MPI_Reduce_local_c)(inbuf, inoutbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op);
     }
-    return mpi_reduce_local_c_any(inbuf, inoutbuf, count, datatype, op);
+    return mpi_reduce_local_c_any(inbuf, inoutbuf, count, *datatype, *op);
 }
 static COLD void mpi_reduce_local_c_sections(const struct descriptor *inbuf, const struct descriptor *inoutbuf, const MPI_Count *count, const int *datatype, const int *op, int *ierror) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = inoutbuf, .writes = true}};
@@ -2253,15 +2253,15 @@ void F08TS(mpi_reduce_local_c)(const struct descriptor *inbuf, const struct desc
     }
 }
 
-static COLD int mpi_reduce_scatter_any(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm) {
-    return C(MPI_Reduce_scatter)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), recvcounts, datatype_c(*datatype), op_c(*op), comm_c(*comm));
+static COLD int mpi_reduce_scatter_any(void *sendbuf, void *recvbuf, const int *recvcounts, int datatype, int op, int comm) {
+    return C(MPI_Reduce_scatter)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), recvcounts, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 
 static inline int mpi_reduce_scatter_body(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*op + (uint64_t)(unsigned)*comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Reduce_scatter)(sendbuf, recvbuf, recvcounts, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_reduce_scatter_any(sendbuf, recvbuf, recvcounts, datatype, op, comm);
+    return mpi_reduce_scatter_any(sendbuf, recvbuf, recvcounts, *datatype, *op, *comm);
 }
 void F(mpi_reduce_scatter)(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_reduce_scatter_body(sendbuf, recvbuf, recvcounts, datatype, op, comm); }
 static COLD void mpi_reduce_scatter_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *ierror) {
@@ -2281,15 +2281,15 @@ void F08TS(mpi_reduce_scatter)(const struct descriptor *sendbuf, const struct de
     }
 }
 
-static COLD int mpi_reduce_scatter_c_any(void *sendbuf, void *recvbuf, const MPI_Count *recvcounts, const int *datatype, const int *op, const int *comm) {
-    return C(MPI_Reduce_scatter_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), recvcounts, datatype_c(*datatype), op_c(*op), comm_c(*comm));
+static COLD int mpi_reduce_scatter_c_any(void *sendbuf, void *recvbuf, const MPI_Count *recvcounts, int datatype, int op, int comm) {
+    return C(MPI_Reduce_scatter_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), recvcounts, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 
 static inline int mpi_reduce_scatter_c_body(void *sendbuf, void *recvbuf, const MPI_Count *recvcounts, const int *datatype, const int *op, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*op + (uint64_t)(unsigned)*comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Reduce_scatter_c)(sendbuf, recvbuf, recvcounts, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_reduce_scatter_c_any(sendbuf, recvbuf, recvcounts, datatype, op, comm);
+    return mpi_reduce_scatter_c_any(sendbuf, recvbuf, recvcounts, *datatype, *op, *comm);
 }
 static COLD void mpi_reduce_scatter_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
@@ -2308,15 +2308,15 @@ void F08TS(mpi_reduce_scatter_c)(const struct descriptor *sendbuf, const struct 
     }
 }
 
-static COLD int mpi_reduce_scatter_block_any(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm) {
-    return C(MPI_Reduce_scatter_block)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*datatype), op_c(*op), comm_c(*comm));
+static COLD int mpi_reduce_scatter_block_any(void *sendbuf, void *recvbuf, const int *recvcount, int datatype, int op, int comm) {
+    return C(MPI_Reduce_scatter_block)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 
 static inline int mpi_reduce_scatter_block_body(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*op + (uint64_t)(unsigned)*comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Reduce_scatter_block)(sendbuf, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_reduce_scatter_block_any(sendbuf, recvbuf, recvcount, datatype, op, comm);
+    return mpi_reduce_scatter_block_any(sendbuf, recvbuf, recvcount, *datatype, *op, *comm);
 }
 void F(mpi_reduce_scatter_block)(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_reduce_scatter_block_body(sendbuf, recvbuf, recvcount, datatype, op, comm); }
 static COLD void mpi_reduce_scatter_block_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *ierror) {
@@ -2336,15 +2336,15 @@ void F08TS(mpi_reduce_scatter_block)(const struct descriptor *sendbuf, const str
     }
 }
 
-static COLD int mpi_reduce_scatter_block_c_any(void *sendbuf, void *recvbuf, const MPI_Count *recvcount, const int *datatype, const int *op, const int *comm) {
-    return C(MPI_Reduce_scatter_block_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*datatype), op_c(*op), comm_c(*comm));
+static COLD int mpi_reduce_scatter_block_c_any(void *sendbuf, void *recvbuf, const MPI_Count *recvcount, int datatype, int op, int comm) {
+    return C(MPI_Reduce_scatter_block_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 
 static inline int mpi_reduce_scatter_block_c_body(void *sendbuf, void *recvbuf, const MPI_Count *recvcount, const int *datatype, const int *op, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*op + (uint64_t)(unsigned)*comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Reduce_scatter_block_c)(sendbuf, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_reduce_scatter_block_c_any(sendbuf, recvbuf, recvcount, datatype, op, comm);
+    return mpi_reduce_scatter_block_c_any(sendbuf, recvbuf, recvcount, *datatype, *op, *comm);
 }
 static COLD void mpi_reduce_scatter_block_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
@@ -2465,15 +2465,15 @@ void F08TS(mpi_reduce_scatter_init_c)(const struct descriptor *sendbuf, const st
     }
 }
 
-static COLD int mpi_scan_any(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm) {
-    return C(MPI_Scan)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(*datatype), op_c(*op), comm_c(*comm));
+static COLD int mpi_scan_any(void *sendbuf, void *recvbuf, const int *count, int datatype, int op, int comm) {
+    return C(MPI_Scan)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 
 static inline int mpi_scan_body(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*op + (uint64_t)(unsigned)*comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Scan)(sendbuf, recvbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_scan_any(sendbuf, recvbuf, count, datatype, op, comm);
+    return mpi_scan_any(sendbuf, recvbuf, count, *datatype, *op, *comm);
 }
 void F(mpi_scan)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_scan_body(sendbuf, recvbuf, count, datatype, op, comm); }
 static COLD void mpi_scan_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) {
@@ -2493,15 +2493,15 @@ void F08TS(mpi_scan)(const struct descriptor *sendbuf, const struct descriptor *
     }
 }
 
-static COLD int mpi_scan_c_any(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm) {
-    return C(MPI_Scan_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(*datatype), op_c(*op), comm_c(*comm));
+static COLD int mpi_scan_c_any(void *sendbuf, void *recvbuf, const MPI_Count *count, int datatype, int op, int comm) {
+    return C(MPI_Scan_c)(buffer_or_in_place_c(sendbuf), buffer_or_in_place_c(recvbuf), *count, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 
 static inline int mpi_scan_c_body(void *sendbuf, void *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *op | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*op + (uint64_t)(unsigned)*comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Scan_c)(sendbuf, recvbuf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_scan_c_any(sendbuf, recvbuf, count, datatype, op, comm);
+    return mpi_scan_c_any(sendbuf, recvbuf, count, *datatype, *op, *comm);
 }
 static COLD void mpi_scan_c_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const MPI_Count *count, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
@@ -2571,15 +2571,15 @@ void F08TS(mpi_scan_init_c)(const struct descriptor *sendbuf, const struct descr
     }
 }
 
-static COLD int mpi_scatter_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm) {
-    return C(MPI_Scatter)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), *root, comm_c(*comm));
+static COLD int mpi_scatter_any(void *sendbuf, const int *sendcount, int sendtype, void *recvbuf, const int *recvcount, int recvtype, const int *root, int comm) {
+    return C(MPI_Scatter)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(recvtype), *root, comm_c(comm));
 }
 
 static inline int mpi_scatter_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Scatter)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_scatter_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm);
+    return mpi_scatter_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, root, *comm);
 }
 void F(mpi_scatter)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) { *ierror = mpi_scatter_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm); }
 static COLD void mpi_scatter_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
@@ -2599,15 +2599,15 @@ void F08TS(mpi_scatter)(const struct descriptor *sendbuf, const int *sendcount, 
     }
 }
 
-static COLD int mpi_scatter_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm) {
-    return C(MPI_Scatter_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), *root, comm_c(*comm));
+static COLD int mpi_scatter_c_any(void *sendbuf, const MPI_Count *sendcount, int sendtype, void *recvbuf, const MPI_Count *recvcount, int recvtype, const int *root, int comm) {
+    return C(MPI_Scatter_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(recvtype), *root, comm_c(comm));
 }
 
 static inline int mpi_scatter_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Scatter_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_scatter_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm);
+    return mpi_scatter_c_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, root, *comm);
 }
 static COLD void mpi_scatter_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
@@ -2677,15 +2677,15 @@ void F08TS(mpi_scatter_init_c)(const struct descriptor *sendbuf, const MPI_Count
     }
 }
 
-static COLD int mpi_scatterv_any(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm) {
-    return C(MPI_Scatterv)(buffer_or_in_place_c(sendbuf), sendcounts, displs, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), *root, comm_c(*comm));
+static COLD int mpi_scatterv_any(void *sendbuf, const int *sendcounts, const int *displs, int sendtype, void *recvbuf, const int *recvcount, int recvtype, const int *root, int comm) {
+    return C(MPI_Scatterv)(buffer_or_in_place_c(sendbuf), sendcounts, displs, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(recvtype), *root, comm_c(comm));
 }
 
 static inline int mpi_scatterv_body(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Scatterv)(sendbuf, sendcounts, displs, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_scatterv_any(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm);
+    return mpi_scatterv_any(sendbuf, sendcounts, displs, *sendtype, recvbuf, recvcount, *recvtype, root, *comm);
 }
 void F(mpi_scatterv)(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) { *ierror = mpi_scatterv_body(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm); }
 static COLD void mpi_scatterv_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
@@ -2705,15 +2705,15 @@ void F08TS(mpi_scatterv)(const struct descriptor *sendbuf, const int *sendcounts
     }
 }
 
-static COLD int mpi_scatterv_c_any(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm) {
-    return C(MPI_Scatterv_c)(buffer_or_in_place_c(sendbuf), sendcounts, displs, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), *root, comm_c(*comm));
+static COLD int mpi_scatterv_c_any(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, int sendtype, void *recvbuf, const MPI_Count *recvcount, int recvtype, const int *root, int comm) {
+    return C(MPI_Scatterv_c)(buffer_or_in_place_c(sendbuf), sendcounts, displs, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(recvtype), *root, comm_c(comm));
 }
 
 static inline int mpi_scatterv_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Scatterv_c)(sendbuf, sendcounts, displs, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *root, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_scatterv_c_any(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm);
+    return mpi_scatterv_c_any(sendbuf, sendcounts, displs, *sendtype, recvbuf, recvcount, *recvtype, root, *comm);
 }
 static COLD void mpi_scatterv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *displs, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};

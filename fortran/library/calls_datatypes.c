@@ -28,15 +28,15 @@ static inline int mpi_get_elements_c_body(void *status, const int *datatype, MPI
 }
 void F08(mpi_get_elements_c)(void *status, const int *datatype, MPI_Count *count, int *ierror) { give(ierror, mpi_get_elements_c_body(status, datatype, count)); }
 
-static COLD int mpi_pack_any(void *inbuf, const int *incount, const int *datatype, void *outbuf, const int *outsize, int *position, const int *comm) {
-    return C(MPI_Pack)(buffer_c(inbuf), *incount, datatype_c(*datatype), buffer_c(outbuf), *outsize, position, comm_c(*comm));
+static COLD int mpi_pack_any(void *inbuf, const int *incount, int datatype, void *outbuf, const int *outsize, int *position, int comm) {
+    return C(MPI_Pack)(buffer_c(inbuf), *incount, datatype_c(datatype), buffer_c(outbuf), *outsize, position, comm_c(comm));
 }
 
 static inline int mpi_pack_body(void *inbuf, const int *incount, const int *datatype, void *outbuf, const int *outsize, int *position, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(inbuf) && !needs_buffer_c(outbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm) && !needs_buffer_c(inbuf) && !needs_buffer_c(outbuf))) {
         return C(MPI_Pack)(inbuf, *incount, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, outbuf, *outsize, position, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_pack_any(inbuf, incount, datatype, outbuf, outsize, position, comm);
+    return mpi_pack_any(inbuf, incount, *datatype, outbuf, outsize, position, *comm);
 }
 void F(mpi_pack)(void *inbuf, const int *incount, const int *datatype, void *outbuf, const int *outsize, int *position, const int *comm, int *ierror) { *ierror = mpi_pack_body(inbuf, incount, datatype, outbuf, outsize, position, comm); }
 static COLD void mpi_pack_sections(const struct descriptor *inbuf, const int *incount, const int *datatype, const struct descriptor *outbuf, const int *outsize, int *position, const int *comm, int *ierror) {
@@ -56,15 +56,15 @@ void F08TS(mpi_pack)(const struct descriptor *inbuf, const int *incount, const i
     }
 }
 
-static COLD int mpi_pack_c_any(void *inbuf, const MPI_Count *incount, const int *datatype, void *outbuf, const MPI_Count *outsize, MPI_Count *position, const int *comm) {
-    return C(MPI_Pack_c)(buffer_c(inbuf), *incount, datatype_c(*datatype), buffer_c(outbuf), *outsize, position, comm_c(*comm));
+static COLD int mpi_pack_c_any(void *inbuf, const MPI_Count *incount, int datatype, void *outbuf, const MPI_Count *outsize, MPI_Count *position, int comm) {
+    return C(MPI_Pack_c)(buffer_c(inbuf), *incount, datatype_c(datatype), buffer_c(outbuf), *outsize, position, comm_c(comm));
 }
 
 static inline int mpi_pack_c_body(void *inbuf, const MPI_Count *incount, const int *datatype, void *outbuf, const MPI_Count *outsize, MPI_Count *position, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(inbuf) && !needs_buffer_c(outbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm) && !needs_buffer_c(inbuf) && !needs_buffer_c(outbuf))) {
         return C(MPI_Pack_c)(inbuf, *incount, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, outbuf, *outsize, position, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_pack_c_any(inbuf, incount, datatype, outbuf, outsize, position, comm);
+    return mpi_pack_c_any(inbuf, incount, *datatype, outbuf, outsize, position, *comm);
 }
 static COLD void mpi_pack_c_sections(const struct descriptor *inbuf, const MPI_Count *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Count *outsize, MPI_Count *position, const int *comm, int *ierror) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = outbuf, .writes = true}};
@@ -509,15 +509,15 @@ static inline int mpi_type_vector_c_body(const MPI_Count *count, const MPI_Count
 }
 void F08(mpi_type_vector_c)(const MPI_Count *count, const MPI_Count *blocklength, const MPI_Count *stride, const int *oldtype, int *newtype, int *ierror) { give(ierror, mpi_type_vector_c_body(count, blocklength, stride, oldtype, newtype)); }
 
-static COLD int mpi_unpack_any(void *inbuf, const int *insize, int *position, void *outbuf, const int *outcount, const int *datatype, const int *comm) {
-    return C(MPI_Unpack)(buffer_c(inbuf), *insize, position, buffer_c(outbuf), *outcount, datatype_c(*datatype), comm_c(*comm));
+static COLD int mpi_unpack_any(void *inbuf, const int *insize, int *position, void *outbuf, const int *outcount, int datatype, int comm) {
+    return C(MPI_Unpack)(buffer_c(inbuf), *insize, position, buffer_c(outbuf), *outcount, datatype_c(datatype), comm_c(comm));
 }
 
 static inline int mpi_unpack_body(void *inbuf, const int *insize, int *position, void *outbuf, const int *outcount, const int *datatype, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(inbuf) && !needs_buffer_c(outbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm) && !needs_buffer_c(inbuf) && !needs_buffer_c(outbuf))) {
         return C(MPI_Unpack)(inbuf, *insize, position, outbuf, *outcount, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_unpack_any(inbuf, insize, position, outbuf, outcount, datatype, comm);
+    return mpi_unpack_any(inbuf, insize, position, outbuf, outcount, *datatype, *comm);
 }
 void F(mpi_unpack)(void *inbuf, const int *insize, int *position, void *outbuf, const int *outcount, const int *datatype, const int *comm, int *ierror) { *ierror = mpi_unpack_body(inbuf, insize, position, outbuf, outcount, datatype, comm); }
 static COLD void mpi_unpack_sections(const struct descriptor *inbuf, const int *insize, int *position, const struct descriptor *outbuf, const int *outcount, const int *datatype, const int *comm, int *ierror) {
@@ -537,15 +537,15 @@ void F08TS(mpi_unpack)(const struct descriptor *inbuf, const int *insize, int *p
     }
 }
 
-static COLD int mpi_unpack_c_any(void *inbuf, const MPI_Count *insize, MPI_Count *position, void *outbuf, const MPI_Count *outcount, const int *datatype, const int *comm) {
-    return C(MPI_Unpack_c)(buffer_c(inbuf), *insize, position, buffer_c(outbuf), *outcount, datatype_c(*datatype), comm_c(*comm));
+static COLD int mpi_unpack_c_any(void *inbuf, const MPI_Count *insize, MPI_Count *position, void *outbuf, const MPI_Count *outcount, int datatype, int comm) {
+    return C(MPI_Unpack_c)(buffer_c(inbuf), *insize, position, buffer_c(outbuf), *outcount, datatype_c(datatype), comm_c(comm));
 }
 
 static inline int mpi_unpack_c_body(void *inbuf, const MPI_Count *insize, MPI_Count *position, void *outbuf, const MPI_Count *outcount, const int *datatype, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(inbuf) && !needs_buffer_c(outbuf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm) && !needs_buffer_c(inbuf) && !needs_buffer_c(outbuf))) {
         return C(MPI_Unpack_c)(inbuf, *insize, position, outbuf, *outcount, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_unpack_c_any(inbuf, insize, position, outbuf, outcount, datatype, comm);
+    return mpi_unpack_c_any(inbuf, insize, position, outbuf, outcount, *datatype, *comm);
 }
 static COLD void mpi_unpack_c_sections(const struct descriptor *inbuf, const MPI_Count *insize, MPI_Count *position, const struct descriptor *outbuf, const MPI_Count *outcount, const int *datatype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = outbuf, .writes = true}};

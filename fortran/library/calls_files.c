@@ -648,15 +648,15 @@ static inline int mpi_file_preallocate_body(const int *fh, const MPI_Offset *siz
 void F(mpi_file_preallocate)(const int *fh, const MPI_Offset *size, int *ierror) { give(ierror, mpi_file_preallocate_body(fh, size)); }
 SAME_IN_F08(mpi_file_preallocate);
 
-static COLD int mpi_file_read_any(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
-    return C(MPI_File_read)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_read_any(int fh, void *buf, const int *count, int datatype, void *status) {
+    return C(MPI_File_read)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_read_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_read_any(fh, buf, count, datatype, status);
+    return mpi_file_read_any(*fh, buf, count, *datatype, status);
 }
 void F(mpi_file_read)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_body(fh, buf, count, datatype, status); }
 static COLD void mpi_file_read_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
@@ -676,15 +676,15 @@ void F08TS(mpi_file_read)(const int *fh, const struct descriptor *buf, const int
     }
 }
 
-static COLD int mpi_file_read_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    return C(MPI_File_read_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_read_c_any(int fh, void *buf, const MPI_Count *count, int datatype, void *status) {
+    return C(MPI_File_read_c)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_read_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_read_c_any(fh, buf, count, datatype, status);
+    return mpi_file_read_c_any(*fh, buf, count, *datatype, status);
 }
 static COLD void mpi_file_read_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
@@ -703,15 +703,15 @@ void F08TS(mpi_file_read_c)(const int *fh, const struct descriptor *buf, const M
     }
 }
 
-static COLD int mpi_file_read_all_any(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
-    return C(MPI_File_read_all)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_read_all_any(int fh, void *buf, const int *count, int datatype, void *status) {
+    return C(MPI_File_read_all)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_read_all_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read_all)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_read_all_any(fh, buf, count, datatype, status);
+    return mpi_file_read_all_any(*fh, buf, count, *datatype, status);
 }
 void F(mpi_file_read_all)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_all_body(fh, buf, count, datatype, status); }
 static COLD void mpi_file_read_all_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
@@ -731,15 +731,15 @@ void F08TS(mpi_file_read_all)(const int *fh, const struct descriptor *buf, const
     }
 }
 
-static COLD int mpi_file_read_all_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    return C(MPI_File_read_all_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_read_all_c_any(int fh, void *buf, const MPI_Count *count, int datatype, void *status) {
+    return C(MPI_File_read_all_c)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_read_all_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read_all_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_read_all_c_any(fh, buf, count, datatype, status);
+    return mpi_file_read_all_c_any(*fh, buf, count, *datatype, status);
 }
 static COLD void mpi_file_read_all_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
@@ -758,15 +758,15 @@ void F08TS(mpi_file_read_all_c)(const int *fh, const struct descriptor *buf, con
     }
 }
 
-static COLD int mpi_file_read_all_begin_any(const int *fh, void *buf, const int *count, const int *datatype) {
-    return C(MPI_File_read_all_begin)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype));
+static COLD int mpi_file_read_all_begin_any(int fh, void *buf, const int *count, int datatype) {
+    return C(MPI_File_read_all_begin)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype));
 }
 
 static inline int mpi_file_read_all_begin_body(const int *fh, void *buf, const int *count, const int *datatype) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read_all_begin)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
-    return mpi_file_read_all_begin_any(fh, buf, count, datatype);
+    return mpi_file_read_all_begin_any(*fh, buf, count, *datatype);
 }
 void F(mpi_file_read_all_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_read_all_begin_body(fh, buf, count, datatype); }
 static COLD void mpi_file_read_all_begin_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
@@ -786,15 +786,15 @@ void F08TS(mpi_file_read_all_begin)(const int *fh, const struct descriptor *buf,
     }
 }
 
-static COLD int mpi_file_read_all_begin_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
-    return C(MPI_File_read_all_begin_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype));
+static COLD int mpi_file_read_all_begin_c_any(int fh, void *buf, const MPI_Count *count, int datatype) {
+    return C(MPI_File_read_all_begin_c)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype));
 }
 
 static inline int mpi_file_read_all_begin_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read_all_begin_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
-    return mpi_file_read_all_begin_c_any(fh, buf, count, datatype);
+    return mpi_file_read_all_begin_c_any(*fh, buf, count, *datatype);
 }
 static COLD void mpi_file_read_all_begin_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
@@ -813,30 +813,30 @@ void F08TS(mpi_file_read_all_begin_c)(const int *fh, const struct descriptor *bu
     }
 }
 
-static COLD int mpi_file_read_all_end_any(const int *fh, void *buf, void *status) {
-    return C(MPI_File_read_all_end)(file_c(*fh), buffer_c(buf), status_c(status));
+static COLD int mpi_file_read_all_end_any(int fh, void *buf, void *status) {
+    return C(MPI_File_read_all_end)(file_c(fh), buffer_c(buf), status_c(status));
 }
 
 static inline int mpi_file_read_all_end_body(const int *fh, void *buf, void *status) {
     if (LIKELY(are_predefined(*fh) && !needs_buffer_c(buf))) {
         return C(MPI_File_read_all_end)((MPI_File)(uintptr_t)(unsigned)*fh, buf, status_c(status));
     }
-    return mpi_file_read_all_end_any(fh, buf, status);
+    return mpi_file_read_all_end_any(*fh, buf, status);
 }
 void F(mpi_file_read_all_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_read_all_end_body(fh, buf, status); }
 void F08TS(mpi_file_read_all_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_read_all_end_body(fh, buf->base, status));
 }
 
-static COLD int mpi_file_read_at_any(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
-    return C(MPI_File_read_at)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_read_at_any(int fh, const MPI_Offset *offset, void *buf, const int *count, int datatype, void *status) {
+    return C(MPI_File_read_at)(file_c(fh), *offset, buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_read_at_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read_at)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_read_at_any(fh, offset, buf, count, datatype, status);
+    return mpi_file_read_at_any(*fh, offset, buf, count, *datatype, status);
 }
 void F(mpi_file_read_at)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_at_body(fh, offset, buf, count, datatype, status); }
 static COLD void mpi_file_read_at_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
@@ -856,15 +856,15 @@ void F08TS(mpi_file_read_at)(const int *fh, const MPI_Offset *offset, const stru
     }
 }
 
-static COLD int mpi_file_read_at_c_any(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    return C(MPI_File_read_at_c)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_read_at_c_any(int fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, int datatype, void *status) {
+    return C(MPI_File_read_at_c)(file_c(fh), *offset, buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_read_at_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read_at_c)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_read_at_c_any(fh, offset, buf, count, datatype, status);
+    return mpi_file_read_at_c_any(*fh, offset, buf, count, *datatype, status);
 }
 static COLD void mpi_file_read_at_c_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
@@ -883,15 +883,15 @@ void F08TS(mpi_file_read_at_c)(const int *fh, const MPI_Offset *offset, const st
     }
 }
 
-static COLD int mpi_file_read_at_all_any(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
-    return C(MPI_File_read_at_all)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_read_at_all_any(int fh, const MPI_Offset *offset, void *buf, const int *count, int datatype, void *status) {
+    return C(MPI_File_read_at_all)(file_c(fh), *offset, buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_read_at_all_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read_at_all)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_read_at_all_any(fh, offset, buf, count, datatype, status);
+    return mpi_file_read_at_all_any(*fh, offset, buf, count, *datatype, status);
 }
 void F(mpi_file_read_at_all)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_at_all_body(fh, offset, buf, count, datatype, status); }
 static COLD void mpi_file_read_at_all_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
@@ -911,15 +911,15 @@ void F08TS(mpi_file_read_at_all)(const int *fh, const MPI_Offset *offset, const 
     }
 }
 
-static COLD int mpi_file_read_at_all_c_any(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    return C(MPI_File_read_at_all_c)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_read_at_all_c_any(int fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, int datatype, void *status) {
+    return C(MPI_File_read_at_all_c)(file_c(fh), *offset, buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_read_at_all_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read_at_all_c)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_read_at_all_c_any(fh, offset, buf, count, datatype, status);
+    return mpi_file_read_at_all_c_any(*fh, offset, buf, count, *datatype, status);
 }
 static COLD void mpi_file_read_at_all_c_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
@@ -938,15 +938,15 @@ void F08TS(mpi_file_read_at_all_c)(const int *fh, const MPI_Offset *offset, cons
     }
 }
 
-static COLD int mpi_file_read_at_all_begin_any(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype) {
-    return C(MPI_File_read_at_all_begin)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype));
+static COLD int mpi_file_read_at_all_begin_any(int fh, const MPI_Offset *offset, void *buf, const int *count, int datatype) {
+    return C(MPI_File_read_at_all_begin)(file_c(fh), *offset, buffer_c(buf), *count, datatype_c(datatype));
 }
 
 static inline int mpi_file_read_at_all_begin_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read_at_all_begin)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
-    return mpi_file_read_at_all_begin_any(fh, offset, buf, count, datatype);
+    return mpi_file_read_at_all_begin_any(*fh, offset, buf, count, *datatype);
 }
 void F(mpi_file_read_at_all_begin)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_read_at_all_begin_body(fh, offset, buf, count, datatype); }
 static COLD void mpi_file_read_at_all_begin_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
@@ -966,15 +966,15 @@ void F08TS(mpi_file_read_at_all_begin)(const int *fh, const MPI_Offset *offset, 
     }
 }
 
-static COLD int mpi_file_read_at_all_begin_c_any(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype) {
-    return C(MPI_File_read_at_all_begin_c)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype));
+static COLD int mpi_file_read_at_all_begin_c_any(int fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, int datatype) {
+    return C(MPI_File_read_at_all_begin_c)(file_c(fh), *offset, buffer_c(buf), *count, datatype_c(datatype));
 }
 
 static inline int mpi_file_read_at_all_begin_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read_at_all_begin_c)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
-    return mpi_file_read_at_all_begin_c_any(fh, offset, buf, count, datatype);
+    return mpi_file_read_at_all_begin_c_any(*fh, offset, buf, count, *datatype);
 }
 static COLD void mpi_file_read_at_all_begin_c_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
@@ -993,30 +993,30 @@ void F08TS(mpi_file_read_at_all_begin_c)(const int *fh, const MPI_Offset *offset
     }
 }
 
-static COLD int mpi_file_read_at_all_end_any(const int *fh, void *buf, void *status) {
-    return C(MPI_File_read_at_all_end)(file_c(*fh), buffer_c(buf), status_c(status));
+static COLD int mpi_file_read_at_all_end_any(int fh, void *buf, void *status) {
+    return C(MPI_File_read_at_all_end)(file_c(fh), buffer_c(buf), status_c(status));
 }
 
 static inline int mpi_file_read_at_all_end_body(const int *fh, void *buf, void *status) {
     if (LIKELY(are_predefined(*fh) && !needs_buffer_c(buf))) {
         return C(MPI_File_read_at_all_end)((MPI_File)(uintptr_t)(unsigned)*fh, buf, status_c(status));
     }
-    return mpi_file_read_at_all_end_any(fh, buf, status);
+    return mpi_file_read_at_all_end_any(*fh, buf, status);
 }
 void F(mpi_file_read_at_all_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_read_at_all_end_body(fh, buf, status); }
 void F08TS(mpi_file_read_at_all_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_read_at_all_end_body(fh, buf->base, status));
 }
 
-static COLD int mpi_file_read_ordered_any(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
-    return C(MPI_File_read_ordered)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_read_ordered_any(int fh, void *buf, const int *count, int datatype, void *status) {
+    return C(MPI_File_read_ordered)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_read_ordered_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read_ordered)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_read_ordered_any(fh, buf, count, datatype, status);
+    return mpi_file_read_ordered_any(*fh, buf, count, *datatype, status);
 }
 void F(mpi_file_read_ordered)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_ordered_body(fh, buf, count, datatype, status); }
 static COLD void mpi_file_read_ordered_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
@@ -1036,15 +1036,15 @@ void F08TS(mpi_file_read_ordered)(const int *fh, const struct descriptor *buf, c
     }
 }
 
-static COLD int mpi_file_read_ordered_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    return C(MPI_File_read_ordered_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_read_ordered_c_any(int fh, void *buf, const MPI_Count *count, int datatype, void *status) {
+    return C(MPI_File_read_ordered_c)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_read_ordered_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read_ordered_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_read_ordered_c_any(fh, buf, count, datatype, status);
+    return mpi_file_read_ordered_c_any(*fh, buf, count, *datatype, status);
 }
 static COLD void mpi_file_read_ordered_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
@@ -1063,15 +1063,15 @@ void F08TS(mpi_file_read_ordered_c)(const int *fh, const struct descriptor *buf,
     }
 }
 
-static COLD int mpi_file_read_ordered_begin_any(const int *fh, void *buf, const int *count, const int *datatype) {
-    return C(MPI_File_read_ordered_begin)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype));
+static COLD int mpi_file_read_ordered_begin_any(int fh, void *buf, const int *count, int datatype) {
+    return C(MPI_File_read_ordered_begin)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype));
 }
 
 static inline int mpi_file_read_ordered_begin_body(const int *fh, void *buf, const int *count, const int *datatype) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read_ordered_begin)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
-    return mpi_file_read_ordered_begin_any(fh, buf, count, datatype);
+    return mpi_file_read_ordered_begin_any(*fh, buf, count, *datatype);
 }
 void F(mpi_file_read_ordered_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_read_ordered_begin_body(fh, buf, count, datatype); }
 static COLD void mpi_file_read_ordered_begin_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
@@ -1091,15 +1091,15 @@ void F08TS(mpi_file_read_ordered_begin)(const int *fh, const struct descriptor *
     }
 }
 
-static COLD int mpi_file_read_ordered_begin_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
-    return C(MPI_File_read_ordered_begin_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype));
+static COLD int mpi_file_read_ordered_begin_c_any(int fh, void *buf, const MPI_Count *count, int datatype) {
+    return C(MPI_File_read_ordered_begin_c)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype));
 }
 
 static inline int mpi_file_read_ordered_begin_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read_ordered_begin_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
-    return mpi_file_read_ordered_begin_c_any(fh, buf, count, datatype);
+    return mpi_file_read_ordered_begin_c_any(*fh, buf, count, *datatype);
 }
 static COLD void mpi_file_read_ordered_begin_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
@@ -1118,30 +1118,30 @@ void F08TS(mpi_file_read_ordered_begin_c)(const int *fh, const struct descriptor
     }
 }
 
-static COLD int mpi_file_read_ordered_end_any(const int *fh, void *buf, void *status) {
-    return C(MPI_File_read_ordered_end)(file_c(*fh), buffer_c(buf), status_c(status));
+static COLD int mpi_file_read_ordered_end_any(int fh, void *buf, void *status) {
+    return C(MPI_File_read_ordered_end)(file_c(fh), buffer_c(buf), status_c(status));
 }
 
 static inline int mpi_file_read_ordered_end_body(const int *fh, void *buf, void *status) {
     if (LIKELY(are_predefined(*fh) && !needs_buffer_c(buf))) {
         return C(MPI_File_read_ordered_end)((MPI_File)(uintptr_t)(unsigned)*fh, buf, status_c(status));
     }
-    return mpi_file_read_ordered_end_any(fh, buf, status);
+    return mpi_file_read_ordered_end_any(*fh, buf, status);
 }
 void F(mpi_file_read_ordered_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_read_ordered_end_body(fh, buf, status); }
 void F08TS(mpi_file_read_ordered_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_read_ordered_end_body(fh, buf->base, status));
 }
 
-static COLD int mpi_file_read_shared_any(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
-    return C(MPI_File_read_shared)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_read_shared_any(int fh, void *buf, const int *count, int datatype, void *status) {
+    return C(MPI_File_read_shared)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_read_shared_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read_shared)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_read_shared_any(fh, buf, count, datatype, status);
+    return mpi_file_read_shared_any(*fh, buf, count, *datatype, status);
 }
 void F(mpi_file_read_shared)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_shared_body(fh, buf, count, datatype, status); }
 static COLD void mpi_file_read_shared_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
@@ -1161,15 +1161,15 @@ void F08TS(mpi_file_read_shared)(const int *fh, const struct descriptor *buf, co
     }
 }
 
-static COLD int mpi_file_read_shared_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    return C(MPI_File_read_shared_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_read_shared_c_any(int fh, void *buf, const MPI_Count *count, int datatype, void *status) {
+    return C(MPI_File_read_shared_c)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_read_shared_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_read_shared_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_read_shared_c_any(fh, buf, count, datatype, status);
+    return mpi_file_read_shared_c_any(*fh, buf, count, *datatype, status);
 }
 static COLD void mpi_file_read_shared_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
@@ -1237,15 +1237,15 @@ static inline int mpi_file_sync_body(const int *fh) {
 void F(mpi_file_sync)(const int *fh, int *ierror) { give(ierror, mpi_file_sync_body(fh)); }
 SAME_IN_F08(mpi_file_sync);
 
-static COLD int mpi_file_write_any(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
-    return C(MPI_File_write)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_write_any(int fh, void *buf, const int *count, int datatype, void *status) {
+    return C(MPI_File_write)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_write_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_write_any(fh, buf, count, datatype, status);
+    return mpi_file_write_any(*fh, buf, count, *datatype, status);
 }
 void F(mpi_file_write)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_body(fh, buf, count, datatype, status); }
 static COLD void mpi_file_write_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
@@ -1265,15 +1265,15 @@ void F08TS(mpi_file_write)(const int *fh, const struct descriptor *buf, const in
     }
 }
 
-static COLD int mpi_file_write_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    return C(MPI_File_write_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_write_c_any(int fh, void *buf, const MPI_Count *count, int datatype, void *status) {
+    return C(MPI_File_write_c)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_write_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_write_c_any(fh, buf, count, datatype, status);
+    return mpi_file_write_c_any(*fh, buf, count, *datatype, status);
 }
 static COLD void mpi_file_write_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
@@ -1292,15 +1292,15 @@ void F08TS(mpi_file_write_c)(const int *fh, const struct descriptor *buf, const 
     }
 }
 
-static COLD int mpi_file_write_all_any(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
-    return C(MPI_File_write_all)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_write_all_any(int fh, void *buf, const int *count, int datatype, void *status) {
+    return C(MPI_File_write_all)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_write_all_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write_all)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_write_all_any(fh, buf, count, datatype, status);
+    return mpi_file_write_all_any(*fh, buf, count, *datatype, status);
 }
 void F(mpi_file_write_all)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_all_body(fh, buf, count, datatype, status); }
 static COLD void mpi_file_write_all_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
@@ -1320,15 +1320,15 @@ void F08TS(mpi_file_write_all)(const int *fh, const struct descriptor *buf, cons
     }
 }
 
-static COLD int mpi_file_write_all_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    return C(MPI_File_write_all_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_write_all_c_any(int fh, void *buf, const MPI_Count *count, int datatype, void *status) {
+    return C(MPI_File_write_all_c)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_write_all_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write_all_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_write_all_c_any(fh, buf, count, datatype, status);
+    return mpi_file_write_all_c_any(*fh, buf, count, *datatype, status);
 }
 static COLD void mpi_file_write_all_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
@@ -1347,15 +1347,15 @@ void F08TS(mpi_file_write_all_c)(const int *fh, const struct descriptor *buf, co
     }
 }
 
-static COLD int mpi_file_write_all_begin_any(const int *fh, void *buf, const int *count, const int *datatype) {
-    return C(MPI_File_write_all_begin)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype));
+static COLD int mpi_file_write_all_begin_any(int fh, void *buf, const int *count, int datatype) {
+    return C(MPI_File_write_all_begin)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype));
 }
 
 static inline int mpi_file_write_all_begin_body(const int *fh, void *buf, const int *count, const int *datatype) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write_all_begin)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
-    return mpi_file_write_all_begin_any(fh, buf, count, datatype);
+    return mpi_file_write_all_begin_any(*fh, buf, count, *datatype);
 }
 void F(mpi_file_write_all_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_write_all_begin_body(fh, buf, count, datatype); }
 static COLD void mpi_file_write_all_begin_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
@@ -1375,15 +1375,15 @@ void F08TS(mpi_file_write_all_begin)(const int *fh, const struct descriptor *buf
     }
 }
 
-static COLD int mpi_file_write_all_begin_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
-    return C(MPI_File_write_all_begin_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype));
+static COLD int mpi_file_write_all_begin_c_any(int fh, void *buf, const MPI_Count *count, int datatype) {
+    return C(MPI_File_write_all_begin_c)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype));
 }
 
 static inline int mpi_file_write_all_begin_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write_all_begin_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
-    return mpi_file_write_all_begin_c_any(fh, buf, count, datatype);
+    return mpi_file_write_all_begin_c_any(*fh, buf, count, *datatype);
 }
 static COLD void mpi_file_write_all_begin_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
@@ -1402,30 +1402,30 @@ void F08TS(mpi_file_write_all_begin_c)(const int *fh, const struct descriptor *b
     }
 }
 
-static COLD int mpi_file_write_all_end_any(const int *fh, void *buf, void *status) {
-    return C(MPI_File_write_all_end)(file_c(*fh), buffer_c(buf), status_c(status));
+static COLD int mpi_file_write_all_end_any(int fh, void *buf, void *status) {
+    return C(MPI_File_write_all_end)(file_c(fh), buffer_c(buf), status_c(status));
 }
 
 static inline int mpi_file_write_all_end_body(const int *fh, void *buf, void *status) {
     if (LIKELY(are_predefined(*fh) && !needs_buffer_c(buf))) {
         return C(MPI_File_write_all_end)((MPI_File)(uintptr_t)(unsigned)*fh, buf, status_c(status));
     }
-    return mpi_file_write_all_end_any(fh, buf, status);
+    return mpi_file_write_all_end_any(*fh, buf, status);
 }
 void F(mpi_file_write_all_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_write_all_end_body(fh, buf, status); }
 void F08TS(mpi_file_write_all_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_write_all_end_body(fh, buf->base, status));
 }
 
-static COLD int mpi_file_write_at_any(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
-    return C(MPI_File_write_at)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_write_at_any(int fh, const MPI_Offset *offset, void *buf, const int *count, int datatype, void *status) {
+    return C(MPI_File_write_at)(file_c(fh), *offset, buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_write_at_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write_at)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_write_at_any(fh, offset, buf, count, datatype, status);
+    return mpi_file_write_at_any(*fh, offset, buf, count, *datatype, status);
 }
 void F(mpi_file_write_at)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_at_body(fh, offset, buf, count, datatype, status); }
 static COLD void mpi_file_write_at_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
@@ -1445,15 +1445,15 @@ void F08TS(mpi_file_write_at)(const int *fh, const MPI_Offset *offset, const str
     }
 }
 
-static COLD int mpi_file_write_at_c_any(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    return C(MPI_File_write_at_c)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_write_at_c_any(int fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, int datatype, void *status) {
+    return C(MPI_File_write_at_c)(file_c(fh), *offset, buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_write_at_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write_at_c)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_write_at_c_any(fh, offset, buf, count, datatype, status);
+    return mpi_file_write_at_c_any(*fh, offset, buf, count, *datatype, status);
 }
 static COLD void mpi_file_write_at_c_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
@@ -1472,15 +1472,15 @@ void F08TS(mpi_file_write_at_c)(const int *fh, const MPI_Offset *offset, const s
     }
 }
 
-static COLD int mpi_file_write_at_all_any(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
-    return C(MPI_File_write_at_all)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_write_at_all_any(int fh, const MPI_Offset *offset, void *buf, const int *count, int datatype, void *status) {
+    return C(MPI_File_write_at_all)(file_c(fh), *offset, buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_write_at_all_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write_at_all)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_write_at_all_any(fh, offset, buf, count, datatype, status);
+    return mpi_file_write_at_all_any(*fh, offset, buf, count, *datatype, status);
 }
 void F(mpi_file_write_at_all)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_at_all_body(fh, offset, buf, count, datatype, status); }
 static COLD void mpi_file_write_at_all_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
@@ -1500,15 +1500,15 @@ void F08TS(mpi_file_write_at_all)(const int *fh, const MPI_Offset *offset, const
     }
 }
 
-static COLD int mpi_file_write_at_all_c_any(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    return C(MPI_File_write_at_all_c)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_write_at_all_c_any(int fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, int datatype, void *status) {
+    return C(MPI_File_write_at_all_c)(file_c(fh), *offset, buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_write_at_all_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write_at_all_c)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_write_at_all_c_any(fh, offset, buf, count, datatype, status);
+    return mpi_file_write_at_all_c_any(*fh, offset, buf, count, *datatype, status);
 }
 static COLD void mpi_file_write_at_all_c_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
@@ -1527,15 +1527,15 @@ void F08TS(mpi_file_write_at_all_c)(const int *fh, const MPI_Offset *offset, con
     }
 }
 
-static COLD int mpi_file_write_at_all_begin_any(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype) {
-    return C(MPI_File_write_at_all_begin)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype));
+static COLD int mpi_file_write_at_all_begin_any(int fh, const MPI_Offset *offset, void *buf, const int *count, int datatype) {
+    return C(MPI_File_write_at_all_begin)(file_c(fh), *offset, buffer_c(buf), *count, datatype_c(datatype));
 }
 
 static inline int mpi_file_write_at_all_begin_body(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write_at_all_begin)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
-    return mpi_file_write_at_all_begin_any(fh, offset, buf, count, datatype);
+    return mpi_file_write_at_all_begin_any(*fh, offset, buf, count, *datatype);
 }
 void F(mpi_file_write_at_all_begin)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_write_at_all_begin_body(fh, offset, buf, count, datatype); }
 static COLD void mpi_file_write_at_all_begin_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
@@ -1555,15 +1555,15 @@ void F08TS(mpi_file_write_at_all_begin)(const int *fh, const MPI_Offset *offset,
     }
 }
 
-static COLD int mpi_file_write_at_all_begin_c_any(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype) {
-    return C(MPI_File_write_at_all_begin_c)(file_c(*fh), *offset, buffer_c(buf), *count, datatype_c(*datatype));
+static COLD int mpi_file_write_at_all_begin_c_any(int fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, int datatype) {
+    return C(MPI_File_write_at_all_begin_c)(file_c(fh), *offset, buffer_c(buf), *count, datatype_c(datatype));
 }
 
 static inline int mpi_file_write_at_all_begin_c_body(const int *fh, const MPI_Offset *offset, void *buf, const MPI_Count *count, const int *datatype) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write_at_all_begin_c)((MPI_File)(uintptr_t)(unsigned)*fh, *offset, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
-    return mpi_file_write_at_all_begin_c_any(fh, offset, buf, count, datatype);
+    return mpi_file_write_at_all_begin_c_any(*fh, offset, buf, count, *datatype);
 }
 static COLD void mpi_file_write_at_all_begin_c_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
@@ -1582,30 +1582,30 @@ void F08TS(mpi_file_write_at_all_begin_c)(const int *fh, const MPI_Offset *offse
     }
 }
 
-static COLD int mpi_file_write_at_all_end_any(const int *fh, void *buf, void *status) {
-    return C(MPI_File_write_at_all_end)(file_c(*fh), buffer_c(buf), status_c(status));
+static COLD int mpi_file_write_at_all_end_any(int fh, void *buf, void *status) {
+    return C(MPI_File_write_at_all_end)(file_c(fh), buffer_c(buf), status_c(status));
 }
 
 static inline int mpi_file_write_at_all_end_body(const int *fh, void *buf, void *status) {
     if (LIKELY(are_predefined(*fh) && !needs_buffer_c(buf))) {
         return C(MPI_File_write_at_all_end)((MPI_File)(uintptr_t)(unsigned)*fh, buf, status_c(status));
     }
-    return mpi_file_write_at_all_end_any(fh, buf, status);
+    return mpi_file_write_at_all_end_any(*fh, buf, status);
 }
 void F(mpi_file_write_at_all_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_write_at_all_end_body(fh, buf, status); }
 void F08TS(mpi_file_write_at_all_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_write_at_all_end_body(fh, buf->base, status));
 }
 
-static COLD int mpi_file_write_ordered_any(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
-    return C(MPI_File_write_ordered)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_write_ordered_any(int fh, void *buf, const int *count, int datatype, void *status) {
+    return C(MPI_File_write_ordered)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_write_ordered_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write_ordered)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_write_ordered_any(fh, buf, count, datatype, status);
+    return mpi_file_write_ordered_any(*fh, buf, count, *datatype, status);
 }
 void F(mpi_file_write_ordered)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_ordered_body(fh, buf, count, datatype, status); }
 static COLD void mpi_file_write_ordered_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
@@ -1625,15 +1625,15 @@ void F08TS(mpi_file_write_ordered)(const int *fh, const struct descriptor *buf, 
     }
 }
 
-static COLD int mpi_file_write_ordered_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    return C(MPI_File_write_ordered_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_write_ordered_c_any(int fh, void *buf, const MPI_Count *count, int datatype, void *status) {
+    return C(MPI_File_write_ordered_c)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_write_ordered_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write_ordered_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_write_ordered_c_any(fh, buf, count, datatype, status);
+    return mpi_file_write_ordered_c_any(*fh, buf, count, *datatype, status);
 }
 static COLD void mpi_file_write_ordered_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
@@ -1652,15 +1652,15 @@ void F08TS(mpi_file_write_ordered_c)(const int *fh, const struct descriptor *buf
     }
 }
 
-static COLD int mpi_file_write_ordered_begin_any(const int *fh, void *buf, const int *count, const int *datatype) {
-    return C(MPI_File_write_ordered_begin)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype));
+static COLD int mpi_file_write_ordered_begin_any(int fh, void *buf, const int *count, int datatype) {
+    return C(MPI_File_write_ordered_begin)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype));
 }
 
 static inline int mpi_file_write_ordered_begin_body(const int *fh, void *buf, const int *count, const int *datatype) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write_ordered_begin)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
-    return mpi_file_write_ordered_begin_any(fh, buf, count, datatype);
+    return mpi_file_write_ordered_begin_any(*fh, buf, count, *datatype);
 }
 void F(mpi_file_write_ordered_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_write_ordered_begin_body(fh, buf, count, datatype); }
 static COLD void mpi_file_write_ordered_begin_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
@@ -1680,15 +1680,15 @@ void F08TS(mpi_file_write_ordered_begin)(const int *fh, const struct descriptor 
     }
 }
 
-static COLD int mpi_file_write_ordered_begin_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
-    return C(MPI_File_write_ordered_begin_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype));
+static COLD int mpi_file_write_ordered_begin_c_any(int fh, void *buf, const MPI_Count *count, int datatype) {
+    return C(MPI_File_write_ordered_begin_c)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype));
 }
 
 static inline int mpi_file_write_ordered_begin_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write_ordered_begin_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype);
     }
-    return mpi_file_write_ordered_begin_c_any(fh, buf, count, datatype);
+    return mpi_file_write_ordered_begin_c_any(*fh, buf, count, *datatype);
 }
 static COLD void mpi_file_write_ordered_begin_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
@@ -1707,30 +1707,30 @@ void F08TS(mpi_file_write_ordered_begin_c)(const int *fh, const struct descripto
     }
 }
 
-static COLD int mpi_file_write_ordered_end_any(const int *fh, void *buf, void *status) {
-    return C(MPI_File_write_ordered_end)(file_c(*fh), buffer_c(buf), status_c(status));
+static COLD int mpi_file_write_ordered_end_any(int fh, void *buf, void *status) {
+    return C(MPI_File_write_ordered_end)(file_c(fh), buffer_c(buf), status_c(status));
 }
 
 static inline int mpi_file_write_ordered_end_body(const int *fh, void *buf, void *status) {
     if (LIKELY(are_predefined(*fh) && !needs_buffer_c(buf))) {
         return C(MPI_File_write_ordered_end)((MPI_File)(uintptr_t)(unsigned)*fh, buf, status_c(status));
     }
-    return mpi_file_write_ordered_end_any(fh, buf, status);
+    return mpi_file_write_ordered_end_any(*fh, buf, status);
 }
 void F(mpi_file_write_ordered_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_write_ordered_end_body(fh, buf, status); }
 void F08TS(mpi_file_write_ordered_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_write_ordered_end_body(fh, buf->base, status));
 }
 
-static COLD int mpi_file_write_shared_any(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
-    return C(MPI_File_write_shared)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_write_shared_any(int fh, void *buf, const int *count, int datatype, void *status) {
+    return C(MPI_File_write_shared)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_write_shared_body(const int *fh, void *buf, const int *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write_shared)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_write_shared_any(fh, buf, count, datatype, status);
+    return mpi_file_write_shared_any(*fh, buf, count, *datatype, status);
 }
 void F(mpi_file_write_shared)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_shared_body(fh, buf, count, datatype, status); }
 static COLD void mpi_file_write_shared_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
@@ -1750,15 +1750,15 @@ void F08TS(mpi_file_write_shared)(const int *fh, const struct descriptor *buf, c
     }
 }
 
-static COLD int mpi_file_write_shared_c_any(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    return C(MPI_File_write_shared_c)(file_c(*fh), buffer_c(buf), *count, datatype_c(*datatype), status_c(status));
+static COLD int mpi_file_write_shared_c_any(int fh, void *buf, const MPI_Count *count, int datatype, void *status) {
+    return C(MPI_File_write_shared_c)(file_c(fh), buffer_c(buf), *count, datatype_c(datatype), status_c(status));
 }
 
 static inline int mpi_file_write_shared_c_body(const int *fh, void *buf, const MPI_Count *count, const int *datatype, void *status) {
-    if (LIKELY(are_predefined(*fh | *datatype) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*fh + (uint64_t)(unsigned)*datatype))) {
         return C(MPI_File_write_shared_c)((MPI_File)(uintptr_t)(unsigned)*fh, buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, status_c(status));
     }
-    return mpi_file_write_shared_c_any(fh, buf, count, datatype, status);
+    return mpi_file_write_shared_c_any(*fh, buf, count, *datatype, status);
 }
 static COLD void mpi_file_write_shared_c_sections(const int *fh, const struct descriptor *buf, const MPI_Count *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};

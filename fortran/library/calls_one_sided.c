@@ -2,15 +2,15 @@
 #include "fortran.h"
 #include <stdlib.h>
 
-static COLD int mpi_accumulate_any(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win) {
-    return C(MPI_Accumulate)(buffer_c(origin_addr), *origin_count, datatype_c(*origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(*target_datatype), op_c(*op), win_c(*win));
+static COLD int mpi_accumulate_any(void *origin_addr, const int *origin_count, int origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, int target_datatype, int op, int win) {
+    return C(MPI_Accumulate)(buffer_c(origin_addr), *origin_count, datatype_c(origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(target_datatype), op_c(op), win_c(win));
 }
 
 static inline int mpi_accumulate_body(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win) {
-    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *op | *win) && !needs_buffer_c(origin_addr))) {
+    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *op | *win))) {
         return C(MPI_Accumulate)(origin_addr, *origin_count, (MPI_Datatype)(uintptr_t)(unsigned)*origin_datatype, *target_rank, *target_disp, *target_count, (MPI_Datatype)(uintptr_t)(unsigned)*target_datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
-    return mpi_accumulate_any(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
+    return mpi_accumulate_any(origin_addr, origin_count, *origin_datatype, target_rank, target_disp, target_count, *target_datatype, *op, *win);
 }
 void F(mpi_accumulate)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) { *ierror = mpi_accumulate_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win); }
 static COLD void mpi_accumulate_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
@@ -30,15 +30,15 @@ void F08TS(mpi_accumulate)(const struct descriptor *origin_addr, const int *orig
     }
 }
 
-static COLD int mpi_accumulate_c_any(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win) {
-    return C(MPI_Accumulate_c)(buffer_c(origin_addr), *origin_count, datatype_c(*origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(*target_datatype), op_c(*op), win_c(*win));
+static COLD int mpi_accumulate_c_any(void *origin_addr, const MPI_Count *origin_count, int origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, int target_datatype, int op, int win) {
+    return C(MPI_Accumulate_c)(buffer_c(origin_addr), *origin_count, datatype_c(origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(target_datatype), op_c(op), win_c(win));
 }
 
 static inline int mpi_accumulate_c_body(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win) {
-    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *op | *win) && !needs_buffer_c(origin_addr))) {
+    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *op | *win))) {
         return C(MPI_Accumulate_c)(origin_addr, *origin_count, (MPI_Datatype)(uintptr_t)(unsigned)*origin_datatype, *target_rank, *target_disp, *target_count, (MPI_Datatype)(uintptr_t)(unsigned)*target_datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
-    return mpi_accumulate_c_any(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
+    return mpi_accumulate_c_any(origin_addr, origin_count, *origin_datatype, target_rank, target_disp, target_count, *target_datatype, *op, *win);
 }
 static COLD void mpi_accumulate_c_sections(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
@@ -57,45 +57,45 @@ void F08TS(mpi_accumulate_c)(const struct descriptor *origin_addr, const MPI_Cou
     }
 }
 
-static COLD int mpi_compare_and_swap_any(void *origin_addr, void *compare_addr, void *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *win) {
-    return C(MPI_Compare_and_swap)(buffer_c(origin_addr), buffer_c(compare_addr), buffer_c(result_addr), datatype_c(*datatype), *target_rank, *target_disp, win_c(*win));
+static COLD int mpi_compare_and_swap_any(void *origin_addr, void *compare_addr, void *result_addr, int datatype, const int *target_rank, const MPI_Aint *target_disp, int win) {
+    return C(MPI_Compare_and_swap)(buffer_c(origin_addr), buffer_c(compare_addr), buffer_c(result_addr), datatype_c(datatype), *target_rank, *target_disp, win_c(win));
 }
 
 static inline int mpi_compare_and_swap_body(void *origin_addr, void *compare_addr, void *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *win) {
-    if (LIKELY(are_predefined(*datatype | *win) && !needs_buffer_c(origin_addr) && !needs_buffer_c(compare_addr) && !needs_buffer_c(result_addr))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*win) && !needs_buffer_c(origin_addr) && !needs_buffer_c(compare_addr) && !needs_buffer_c(result_addr))) {
         return C(MPI_Compare_and_swap)(origin_addr, compare_addr, result_addr, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *target_rank, *target_disp, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
-    return mpi_compare_and_swap_any(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win);
+    return mpi_compare_and_swap_any(origin_addr, compare_addr, result_addr, *datatype, target_rank, target_disp, *win);
 }
 void F(mpi_compare_and_swap)(void *origin_addr, void *compare_addr, void *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *win, int *ierror) { *ierror = mpi_compare_and_swap_body(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win); }
 void F08TS(mpi_compare_and_swap)(const struct descriptor *origin_addr, const struct descriptor *compare_addr, const struct descriptor *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *win, int *ierror) {
     give(ierror, mpi_compare_and_swap_body(origin_addr->base, compare_addr->base, result_addr->base, datatype, target_rank, target_disp, win));
 }
 
-static COLD int mpi_fetch_and_op_any(void *origin_addr, void *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *op, const int *win) {
-    return C(MPI_Fetch_and_op)(buffer_c(origin_addr), buffer_c(result_addr), datatype_c(*datatype), *target_rank, *target_disp, op_c(*op), win_c(*win));
+static COLD int mpi_fetch_and_op_any(void *origin_addr, void *result_addr, int datatype, const int *target_rank, const MPI_Aint *target_disp, int op, int win) {
+    return C(MPI_Fetch_and_op)(buffer_c(origin_addr), buffer_c(result_addr), datatype_c(datatype), *target_rank, *target_disp, op_c(op), win_c(win));
 }
 
 static inline int mpi_fetch_and_op_body(void *origin_addr, void *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *op, const int *win) {
-    if (LIKELY(are_predefined(*datatype | *op | *win) && !needs_buffer_c(origin_addr) && !needs_buffer_c(result_addr))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*op + (uint64_t)(unsigned)*win) && !needs_buffer_c(origin_addr) && !needs_buffer_c(result_addr))) {
         return C(MPI_Fetch_and_op)(origin_addr, result_addr, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *target_rank, *target_disp, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
-    return mpi_fetch_and_op_any(origin_addr, result_addr, datatype, target_rank, target_disp, op, win);
+    return mpi_fetch_and_op_any(origin_addr, result_addr, *datatype, target_rank, target_disp, *op, *win);
 }
 void F(mpi_fetch_and_op)(void *origin_addr, void *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *op, const int *win, int *ierror) { *ierror = mpi_fetch_and_op_body(origin_addr, result_addr, datatype, target_rank, target_disp, op, win); }
 void F08TS(mpi_fetch_and_op)(const struct descriptor *origin_addr, const struct descriptor *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *op, const int *win, int *ierror) {
     give(ierror, mpi_fetch_and_op_body(origin_addr->base, result_addr->base, datatype, target_rank, target_disp, op, win));
 }
 
-static COLD int mpi_get_any(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win) {
-    return C(MPI_Get)(buffer_c(origin_addr), *origin_count, datatype_c(*origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(*target_datatype), win_c(*win));
+static COLD int mpi_get_any(void *origin_addr, const int *origin_count, int origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, int target_datatype, int win) {
+    return C(MPI_Get)(buffer_c(origin_addr), *origin_count, datatype_c(origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(target_datatype), win_c(win));
 }
 
 static inline int mpi_get_body(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win) {
-    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *win) && !needs_buffer_c(origin_addr))) {
+    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *win))) {
         return C(MPI_Get)(origin_addr, *origin_count, (MPI_Datatype)(uintptr_t)(unsigned)*origin_datatype, *target_rank, *target_disp, *target_count, (MPI_Datatype)(uintptr_t)(unsigned)*target_datatype, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
-    return mpi_get_any(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win);
+    return mpi_get_any(origin_addr, origin_count, *origin_datatype, target_rank, target_disp, target_count, *target_datatype, *win);
 }
 void F(mpi_get)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) { *ierror = mpi_get_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win); }
 static COLD void mpi_get_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) {
@@ -115,15 +115,15 @@ void F08TS(mpi_get)(const struct descriptor *origin_addr, const int *origin_coun
     }
 }
 
-static COLD int mpi_get_c_any(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win) {
-    return C(MPI_Get_c)(buffer_c(origin_addr), *origin_count, datatype_c(*origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(*target_datatype), win_c(*win));
+static COLD int mpi_get_c_any(void *origin_addr, const MPI_Count *origin_count, int origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, int target_datatype, int win) {
+    return C(MPI_Get_c)(buffer_c(origin_addr), *origin_count, datatype_c(origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(target_datatype), win_c(win));
 }
 
 static inline int mpi_get_c_body(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win) {
-    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *win) && !needs_buffer_c(origin_addr))) {
+    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *win))) {
         return C(MPI_Get_c)(origin_addr, *origin_count, (MPI_Datatype)(uintptr_t)(unsigned)*origin_datatype, *target_rank, *target_disp, *target_count, (MPI_Datatype)(uintptr_t)(unsigned)*target_datatype, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
-    return mpi_get_c_any(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win);
+    return mpi_get_c_any(origin_addr, origin_count, *origin_datatype, target_rank, target_disp, target_count, *target_datatype, *win);
 }
 static COLD void mpi_get_c_sections(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = true, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
@@ -142,15 +142,15 @@ void F08TS(mpi_get_c)(const struct descriptor *origin_addr, const MPI_Count *ori
     }
 }
 
-static COLD int mpi_get_accumulate_any(void *origin_addr, const int *origin_count, const int *origin_datatype, void *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win) {
-    return C(MPI_Get_accumulate)(buffer_c(origin_addr), *origin_count, datatype_c(*origin_datatype), buffer_c(result_addr), *result_count, datatype_c(*result_datatype), *target_rank, *target_disp, *target_count, datatype_c(*target_datatype), op_c(*op), win_c(*win));
+static COLD int mpi_get_accumulate_any(void *origin_addr, const int *origin_count, int origin_datatype, void *result_addr, const int *result_count, int result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, int target_datatype, int op, int win) {
+    return C(MPI_Get_accumulate)(buffer_c(origin_addr), *origin_count, datatype_c(origin_datatype), buffer_c(result_addr), *result_count, datatype_c(result_datatype), *target_rank, *target_disp, *target_count, datatype_c(target_datatype), op_c(op), win_c(win));
 }
 
 static inline int mpi_get_accumulate_body(void *origin_addr, const int *origin_count, const int *origin_datatype, void *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win) {
-    if (LIKELY(are_predefined(*origin_datatype | *result_datatype | *target_datatype | *op | *win) && !needs_buffer_c(origin_addr) && !needs_buffer_c(result_addr))) {
+    if (LIKELY(are_predefined(*origin_datatype | *result_datatype | *target_datatype | *op | *win))) {
         return C(MPI_Get_accumulate)(origin_addr, *origin_count, (MPI_Datatype)(uintptr_t)(unsigned)*origin_datatype, result_addr, *result_count, (MPI_Datatype)(uintptr_t)(unsigned)*result_datatype, *target_rank, *target_disp, *target_count, (MPI_Datatype)(uintptr_t)(unsigned)*target_datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
-    return mpi_get_accumulate_any(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
+    return mpi_get_accumulate_any(origin_addr, origin_count, *origin_datatype, result_addr, result_count, *result_datatype, target_rank, target_disp, target_count, *target_datatype, *op, *win);
 }
 void F(mpi_get_accumulate)(void *origin_addr, const int *origin_count, const int *origin_datatype, void *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) { *ierror = mpi_get_accumulate_body(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win); }
 static COLD void mpi_get_accumulate_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const struct descriptor *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
@@ -170,15 +170,15 @@ void F08TS(mpi_get_accumulate)(const struct descriptor *origin_addr, const int *
     }
 }
 
-static COLD int mpi_get_accumulate_c_any(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, void *result_addr, const MPI_Count *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win) {
-    return C(MPI_Get_accumulate_c)(buffer_c(origin_addr), *origin_count, datatype_c(*origin_datatype), buffer_c(result_addr), *result_count, datatype_c(*result_datatype), *target_rank, *target_disp, *target_count, datatype_c(*target_datatype), op_c(*op), win_c(*win));
+static COLD int mpi_get_accumulate_c_any(void *origin_addr, const MPI_Count *origin_count, int origin_datatype, void *result_addr, const MPI_Count *result_count, int result_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, int target_datatype, int op, int win) {
+    return C(MPI_Get_accumulate_c)(buffer_c(origin_addr), *origin_count, datatype_c(origin_datatype), buffer_c(result_addr), *result_count, datatype_c(result_datatype), *target_rank, *target_disp, *target_count, datatype_c(target_datatype), op_c(op), win_c(win));
 }
 
 static inline int mpi_get_accumulate_c_body(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, void *result_addr, const MPI_Count *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win) {
-    if (LIKELY(are_predefined(*origin_datatype | *result_datatype | *target_datatype | *op | *win) && !needs_buffer_c(origin_addr) && !needs_buffer_c(result_addr))) {
+    if (LIKELY(are_predefined(*origin_datatype | *result_datatype | *target_datatype | *op | *win))) {
         return C(MPI_Get_accumulate_c)(origin_addr, *origin_count, (MPI_Datatype)(uintptr_t)(unsigned)*origin_datatype, result_addr, *result_count, (MPI_Datatype)(uintptr_t)(unsigned)*result_datatype, *target_rank, *target_disp, *target_count, (MPI_Datatype)(uintptr_t)(unsigned)*target_datatype, (MPI_Op)(uintptr_t)(unsigned)*op, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
-    return mpi_get_accumulate_c_any(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win);
+    return mpi_get_accumulate_c_any(origin_addr, origin_count, *origin_datatype, result_addr, result_count, *result_datatype, target_rank, target_disp, target_count, *target_datatype, *op, *win);
 }
 static COLD void mpi_get_accumulate_c_sections(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const struct descriptor *result_addr, const MPI_Count *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}, {.section = result_addr, .writes = true, .described = true, .count = *result_count, .datatype = *result_datatype}};
@@ -197,15 +197,15 @@ void F08TS(mpi_get_accumulate_c)(const struct descriptor *origin_addr, const MPI
     }
 }
 
-static COLD int mpi_put_any(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win) {
-    return C(MPI_Put)(buffer_c(origin_addr), *origin_count, datatype_c(*origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(*target_datatype), win_c(*win));
+static COLD int mpi_put_any(void *origin_addr, const int *origin_count, int origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, int target_datatype, int win) {
+    return C(MPI_Put)(buffer_c(origin_addr), *origin_count, datatype_c(origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(target_datatype), win_c(win));
 }
 
 static inline int mpi_put_body(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win) {
-    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *win) && !needs_buffer_c(origin_addr))) {
+    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *win))) {
         return C(MPI_Put)(origin_addr, *origin_count, (MPI_Datatype)(uintptr_t)(unsigned)*origin_datatype, *target_rank, *target_disp, *target_count, (MPI_Datatype)(uintptr_t)(unsigned)*target_datatype, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
-    return mpi_put_any(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win);
+    return mpi_put_any(origin_addr, origin_count, *origin_datatype, target_rank, target_disp, target_count, *target_datatype, *win);
 }
 void F(mpi_put)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) { *ierror = mpi_put_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win); }
 static COLD void mpi_put_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) {
@@ -225,15 +225,15 @@ void F08TS(mpi_put)(const struct descriptor *origin_addr, const int *origin_coun
     }
 }
 
-static COLD int mpi_put_c_any(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win) {
-    return C(MPI_Put_c)(buffer_c(origin_addr), *origin_count, datatype_c(*origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(*target_datatype), win_c(*win));
+static COLD int mpi_put_c_any(void *origin_addr, const MPI_Count *origin_count, int origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, int target_datatype, int win) {
+    return C(MPI_Put_c)(buffer_c(origin_addr), *origin_count, datatype_c(origin_datatype), *target_rank, *target_disp, *target_count, datatype_c(target_datatype), win_c(win));
 }
 
 static inline int mpi_put_c_body(void *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win) {
-    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *win) && !needs_buffer_c(origin_addr))) {
+    if (LIKELY(are_predefined(*origin_datatype | *target_datatype | *win))) {
         return C(MPI_Put_c)(origin_addr, *origin_count, (MPI_Datatype)(uintptr_t)(unsigned)*origin_datatype, *target_rank, *target_disp, *target_count, (MPI_Datatype)(uintptr_t)(unsigned)*target_datatype, (MPI_Win)(uintptr_t)(unsigned)*win);
     }
-    return mpi_put_c_any(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win);
+    return mpi_put_c_any(origin_addr, origin_count, *origin_datatype, target_rank, target_disp, target_count, *target_datatype, *win);
 }
 static COLD void mpi_put_c_sections(const struct descriptor *origin_addr, const MPI_Count *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const MPI_Count *target_count, const int *target_datatype, const int *win, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
@@ -500,15 +500,15 @@ static inline int mpi_win_allocate_shared_c_body(const MPI_Aint *size, const MPI
 }
 void F08(mpi_win_allocate_shared_c)(const MPI_Aint *size, const MPI_Aint *disp_unit, const int *info, const int *comm, void *baseptr, int *win, int *ierror) { give(ierror, mpi_win_allocate_shared_c_body(size, disp_unit, info, comm, baseptr, win)); }
 
-static COLD int mpi_win_attach_any(const int *win, void *base, const MPI_Aint *size) {
-    return C(MPI_Win_attach)(win_c(*win), attached_c(base), *size);
+static COLD int mpi_win_attach_any(int win, void *base, const MPI_Aint *size) {
+    return C(MPI_Win_attach)(win_c(win), attached_c(base), *size);
 }
 
 static inline int mpi_win_attach_body(const int *win, void *base, const MPI_Aint *size) {
     if (LIKELY(are_predefined(*win) && !needs_attached_c(base))) {
         return C(MPI_Win_attach)((MPI_Win)(uintptr_t)(unsigned)*win, base, *size);
     }
-    return mpi_win_attach_any(win, base, size);
+    return mpi_win_attach_any(*win, base, size);
 }
 void F(mpi_win_attach)(const int *win, void *base, const MPI_Aint *size, int *ierror) { *ierror = mpi_win_attach_body(win, base, size); }
 static COLD void mpi_win_attach_sections(const int *win, const struct descriptor *base, const MPI_Aint *size, int *ierror) {
@@ -596,15 +596,15 @@ static inline int mpi_win_create_dynamic_body(const int *info, const int *comm, 
 void F(mpi_win_create_dynamic)(const int *info, const int *comm, int *win, int *ierror) { give(ierror, mpi_win_create_dynamic_body(info, comm, win)); }
 SAME_IN_F08(mpi_win_create_dynamic);
 
-static COLD int mpi_win_detach_any(const int *win, void *base) {
-    return C(MPI_Win_detach)(win_c(*win), buffer_c(base));
+static COLD int mpi_win_detach_any(int win, void *base) {
+    return C(MPI_Win_detach)(win_c(win), buffer_c(base));
 }
 
 static inline int mpi_win_detach_body(const int *win, void *base) {
     if (LIKELY(are_predefined(*win) && !needs_buffer_c(base))) {
         return C(MPI_Win_detach)((MPI_Win)(uintptr_t)(unsigned)*win, base);
     }
-    return mpi_win_detach_any(win, base);
+    return mpi_win_detach_any(*win, base);
 }
 void F(mpi_win_detach)(const int *win, void *base, int *ierror) { *ierror = mpi_win_detach_body(win, base); }
 void F08TS(mpi_win_detach)(const int *win, const struct descriptor *base, int *ierror) {

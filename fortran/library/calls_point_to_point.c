@@ -2,15 +2,15 @@
 #include "fortran.h"
 #include <stdlib.h>
 
-static COLD int mpi_bsend_any(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
-    return C(MPI_Bsend)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *tag, comm_c(*comm));
+static COLD int mpi_bsend_any(void *buf, const int *count, int datatype, const int *dest, const int *tag, int comm) {
+    return C(MPI_Bsend)(buffer_c(buf), *count, datatype_c(datatype), *dest, *tag, comm_c(comm));
 }
 
 static inline int mpi_bsend_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm))) {
         return C(MPI_Bsend)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_bsend_any(buf, count, datatype, dest, tag, comm);
+    return mpi_bsend_any(buf, count, *datatype, dest, tag, *comm);
 }
 void F(mpi_bsend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { *ierror = mpi_bsend_body(buf, count, datatype, dest, tag, comm); }
 static COLD void mpi_bsend_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
@@ -30,15 +30,15 @@ void F08TS(mpi_bsend)(const struct descriptor *buf, const int *count, const int 
     }
 }
 
-static COLD int mpi_bsend_c_any(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
-    return C(MPI_Bsend_c)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *tag, comm_c(*comm));
+static COLD int mpi_bsend_c_any(void *buf, const MPI_Count *count, int datatype, const int *dest, const int *tag, int comm) {
+    return C(MPI_Bsend_c)(buffer_c(buf), *count, datatype_c(datatype), *dest, *tag, comm_c(comm));
 }
 
 static inline int mpi_bsend_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm))) {
         return C(MPI_Bsend_c)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_bsend_c_any(buf, count, datatype, dest, tag, comm);
+    return mpi_bsend_c_any(buf, count, *datatype, dest, tag, *comm);
 }
 static COLD void mpi_bsend_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
@@ -188,15 +188,15 @@ static inline int mpi_cancel_body(const int *request) {
 void F(mpi_cancel)(const int *request, int *ierror) { give(ierror, mpi_cancel_body(request)); }
 SAME_IN_F08(mpi_cancel);
 
-static COLD int mpi_comm_attach_buffer_any(const int *comm, void *buffer, const int *size) {
-    return C(MPI_Comm_attach_buffer)(comm_c(*comm), attached_c(buffer), *size);
+static COLD int mpi_comm_attach_buffer_any(int comm, void *buffer, const int *size) {
+    return C(MPI_Comm_attach_buffer)(comm_c(comm), attached_c(buffer), *size);
 }
 
 static inline int mpi_comm_attach_buffer_body(const int *comm, void *buffer, const int *size) {
     if (LIKELY(are_predefined(*comm) && !needs_attached_c(buffer))) {
         return C(MPI_Comm_attach_buffer)((MPI_Comm)(uintptr_t)(unsigned)*comm, buffer, *size);
     }
-    return mpi_comm_attach_buffer_any(comm, buffer, size);
+    return mpi_comm_attach_buffer_any(*comm, buffer, size);
 }
 void F(mpi_comm_attach_buffer)(const int *comm, void *buffer, const int *size, int *ierror) { *ierror = mpi_comm_attach_buffer_body(comm, buffer, size); }
 static COLD void mpi_comm_attach_buffer_sections(const int *comm, const struct descriptor *buffer, const int *size, int *ierror) {
@@ -216,15 +216,15 @@ void F08TS(mpi_comm_attach_buffer)(const int *comm, const struct descriptor *buf
     }
 }
 
-static COLD int mpi_comm_attach_buffer_c_any(const int *comm, void *buffer, const MPI_Count *size) {
-    return C(MPI_Comm_attach_buffer_c)(comm_c(*comm), attached_c(buffer), *size);
+static COLD int mpi_comm_attach_buffer_c_any(int comm, void *buffer, const MPI_Count *size) {
+    return C(MPI_Comm_attach_buffer_c)(comm_c(comm), attached_c(buffer), *size);
 }
 
 static inline int mpi_comm_attach_buffer_c_body(const int *comm, void *buffer, const MPI_Count *size) {
     if (LIKELY(are_predefined(*comm) && !needs_attached_c(buffer))) {
         return C(MPI_Comm_attach_buffer_c)((MPI_Comm)(uintptr_t)(unsigned)*comm, buffer, *size);
     }
-    return mpi_comm_attach_buffer_c_any(comm, buffer, size);
+    return mpi_comm_attach_buffer_c_any(*comm, buffer, size);
 }
 static COLD void mpi_comm_attach_buffer_c_sections(const int *comm, const struct descriptor *buffer, const MPI_Count *size, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = false}};
@@ -775,15 +775,15 @@ static inline int mpi_probe_body(const int *source, const int *tag, const int *c
 void F(mpi_probe)(const int *source, const int *tag, const int *comm, void *status, int *ierror) { give(ierror, mpi_probe_body(source, tag, comm, status)); }
 SAME_IN_F08(mpi_probe);
 
-static COLD int mpi_recv_any(void *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status) {
-    return C(MPI_Recv)(buffer_c(buf), *count, datatype_c(*datatype), *source, *tag, comm_c(*comm), status_c(status));
+static COLD int mpi_recv_any(void *buf, const int *count, int datatype, const int *source, const int *tag, int comm, void *status) {
+    return C(MPI_Recv)(buffer_c(buf), *count, datatype_c(datatype), *source, *tag, comm_c(comm), status_c(status));
 }
 
 static inline int mpi_recv_body(void *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm))) {
         return C(MPI_Recv)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *source, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm, status_c(status));
     }
-    return mpi_recv_any(buf, count, datatype, source, tag, comm, status);
+    return mpi_recv_any(buf, count, *datatype, source, tag, *comm, status);
 }
 void F(mpi_recv)(void *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status, int *ierror) { *ierror = mpi_recv_body(buf, count, datatype, source, tag, comm, status); }
 static COLD void mpi_recv_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status, int *ierror) {
@@ -803,15 +803,15 @@ void F08TS(mpi_recv)(const struct descriptor *buf, const int *count, const int *
     }
 }
 
-static COLD int mpi_recv_c_any(void *buf, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status) {
-    return C(MPI_Recv_c)(buffer_c(buf), *count, datatype_c(*datatype), *source, *tag, comm_c(*comm), status_c(status));
+static COLD int mpi_recv_c_any(void *buf, const MPI_Count *count, int datatype, const int *source, const int *tag, int comm, void *status) {
+    return C(MPI_Recv_c)(buffer_c(buf), *count, datatype_c(datatype), *source, *tag, comm_c(comm), status_c(status));
 }
 
 static inline int mpi_recv_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm))) {
         return C(MPI_Recv_c)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *source, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm, status_c(status));
     }
-    return mpi_recv_c_any(buf, count, datatype, source, tag, comm, status);
+    return mpi_recv_c_any(buf, count, *datatype, source, tag, *comm, status);
 }
 static COLD void mpi_recv_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
@@ -881,15 +881,15 @@ void F08TS(mpi_recv_init_c)(const struct descriptor *buf, const MPI_Count *count
     }
 }
 
-static COLD int mpi_rsend_any(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
-    return C(MPI_Rsend)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *tag, comm_c(*comm));
+static COLD int mpi_rsend_any(void *buf, const int *count, int datatype, const int *dest, const int *tag, int comm) {
+    return C(MPI_Rsend)(buffer_c(buf), *count, datatype_c(datatype), *dest, *tag, comm_c(comm));
 }
 
 static inline int mpi_rsend_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm))) {
         return C(MPI_Rsend)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_rsend_any(buf, count, datatype, dest, tag, comm);
+    return mpi_rsend_any(buf, count, *datatype, dest, tag, *comm);
 }
 void F(mpi_rsend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { *ierror = mpi_rsend_body(buf, count, datatype, dest, tag, comm); }
 static COLD void mpi_rsend_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
@@ -909,15 +909,15 @@ void F08TS(mpi_rsend)(const struct descriptor *buf, const int *count, const int 
     }
 }
 
-static COLD int mpi_rsend_c_any(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
-    return C(MPI_Rsend_c)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *tag, comm_c(*comm));
+static COLD int mpi_rsend_c_any(void *buf, const MPI_Count *count, int datatype, const int *dest, const int *tag, int comm) {
+    return C(MPI_Rsend_c)(buffer_c(buf), *count, datatype_c(datatype), *dest, *tag, comm_c(comm));
 }
 
 static inline int mpi_rsend_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm))) {
         return C(MPI_Rsend_c)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_rsend_c_any(buf, count, datatype, dest, tag, comm);
+    return mpi_rsend_c_any(buf, count, *datatype, dest, tag, *comm);
 }
 static COLD void mpi_rsend_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
@@ -987,15 +987,15 @@ void F08TS(mpi_rsend_init_c)(const struct descriptor *buf, const MPI_Count *coun
     }
 }
 
-static COLD int mpi_send_any(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
-    return C(MPI_Send)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *tag, comm_c(*comm));
+static COLD int mpi_send_any(void *buf, const int *count, int datatype, const int *dest, const int *tag, int comm) {
+    return C(MPI_Send)(buffer_c(buf), *count, datatype_c(datatype), *dest, *tag, comm_c(comm));
 }
 
 static inline int mpi_send_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm))) {
         return C(MPI_Send)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_send_any(buf, count, datatype, dest, tag, comm);
+    return mpi_send_any(buf, count, *datatype, dest, tag, *comm);
 }
 void F(mpi_send)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { *ierror = mpi_send_body(buf, count, datatype, dest, tag, comm); }
 static COLD void mpi_send_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
@@ -1015,15 +1015,15 @@ void F08TS(mpi_send)(const struct descriptor *buf, const int *count, const int *
     }
 }
 
-static COLD int mpi_send_c_any(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
-    return C(MPI_Send_c)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *tag, comm_c(*comm));
+static COLD int mpi_send_c_any(void *buf, const MPI_Count *count, int datatype, const int *dest, const int *tag, int comm) {
+    return C(MPI_Send_c)(buffer_c(buf), *count, datatype_c(datatype), *dest, *tag, comm_c(comm));
 }
 
 static inline int mpi_send_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm))) {
         return C(MPI_Send_c)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_send_c_any(buf, count, datatype, dest, tag, comm);
+    return mpi_send_c_any(buf, count, *datatype, dest, tag, *comm);
 }
 static COLD void mpi_send_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
@@ -1093,15 +1093,15 @@ void F08TS(mpi_send_init_c)(const struct descriptor *buf, const MPI_Count *count
     }
 }
 
-static COLD int mpi_sendrecv_any(void *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status) {
-    return C(MPI_Sendrecv)(buffer_c(sendbuf), *sendcount, datatype_c(*sendtype), *dest, *sendtag, buffer_c(recvbuf), *recvcount, datatype_c(*recvtype), *source, *recvtag, comm_c(*comm), status_c(status));
+static COLD int mpi_sendrecv_any(void *sendbuf, const int *sendcount, int sendtype, const int *dest, const int *sendtag, void *recvbuf, const int *recvcount, int recvtype, const int *source, const int *recvtag, int comm, void *status) {
+    return C(MPI_Sendrecv)(buffer_c(sendbuf), *sendcount, datatype_c(sendtype), *dest, *sendtag, buffer_c(recvbuf), *recvcount, datatype_c(recvtype), *source, *recvtag, comm_c(comm), status_c(status));
 }
 
 static inline int mpi_sendrecv_body(void *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status) {
-    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_c(sendbuf) && !needs_buffer_c(recvbuf))) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm))) {
         return C(MPI_Sendrecv)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, *dest, *sendtag, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *source, *recvtag, (MPI_Comm)(uintptr_t)(unsigned)*comm, status_c(status));
     }
-    return mpi_sendrecv_any(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
+    return mpi_sendrecv_any(sendbuf, sendcount, *sendtype, dest, sendtag, recvbuf, recvcount, *recvtype, source, recvtag, *comm, status);
 }
 void F(mpi_sendrecv)(void *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) { *ierror = mpi_sendrecv_body(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status); }
 static COLD void mpi_sendrecv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
@@ -1121,15 +1121,15 @@ void F08TS(mpi_sendrecv)(const struct descriptor *sendbuf, const int *sendcount,
     }
 }
 
-static COLD int mpi_sendrecv_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status) {
-    return C(MPI_Sendrecv_c)(buffer_c(sendbuf), *sendcount, datatype_c(*sendtype), *dest, *sendtag, buffer_c(recvbuf), *recvcount, datatype_c(*recvtype), *source, *recvtag, comm_c(*comm), status_c(status));
+static COLD int mpi_sendrecv_c_any(void *sendbuf, const MPI_Count *sendcount, int sendtype, const int *dest, const int *sendtag, void *recvbuf, const MPI_Count *recvcount, int recvtype, const int *source, const int *recvtag, int comm, void *status) {
+    return C(MPI_Sendrecv_c)(buffer_c(sendbuf), *sendcount, datatype_c(sendtype), *dest, *sendtag, buffer_c(recvbuf), *recvcount, datatype_c(recvtype), *source, *recvtag, comm_c(comm), status_c(status));
 }
 
 static inline int mpi_sendrecv_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status) {
-    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_c(sendbuf) && !needs_buffer_c(recvbuf))) {
+    if (LIKELY(are_predefined(*sendtype | *recvtype | *comm))) {
         return C(MPI_Sendrecv_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, *dest, *sendtag, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, *source, *recvtag, (MPI_Comm)(uintptr_t)(unsigned)*comm, status_c(status));
     }
-    return mpi_sendrecv_c_any(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
+    return mpi_sendrecv_c_any(sendbuf, sendcount, *sendtype, dest, sendtag, recvbuf, recvcount, *recvtype, source, recvtag, *comm, status);
 }
 static COLD void mpi_sendrecv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const int *dest, const int *sendtag, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
@@ -1148,15 +1148,15 @@ void F08TS(mpi_sendrecv_c)(const struct descriptor *sendbuf, const MPI_Count *se
     }
 }
 
-static COLD int mpi_sendrecv_replace_any(void *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status) {
-    return C(MPI_Sendrecv_replace)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *sendtag, *source, *recvtag, comm_c(*comm), status_c(status));
+static COLD int mpi_sendrecv_replace_any(void *buf, const int *count, int datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, int comm, void *status) {
+    return C(MPI_Sendrecv_replace)(buffer_c(buf), *count, datatype_c(datatype), *dest, *sendtag, *source, *recvtag, comm_c(comm), status_c(status));
 }
 
 static inline int mpi_sendrecv_replace_body(void *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm))) {
         return C(MPI_Sendrecv_replace)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *sendtag, *source, *recvtag, (MPI_Comm)(uintptr_t)(unsigned)*comm, status_c(status));
     }
-    return mpi_sendrecv_replace_any(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
+    return mpi_sendrecv_replace_any(buf, count, *datatype, dest, sendtag, source, recvtag, *comm, status);
 }
 void F(mpi_sendrecv_replace)(void *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) { *ierror = mpi_sendrecv_replace_body(buf, count, datatype, dest, sendtag, source, recvtag, comm, status); }
 static COLD void mpi_sendrecv_replace_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
@@ -1176,15 +1176,15 @@ void F08TS(mpi_sendrecv_replace)(const struct descriptor *buf, const int *count,
     }
 }
 
-static COLD int mpi_sendrecv_replace_c_any(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status) {
-    return C(MPI_Sendrecv_replace_c)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *sendtag, *source, *recvtag, comm_c(*comm), status_c(status));
+static COLD int mpi_sendrecv_replace_c_any(void *buf, const MPI_Count *count, int datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, int comm, void *status) {
+    return C(MPI_Sendrecv_replace_c)(buffer_c(buf), *count, datatype_c(datatype), *dest, *sendtag, *source, *recvtag, comm_c(comm), status_c(status));
 }
 
 static inline int mpi_sendrecv_replace_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm))) {
         return C(MPI_Sendrecv_replace_c)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *sendtag, *source, *recvtag, (MPI_Comm)(uintptr_t)(unsigned)*comm, status_c(status));
     }
-    return mpi_sendrecv_replace_c_any(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
+    return mpi_sendrecv_replace_c_any(buf, count, *datatype, dest, sendtag, source, recvtag, *comm, status);
 }
 static COLD void mpi_sendrecv_replace_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
@@ -1203,15 +1203,15 @@ void F08TS(mpi_sendrecv_replace_c)(const struct descriptor *buf, const MPI_Count
     }
 }
 
-static COLD int mpi_session_attach_buffer_any(const int *session, void *buffer, const int *size) {
-    return C(MPI_Session_attach_buffer)(session_c(*session), attached_c(buffer), *size);
+static COLD int mpi_session_attach_buffer_any(int session, void *buffer, const int *size) {
+    return C(MPI_Session_attach_buffer)(session_c(session), attached_c(buffer), *size);
 }
 
 static inline int mpi_session_attach_buffer_body(const int *session, void *buffer, const int *size) {
     if (LIKELY(are_predefined(*session) && !needs_attached_c(buffer))) {
         return C(MPI_Session_attach_buffer)((MPI_Session)(uintptr_t)(unsigned)*session, buffer, *size);
     }
-    return mpi_session_attach_buffer_any(session, buffer, size);
+    return mpi_session_attach_buffer_any(*session, buffer, size);
 }
 void F(mpi_session_attach_buffer)(const int *session, void *buffer, const int *size, int *ierror) { *ierror = mpi_session_attach_buffer_body(session, buffer, size); }
 static COLD void mpi_session_attach_buffer_sections(const int *session, const struct descriptor *buffer, const int *size, int *ierror) {
@@ -1231,15 +1231,15 @@ void F08TS(mpi_session_attach_buffer)(const int *session, const struct descripto
     }
 }
 
-static COLD int mpi_session_attach_buffer_c_any(const int *session, void *buffer, const MPI_Count *size) {
-    return C(MPI_Session_attach_buffer_c)(session_c(*session), attached_c(buffer), *size);
+static COLD int mpi_session_attach_buffer_c_any(int session, void *buffer, const MPI_Count *size) {
+    return C(MPI_Session_attach_buffer_c)(session_c(session), attached_c(buffer), *size);
 }
 
 static inline int mpi_session_attach_buffer_c_body(const int *session, void *buffer, const MPI_Count *size) {
     if (LIKELY(are_predefined(*session) && !needs_attached_c(buffer))) {
         return C(MPI_Session_attach_buffer_c)((MPI_Session)(uintptr_t)(unsigned)*session, buffer, *size);
     }
-    return mpi_session_attach_buffer_c_any(session, buffer, size);
+    return mpi_session_attach_buffer_c_any(*session, buffer, size);
 }
 static COLD void mpi_session_attach_buffer_c_sections(const int *session, const struct descriptor *buffer, const MPI_Count *size, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = false}};
@@ -1275,15 +1275,15 @@ static inline int mpi_session_iflush_buffer_body(const int *session, int *reques
 void F(mpi_session_iflush_buffer)(const int *session, int *request, int *ierror) { give(ierror, mpi_session_iflush_buffer_body(session, request)); }
 SAME_IN_F08(mpi_session_iflush_buffer);
 
-static COLD int mpi_ssend_any(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
-    return C(MPI_Ssend)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *tag, comm_c(*comm));
+static COLD int mpi_ssend_any(void *buf, const int *count, int datatype, const int *dest, const int *tag, int comm) {
+    return C(MPI_Ssend)(buffer_c(buf), *count, datatype_c(datatype), *dest, *tag, comm_c(comm));
 }
 
 static inline int mpi_ssend_body(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm))) {
         return C(MPI_Ssend)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_ssend_any(buf, count, datatype, dest, tag, comm);
+    return mpi_ssend_any(buf, count, *datatype, dest, tag, *comm);
 }
 void F(mpi_ssend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { *ierror = mpi_ssend_body(buf, count, datatype, dest, tag, comm); }
 static COLD void mpi_ssend_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
@@ -1303,15 +1303,15 @@ void F08TS(mpi_ssend)(const struct descriptor *buf, const int *count, const int 
     }
 }
 
-static COLD int mpi_ssend_c_any(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
-    return C(MPI_Ssend_c)(buffer_c(buf), *count, datatype_c(*datatype), *dest, *tag, comm_c(*comm));
+static COLD int mpi_ssend_c_any(void *buf, const MPI_Count *count, int datatype, const int *dest, const int *tag, int comm) {
+    return C(MPI_Ssend_c)(buffer_c(buf), *count, datatype_c(datatype), *dest, *tag, comm_c(comm));
 }
 
 static inline int mpi_ssend_c_body(void *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm) {
-    if (LIKELY(are_predefined(*datatype | *comm) && !needs_buffer_c(buf))) {
+    if (LIKELY(are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm))) {
         return C(MPI_Ssend_c)(buf, *count, (MPI_Datatype)(uintptr_t)(unsigned)*datatype, *dest, *tag, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_ssend_c_any(buf, count, datatype, dest, tag, comm);
+    return mpi_ssend_c_any(buf, count, *datatype, dest, tag, *comm);
 }
 static COLD void mpi_ssend_c_sections(const struct descriptor *buf, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};

@@ -465,15 +465,15 @@ void F08TS(mpi_ineighbor_alltoallw_c)(const struct descriptor *sendbuf, const MP
     }
 }
 
-static COLD int mpi_neighbor_allgather_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
-    return C(MPI_Neighbor_allgather)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), comm_c(*comm));
+static COLD int mpi_neighbor_allgather_any(void *sendbuf, const int *sendcount, int sendtype, void *recvbuf, const int *recvcount, int recvtype, int comm) {
+    return C(MPI_Neighbor_allgather)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(recvtype), comm_c(comm));
 }
 
 static inline int mpi_neighbor_allgather_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Neighbor_allgather)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_neighbor_allgather_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+    return mpi_neighbor_allgather_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, *comm);
 }
 void F(mpi_neighbor_allgather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_neighbor_allgather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
 static COLD void mpi_neighbor_allgather_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
@@ -493,15 +493,15 @@ void F08TS(mpi_neighbor_allgather)(const struct descriptor *sendbuf, const int *
     }
 }
 
-static COLD int mpi_neighbor_allgather_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
-    return C(MPI_Neighbor_allgather_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), comm_c(*comm));
+static COLD int mpi_neighbor_allgather_c_any(void *sendbuf, const MPI_Count *sendcount, int sendtype, void *recvbuf, const MPI_Count *recvcount, int recvtype, int comm) {
+    return C(MPI_Neighbor_allgather_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(recvtype), comm_c(comm));
 }
 
 static inline int mpi_neighbor_allgather_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Neighbor_allgather_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_neighbor_allgather_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+    return mpi_neighbor_allgather_c_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, *comm);
 }
 static COLD void mpi_neighbor_allgather_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
@@ -571,15 +571,15 @@ void F08TS(mpi_neighbor_allgather_init_c)(const struct descriptor *sendbuf, cons
     }
 }
 
-static COLD int mpi_neighbor_allgatherv_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm) {
-    return C(MPI_Neighbor_allgatherv)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(*recvtype), comm_c(*comm));
+static COLD int mpi_neighbor_allgatherv_any(void *sendbuf, const int *sendcount, int sendtype, void *recvbuf, const int *recvcounts, const int *displs, int recvtype, int comm) {
+    return C(MPI_Neighbor_allgatherv)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm));
 }
 
 static inline int mpi_neighbor_allgatherv_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Neighbor_allgatherv)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, displs, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_neighbor_allgatherv_any(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm);
+    return mpi_neighbor_allgatherv_any(sendbuf, sendcount, *sendtype, recvbuf, recvcounts, displs, *recvtype, *comm);
 }
 void F(mpi_neighbor_allgatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_neighbor_allgatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm); }
 static COLD void mpi_neighbor_allgatherv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) {
@@ -599,15 +599,15 @@ void F08TS(mpi_neighbor_allgatherv)(const struct descriptor *sendbuf, const int 
     }
 }
 
-static COLD int mpi_neighbor_allgatherv_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm) {
-    return C(MPI_Neighbor_allgatherv_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(*recvtype), comm_c(*comm));
+static COLD int mpi_neighbor_allgatherv_c_any(void *sendbuf, const MPI_Count *sendcount, int sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, int recvtype, int comm) {
+    return C(MPI_Neighbor_allgatherv_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm));
 }
 
 static inline int mpi_neighbor_allgatherv_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Neighbor_allgatherv_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, displs, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_neighbor_allgatherv_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm);
+    return mpi_neighbor_allgatherv_c_any(sendbuf, sendcount, *sendtype, recvbuf, recvcounts, displs, *recvtype, *comm);
 }
 static COLD void mpi_neighbor_allgatherv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *displs, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
@@ -677,15 +677,15 @@ void F08TS(mpi_neighbor_allgatherv_init_c)(const struct descriptor *sendbuf, con
     }
 }
 
-static COLD int mpi_neighbor_alltoall_any(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
-    return C(MPI_Neighbor_alltoall)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), comm_c(*comm));
+static COLD int mpi_neighbor_alltoall_any(void *sendbuf, const int *sendcount, int sendtype, void *recvbuf, const int *recvcount, int recvtype, int comm) {
+    return C(MPI_Neighbor_alltoall)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(recvtype), comm_c(comm));
 }
 
 static inline int mpi_neighbor_alltoall_body(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Neighbor_alltoall)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_neighbor_alltoall_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+    return mpi_neighbor_alltoall_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, *comm);
 }
 void F(mpi_neighbor_alltoall)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_neighbor_alltoall_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
 static COLD void mpi_neighbor_alltoall_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
@@ -705,15 +705,15 @@ void F08TS(mpi_neighbor_alltoall)(const struct descriptor *sendbuf, const int *s
     }
 }
 
-static COLD int mpi_neighbor_alltoall_c_any(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
-    return C(MPI_Neighbor_alltoall_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(*recvtype), comm_c(*comm));
+static COLD int mpi_neighbor_alltoall_c_any(void *sendbuf, const MPI_Count *sendcount, int sendtype, void *recvbuf, const MPI_Count *recvcount, int recvtype, int comm) {
+    return C(MPI_Neighbor_alltoall_c)(buffer_or_in_place_c(sendbuf), *sendcount, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), *recvcount, datatype_c(recvtype), comm_c(comm));
 }
 
 static inline int mpi_neighbor_alltoall_c_body(void *sendbuf, const MPI_Count *sendcount, const int *sendtype, void *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Neighbor_alltoall_c)(sendbuf, *sendcount, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, *recvcount, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_neighbor_alltoall_c_any(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
+    return mpi_neighbor_alltoall_c_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, *comm);
 }
 static COLD void mpi_neighbor_alltoall_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcount, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcount, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
@@ -783,15 +783,15 @@ void F08TS(mpi_neighbor_alltoall_init_c)(const struct descriptor *sendbuf, const
     }
 }
 
-static COLD int mpi_neighbor_alltoallv_any(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm) {
-    return C(MPI_Neighbor_alltoallv)(buffer_or_in_place_c(sendbuf), sendcounts, sdispls, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, rdispls, datatype_c(*recvtype), comm_c(*comm));
+static COLD int mpi_neighbor_alltoallv_any(void *sendbuf, const int *sendcounts, const int *sdispls, int sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, int recvtype, int comm) {
+    return C(MPI_Neighbor_alltoallv)(buffer_or_in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm));
 }
 
 static inline int mpi_neighbor_alltoallv_body(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Neighbor_alltoallv)(sendbuf, sendcounts, sdispls, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, rdispls, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_neighbor_alltoallv_any(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm);
+    return mpi_neighbor_alltoallv_any(sendbuf, sendcounts, sdispls, *sendtype, recvbuf, recvcounts, rdispls, *recvtype, *comm);
 }
 void F(mpi_neighbor_alltoallv)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_neighbor_alltoallv_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm); }
 static COLD void mpi_neighbor_alltoallv_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) {
@@ -811,15 +811,15 @@ void F08TS(mpi_neighbor_alltoallv)(const struct descriptor *sendbuf, const int *
     }
 }
 
-static COLD int mpi_neighbor_alltoallv_c_any(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm) {
-    return C(MPI_Neighbor_alltoallv_c)(buffer_or_in_place_c(sendbuf), sendcounts, sdispls, datatype_c(*sendtype), buffer_or_in_place_c(recvbuf), recvcounts, rdispls, datatype_c(*recvtype), comm_c(*comm));
+static COLD int mpi_neighbor_alltoallv_c_any(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, int sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, int recvtype, int comm) {
+    return C(MPI_Neighbor_alltoallv_c)(buffer_or_in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), buffer_or_in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm));
 }
 
 static inline int mpi_neighbor_alltoallv_c_body(void *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, void *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm) {
     if (LIKELY(are_predefined(*sendtype | *recvtype | *comm) && !needs_buffer_or_in_place_c(sendbuf) && !needs_buffer_or_in_place_c(recvbuf))) {
         return C(MPI_Neighbor_alltoallv_c)(sendbuf, sendcounts, sdispls, (MPI_Datatype)(uintptr_t)(unsigned)*sendtype, recvbuf, recvcounts, rdispls, (MPI_Datatype)(uintptr_t)(unsigned)*recvtype, (MPI_Comm)(uintptr_t)(unsigned)*comm);
     }
-    return mpi_neighbor_alltoallv_c_any(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm);
+    return mpi_neighbor_alltoallv_c_any(sendbuf, sendcounts, sdispls, *sendtype, recvbuf, recvcounts, rdispls, *recvtype, *comm);
 }
 static COLD void mpi_neighbor_alltoallv_c_sections(const struct descriptor *sendbuf, const MPI_Count *sendcounts, const MPI_Aint *sdispls, const int *sendtype, const struct descriptor *recvbuf, const MPI_Count *recvcounts, const MPI_Aint *rdispls, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};

@@ -44,6 +44,7 @@ static inline void give(int *ierror, int code) {
 /* Handles. The integers of predefined handles are their values in C (MPI-5.0 §20.5), which are below 1024.
  * For others the library is asked. */
 static inline bool are_predefined(int handles) { return (unsigned)handles < 1024; }
+static inline bool are_predefined_by_sum(uint64_t handles) { return handles < 1024; }
 
 #define CONVERSIONS(kind, type, name)                                                                         \
     static inline type kind##_c(int handle) {                                                                 \

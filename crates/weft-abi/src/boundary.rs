@@ -4,6 +4,7 @@
 //! out, an error goes to the error handler of the call's object. A panic ends here: it becomes MPI_ERR_INTERN
 //! and never reaches C.
 
+use crate::caller::procedure;
 use crate::constants::{
     MPI_ERR_INTERN, MPI_ERR_OTHER, MPI_ERR_UNSUPPORTED_OPERATION, MPI_SUCCESS, MPI_T_ERR_NOT_SUPPORTED,
 };
@@ -82,7 +83,7 @@ pub(crate) fn no_processes(function: Function, scope: Scope) -> c_int {
     let error = Error::new(MPI_ERR_UNSUPPORTED_OPERATION, NO_OTHER_PROCESSES);
     let is_forked = weft_mpi::process::FORKED.load(Ordering::Relaxed);
     if !is_forked && weft_mpi::process::is_beside_main_thread() {
-        let error = Error::new(error.class, format!("{}: {}", function.name(), error.message));
+        let error = Error::new(error.class, format!("{}: {}", procedure(function.name()), error.message));
         error_handling::end_job(&error);
     }
     failed(function, scope, Err(error))
@@ -116,7 +117,7 @@ fn failed(function: Function, scope: Scope, cause: Result<Box<dyn Any + Send>, E
             Ok(panic) => Error::new(MPI_ERR_INTERN, format!("defect in Weft: {}", panic_message(&*panic))),
         };
         let scope = error.communicator.map_or(scope, Scope::of_operation);
-        error_handling::invoke(scope, &error.in_procedure(function.name()))
+        error_handling::invoke(scope, &error.in_procedure(&procedure(function.name())))
     }));
     handled.unwrap_or(number(MPI_ERR_INTERN))
 }
@@ -125,7 +126,7 @@ fn failed(function: Function, scope: Scope, cause: Result<Box<dyn Any + Send>, E
 /// belongs to its parent, above all the connection to the launcher, so nothing of it is touched. The child
 /// goes on only if the program looks at errors itself.
 fn refused_in_child(function: Function) -> c_int {
-    eprintln!("weft: process {}: {}: {}", std::process::id(), function.name(), weft_mpi::process::IN_CHILD);
+    eprintln!("weft: process {}: {}: {}", std::process::id(), procedure(function.name()), weft_mpi::process::IN_CHILD);
     if weft_mpi::process::returns_errors() { number(MPI_ERR_OTHER) } else { weft_mpi::start::end_child() }
 }
 

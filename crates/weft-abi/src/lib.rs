@@ -6,6 +6,7 @@
 
 mod arguments;
 mod boundary;
+mod caller;
 mod calls;
 mod check;
 mod constants;

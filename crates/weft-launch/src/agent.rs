@@ -6,6 +6,7 @@
 //! ranks.
 
 mod binding;
+mod command;
 mod executable;
 mod input;
 mod leftovers;
@@ -13,22 +14,28 @@ mod lines;
 mod numbers;
 mod orders;
 mod rank;
+mod relay;
 mod search;
 pub(crate) mod server;
+mod without_ranks;
+
+pub(crate) use command::start as start_command;
 
 use crate::call_site::Board;
-use crate::control::{Channel, GREETING, OUTPUT_WINDOW, Order, Phase, Plan, Report, State, VERSION, Watch};
+use crate::control::{Channel, GREETING, OUTPUT_WINDOW, Phase, Plan, Report, State, VERSION, Watch};
 use crate::processors::{self, Hold, Registry, Set, Topology};
 use crate::sys::{self, Mask, Poll, READ, Signals, WRITE};
 use binding::Bound;
 use input::InputQueue;
 use rank::{Rank, Starter};
+use relay::Relay;
 use server::{Action, Server};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use without_ranks::{await_plan, pass, retire};
 
 /// The longest wait for output of processes that a rank left behind when it ended.
 const LINGER: Duration = Duration::from_millis(300);
@@ -84,10 +91,13 @@ fn serve(mut channel: Channel, mut signals: Signals, mask: Mask, null: File) -> 
     sys::become_subreaper();
     channel.queue_text(&format!("{GREETING}{VERSION} {}\n", processors::machine()));
     channel.flush();
-    let Some(plan) = await_plan(&mut channel, &mut signals)? else { return Ok(()) };
+    let mut relay = Relay::new(mask);
+    let Some(plan) = await_plan(&mut channel, &mut signals, &mut relay)? else {
+        return retire(&mut channel, &mut signals, &mut relay);
+    };
     let allowed = Set::allowed();
     let wanted = plan.ranks.len() as u64 * DESCRIPTORS_PER_RANK + allowed.len() as u64 + DESCRIPTORS_SPARE;
-    sys::raise_descriptor_limit(wanted);
+    sys::raise_descriptor_limit(wanted + relay.descriptors());
     let shared = sys::memory_file(Board::bytes(plan.ranks.len()))?;
     let board = Board::map(&shared, plan.ranks.len())?;
     board.clear();
@@ -110,37 +120,12 @@ fn serve(mut channel: Channel, mut signals: Signals, mask: Mask, null: File) -> 
         looks_for_strangers: plan.size > 1,
         memory_directories: memory_directories(&plan),
         has_failed: false,
+        relay,
     };
     let bound = agent.bind(&plan, &allowed);
     agent.launch(&plan, &bound, &mask, &null);
     drop(null);
     agent.run()
-}
-
-/// Waits for the first order. `None` when `mpiexec` is gone, or this process is told to end. `mpiexec` tells
-/// an agent that it has not heard of yet by a signal.
-fn await_plan(channel: &mut Channel, signals: &mut Signals) -> io::Result<Option<Plan>> {
-    while channel.state() == State::Open {
-        let mut poll = Poll::default();
-        let entries = channel.wait_in(&mut poll);
-        let told = poll.add(&*signals, READ);
-        let ready = poll.wait(None)?;
-        if ready.has(told) && std::iter::from_fn(|| signals.next()).any(|signal| signal != libc::SIGCHLD) {
-            return Ok(None);
-        }
-        channel.handle(&ready, entries);
-        match channel.next_frame() {
-            Ok(None) => {}
-            Ok(Some(frame)) => match Order::decode(frame) {
-                Some(Order::Launch(plan)) => return Ok(Some(plan)),
-                // `mpiexec` has cancelled the job before it began.
-                Some(_) => return Ok(None),
-                None => return Err(io::Error::other("the first order is not to start ranks")),
-            },
-            Err(()) => return Err(io::Error::other("what came from mpiexec is no order")),
-        }
-    }
-    Ok(None)
 }
 
 /// The end of the job, which `mpiexec` has ordered.
@@ -179,6 +164,8 @@ struct Agent {
     memory_directories: Vec<PathBuf>,
     /// A rank was killed, or has failed.
     has_failed: bool,
+    /// The commands that reach further hosts.
+    relay: Relay,
 }
 
 /// The owner of a poll entry.
@@ -254,19 +241,15 @@ impl Agent {
             self.turn()?;
         }
         self.close_outputs();
-        leftovers::kill(FAREWELL);
+        let (channel, relay) = (&mut self.channel, &mut self.relay);
+        for (pid, how) in leftovers::kill(FAREWELL, |pid| relay.has(pid)) {
+            pass(channel, relay.handle_end(pid, how));
+        }
         if self.has_failed {
             leftovers::remove_files(&self.memory_directories);
         }
         self.report(&Report::Done);
-        let deadline = Instant::now() + FAREWELL;
-        while self.channel.has_unsent() && !self.gone && Instant::now() < deadline {
-            let mut poll = Poll::default();
-            let (_, output) = self.channel.wait_in(&mut poll);
-            let ready = poll.wait(Some(FAREWELL))?;
-            self.channel.handle(&ready, (None, output));
-        }
-        Ok(())
+        if self.gone { Ok(()) } else { retire(&mut self.channel, &mut self.signals, &mut self.relay) }
     }
 
     /// Returns whether all ranks have ended, and their outputs have ended too or have been silent for a
@@ -283,10 +266,12 @@ impl Agent {
         let signal_entry = poll.add(&self.signals, READ);
         let channel_entries = self.channel.wait_in(&mut poll);
         let sources = self.wait_for_ranks(&mut poll);
+        let streams = self.relay.wait_in(&mut poll, &self.channel);
         let limit = self.next_timeout();
         let ready = poll.wait(limit)?;
         self.channel.handle(&ready, channel_entries);
         self.handle_orders();
+        pass(&mut self.channel, self.relay.handle(&ready, &streams));
         for (entry, source) in sources {
             if ready.has(entry) {
                 self.handle_source(&source);
@@ -445,6 +430,7 @@ impl Agent {
         }
         let mut ended = Vec::new();
         while let Ok(Some((pid, how))) = sys::reap() {
+            pass(&mut self.channel, self.relay.handle_end(pid, how));
             // Other children are processes that ranks left behind.
             if let Some(local_rank) = self.ranks.iter().position(|rank| rank.pid == Some(pid)) {
                 self.ranks[local_rank].pid = None;

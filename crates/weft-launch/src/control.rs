@@ -6,9 +6,11 @@
 
 mod channel;
 mod codec;
+mod relay;
 mod watch;
 
 pub(crate) use channel::{Channel, State};
+pub(crate) use relay::{FromCommand, ToCommand};
 pub(crate) use watch::Watch;
 
 use crate::JobSecret;
@@ -18,7 +20,7 @@ use crate::sys::Ended;
 use codec::{Decode, Encode, Reader};
 
 /// Version of the messages; both sides must have the same.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 /// The beginning of an agent's greeting. The version, a blank, the name of the agent's machine
 /// ([`crate::processors::machine`]) and a newline follow.
 pub(crate) const GREETING: &str = "WEFT-AGENT ";
@@ -184,6 +186,8 @@ pub(crate) enum Order {
     Where,
     /// Give a sign of life.
     Ping,
+    /// A message to a command that reaches another host. The agent has at most one command of each number.
+    Relay { command: u32, message: ToCommand },
 }
 
 /// The progress of a rank with PMI.
@@ -238,6 +242,8 @@ pub(crate) enum Report {
     Bindings(Vec<(u32, String)>),
     /// A sign of life.
     Pong,
+    /// A message from a command that reaches another host.
+    Relay { command: u32, message: FromCommand },
     /// All ranks have ended and all their output was sent. The last report.
     Done,
 }
@@ -263,6 +269,7 @@ impl Order {
             Self::End { signal, grace_ms, spare } => (7u8, signal, grace_ms, spare).encode(out),
             Self::Where => 8u8.encode(out),
             Self::Ping => 9u8.encode(out),
+            Self::Relay { command, message } => (10u8, command, message).encode(out),
         }
     }
 
@@ -288,6 +295,7 @@ impl Order {
             },
             8 => Self::Where,
             9 => Self::Ping,
+            10 => Self::Relay { command: Decode::decode(&mut reader)?, message: Decode::decode(&mut reader)? },
             _ => return None,
         };
         reader.is_empty().then_some(order)
@@ -313,6 +321,7 @@ impl Report {
             Self::Bindings(ranks) => (12u8, ranks).encode(out),
             Self::Pong => 13u8.encode(out),
             Self::Started(ranks) => (14u8, ranks).encode(out),
+            Self::Relay { command, message } => (15u8, command, message).encode(out),
         }
     }
 
@@ -344,6 +353,7 @@ impl Report {
             12 => Self::Bindings(Decode::decode(reader)?),
             13 => Self::Pong,
             14 => Self::Started(Decode::decode(reader)?),
+            15 => Self::Relay { command: Decode::decode(reader)?, message: Decode::decode(reader)? },
             _ => return None,
         };
         reader.is_empty().then_some(report)

@@ -17,6 +17,7 @@ mod standings;
 pub(crate) mod stats;
 mod survey;
 mod table;
+mod tree;
 mod variables;
 mod verdict;
 

@@ -19,6 +19,8 @@ pub const SLURM_TEMPLATE: &str = "env -u SLURM_LABELIO srun --quiet --nodes=1 --
 pub const ANSWER_SECONDS: u64 = 20;
 /// The names of this host that every host has.
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+/// The programs that pass their words to a shell on another host.
+const REMOTE_SHELLS: [&str; 3] = ["ssh", "rsh", "remsh"];
 /// The remote shell unless the user names another.
 const SHELL: &str = "ssh";
 /// With this option ssh asks no question that nobody could answer.
@@ -58,13 +60,22 @@ pub fn command(host: &str, template: &str, program: &str, arguments: &[&str]) ->
     let Some(first) = words.first() else {
         return Err(format!("the command that reaches a host is empty; it is one like `{TEMPLATE}`"));
     };
-    let name = Path::new(OsStr::new(first)).file_name().unwrap_or_default();
-    // These commands pass their words to a shell on the other host.
-    let through_shell = name == "ssh" || name == "rsh" || name == "remsh";
+    let through_shell = is_remote_shell(first);
     let told = |word: &str| if through_shell { words::quote(word) } else { word.to_string() };
     words.push(told(program));
     words.extend(arguments.iter().map(|word| told(word)));
     Ok(words)
+}
+
+/// Returns whether this program passes its words to a shell on another host, as ssh does.
+fn is_remote_shell(program: &str) -> bool {
+    let name = Path::new(program).file_name();
+    REMOTE_SHELLS.iter().any(|shell| name == Some(OsStr::new(shell)))
+}
+
+/// Returns whether a template is the command of a remote shell, which reaches a host from any other host.
+pub(crate) fn is_by_remote_shell(template: &str) -> bool {
+    words::split(template).is_ok_and(|words| words.first().is_some_and(|first| is_remote_shell(first)))
 }
 
 /// Words in the form in which a shell reads them back, for messages.

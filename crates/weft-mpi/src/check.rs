@@ -148,7 +148,9 @@ fn agree(sent: Option<&Items>, expected: Option<&Items>) -> bool {
 /// by rank, seen from `rank`.
 fn compare(call: &Call, records: &[Record], rank: u32) -> Option<(ErrorClass, String)> {
     let told_as = |rank: u32| call.between.as_ref().map_or(rank, |ranks| ranks[rank as usize]);
-    if let Some((other, record)) = (0..).zip(records).find(|(_, record)| record.name != records[0].name) {
+    if let Some((other, record)) =
+        (0..).zip(records).find(|(_, record)| !record.name.eq_ignore_ascii_case(&records[0].name))
+    {
         let (other, zero) = (told_as(other), told_as(0));
         let why = format!("rank {other} calls {}, rank {zero} calls {}", record.name, records[0].name);
         return Some((MPI_ERR_OTHER, why));
@@ -388,7 +390,7 @@ impl Process {
                 continue;
             }
             let call = called(message.front())?;
-            if call.starts_with("MPI_I") && call.as_bytes().get(5).is_some_and(u8::is_ascii_lowercase) {
+            if call.starts_with("MPI_I") && call.as_bytes().get(5).is_some_and(u8::is_ascii_alphabetic) {
                 continue;
             }
             let theirs = mine.group.rank_of(message.peer)?;

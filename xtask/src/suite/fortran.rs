@@ -70,6 +70,10 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         }
         add("sections of arrays, 2 ranks, over MPICH's library".to_owned(), over_mpich(compiler, "sections.f90"));
         add("the module mpi_f08, 2 ranks, over MPICH's library".to_owned(), over_mpich(compiler, "modern.f90"));
+        add(
+            "errors, WEFT_CHECK and the help for hangs name the procedures of Fortran".to_owned(),
+            Box::new(move |context| named(context, compiler).into()),
+        );
         add("a program half in C".to_owned(), Box::new(move |context| mixed(context, compiler).into()));
         add(
             "profilers in C and in Fortran see the calls".to_owned(),
@@ -164,6 +168,26 @@ fn mixed(context: &Context, compiler: Compiler) -> anyhow::Result<Outcome> {
     let files = [object(context, "mixed.c")?, source(context, "mixed.f90")];
     let program = compile(context, compiler, &files, &[])?;
     Ok(Expected::code(0).says("failures: 0\n").judge(Run::new(program).limit(LIMIT_SECONDS).finish()))
+}
+
+/// What is said about calls of `named.F90`: its options, its argument, options of `mpiexec`, and the words.
+const SAID: &[(&[&str], &str, &[&str], &str)] = &[
+    (&[], "error", &[], "MPI_SEND: "),
+    (&["-DMODERN"], "error", &[], "MPI_SEND: "),
+    (&["-DMODERN"], "section", &[], "MPI_SEND: "),
+    (&[], "check", &["-genv", "WEFT_CHECK", "1"], "rank 1 calls MPI_BARRIER, rank 0 calls MPI_BCAST"),
+    (&[], "hang", &["--timeout", "2"], "in MPI_RECV for "),
+];
+
+fn named(context: &Context, compiler: Compiler) -> anyhow::Result<()> {
+    for &(options, what, launching, says) in SAID {
+        let program = compile(context, compiler, &[source(context, "named.F90")], options)?;
+        let run = Run::new(context.bin("mpiexec")).args(["-n", "2"]).args(launching).arg(program).arg(what);
+        let finished = run.limit(LIMIT_SECONDS).finish()?;
+        let is_right = finished.code != Some(0) && finished.report().contains(says);
+        anyhow::ensure!(is_right, "{what} {options:?}: no {says:?}\n{}", finished.report());
+    }
+    Ok(())
 }
 
 /// Each tool sees two of three messages: the third is sent by a name that is not profiled.

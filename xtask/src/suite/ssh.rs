@@ -4,6 +4,7 @@
 mod allocations;
 mod kubernetes;
 mod site;
+mod tree;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = reached(&site);
     cases.extend(unreached(&site));
     cases.extend(ended(&site));
+    cases.extend(tree::cases(&site));
     cases.extend(kubernetes::cases());
     cases.extend(allocations::cases());
     cases
@@ -41,6 +43,10 @@ pub(crate) fn all_cases(context: &Context) -> Vec<Case> {
     let site = Lazy::new("many", 63);
     cases.push(on(&site, "63 hosts", |context, site| {
         let run = site.mpiexec(context, &Site::names(63), 63).arg(context.compile(RING)?);
+        Ok((Expected::code(0).says("63 ranks").says("(right)"), run.limit(300).finish()?))
+    }));
+    cases.push(on(&site, "63 hosts in a tree", |context, site| {
+        let run = site.mpiexec(context, &Site::names(63), 63).args(["--tree-width", "8"]).arg(context.compile(RING)?);
         Ok((Expected::code(0).says("63 ranks").says("(right)"), run.limit(300).finish()?))
     }));
     cases.push(on(&site, "63 hosts behind one that all connections pass", |context, site| {

@@ -1,9 +1,9 @@
 //! MPI environmental management, start-up and shutdown (MPI-5.0 §9, §11.2).
 
 use crate::arguments::*;
+use crate::caller;
 use crate::calls::attributes::{check_all_at_rest, delete_attributes};
 use crate::constants::*;
-use crate::functions::NAMES;
 use crate::types::*;
 use std::alloc::Layout;
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ pub(crate) fn init_thread(
 
 fn initialize(level: c_int) -> Result<()> {
     match with(|process| process.phase) {
-        Phase::Before => start::initialize(level, &NAMES),
+        Phase::Before => start::initialize(level, caller::names()),
         Phase::Active => Err(Error::new(MPI_ERR_OTHER, "MPI has been initialised already")),
         Phase::After => Err(Error::new(MPI_ERR_OTHER, "MPI has been finalized: it cannot be initialised again")),
     }

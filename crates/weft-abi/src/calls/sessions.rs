@@ -1,9 +1,9 @@
 //! Sessions and process sets (MPI-5.0 §11.3).
 
 use crate::arguments::*;
+use crate::caller;
 use crate::calls::communicators::info_of;
 use crate::constants::*;
-use crate::functions::NAMES;
 use crate::types::*;
 use std::ffi::{c_char, c_int};
 use weft_mpi::error::{Error, Result};
@@ -16,7 +16,7 @@ use weft_mpi::start;
 /// MPI_Session_init (MPI-5.0 §11.3.1).
 pub(crate) fn session_init(info: MPI_Info, errhandler: MPI_Errhandler, session: Out<MPI_Session>) -> Result<()> {
     let wanted = with(|process| Session::new(&info_of(process, info)?, errhandler.0))?;
-    let handle = start::open_session(wanted, &NAMES)?;
+    let handle = start::open_session(wanted, caller::names())?;
     session.set(MPI_Session(handle));
     Ok(())
 }

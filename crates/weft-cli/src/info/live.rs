@@ -144,7 +144,9 @@ fn reasons(found: &[Found]) -> Vec<String> {
 
 fn wait_for_doing(standing: &Standing) -> wait_for::Doing {
     match doing(standing) {
-        Doing::Waits if standing.call == "MPI_Finalize" => wait_for::Doing::Finalizes(standing.needs.clone()),
+        Doing::Waits if standing.call.eq_ignore_ascii_case("MPI_Finalize") => {
+            wait_for::Doing::Finalizes(standing.needs.clone())
+        }
         Doing::Waits if standing.is_waiting() => {
             let what = standing.waits.first().map_or_else(String::new, |wait| wait.describe(&wait.peer()));
             wait_for::Doing::Waits(standing.needs.clone(), what)

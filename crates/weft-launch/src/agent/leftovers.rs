@@ -13,22 +13,29 @@ const NAMES_MAX: usize = 256;
 /// Pause between two rounds of killing.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Kills all children of this process, and their children as these become its own, until there is none or the
-/// time is over.
-pub(super) fn kill(limit: Duration) {
+/// Kills all children of this process but those that are `spared`, and their children as these become its
+/// own, until there is none or the time is over. Returns the children that have ended.
+pub(super) fn kill(limit: Duration, spared: impl Fn(libc::pid_t) -> bool) -> Vec<(libc::pid_t, sys::Ended)> {
     let deadline = Instant::now() + limit;
+    let mut ended = Vec::new();
     while Instant::now() < deadline {
         match sys::reap() {
-            Err(()) => return,
-            Ok(Some(_)) => {}
+            Err(()) => break,
+            Ok(Some(child)) => ended.push(child),
             Ok(None) => {
-                for child in children() {
+                let mut others = children();
+                others.retain(|child| !spared(*child));
+                if others.is_empty() {
+                    break;
+                }
+                for child in others {
                     sys::kill(child, libc::SIGKILL);
                 }
                 std::thread::sleep(PAUSE);
             }
         }
     }
+    ended
 }
 
 /// Removes this user's files of shared memory that no process uses, in these directories. A rank removes its

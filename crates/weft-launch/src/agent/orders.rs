@@ -1,5 +1,6 @@
 //! The agent's side of the orders of `mpiexec`, and the end of ranks.
 
+use super::without_ranks::pass;
 use super::{Agent, Ending};
 use crate::call_site::Board;
 use crate::control::{Order, Position, Report};
@@ -28,6 +29,7 @@ impl Agent {
     pub(super) fn handle_order(&mut self, order: Order) {
         match order {
             Order::Launch(_) => self.abandon(),
+            Order::Relay { command, message } => pass(&mut self.channel, self.relay.handle_message(command, message)),
             Order::Input(bytes) => self.input.push(&bytes),
             Order::InputEnd => self.input.end(),
             Order::Credit(bytes) => self.credit += i64::from(bytes),
@@ -96,6 +98,7 @@ impl Agent {
     /// stay.
     pub(super) fn abandon(&mut self) {
         self.gone = true;
+        self.relay.kill();
         self.ending = Some(Ending { force_at: Instant::now(), forced: false });
         self.force();
     }

@@ -1,4 +1,5 @@
-//! Frames over a pair of non-blocking descriptors. Both `mpiexec` and its agents speak through one.
+//! Frames over a pair of non-blocking descriptors, or over another channel. Both `mpiexec` and its agents
+//! speak through one.
 
 use super::FRAME_MAX;
 use crate::sys::{self, Poll, READ, Ready, WRITE};
@@ -20,8 +21,9 @@ pub(crate) enum State {
 
 /// A side of a conversation.
 pub(crate) struct Channel {
-    input: File,
-    output: File,
+    /// The descriptors to read from and to write to. `None`: the owner carries the bytes
+    /// ([`accept`](Self::accept), [`take_unsent`](Self::take_unsent)).
+    files: Option<(File, File)>,
     inbox: Vec<u8>,
     /// The start of the bytes that were not handed out yet.
     start: usize,
@@ -41,8 +43,38 @@ impl Channel {
     pub(crate) fn new(input: File, output: File) -> io::Result<Self> {
         sys::set_nonblocking(&input)?;
         sys::set_nonblocking(&output)?;
+        Ok(Self { files: Some((input, output)), ..Self::carried() })
+    }
+
+    /// Makes a conversation whose bytes the owner carries.
+    pub(crate) fn carried() -> Self {
         let (inbox, outbox) = (Vec::new(), Vec::new());
-        Ok(Self { input, output, inbox, start: 0, outbox, written: 0, state: State::Open, received: 0 })
+        Self { files: None, inbox, start: 0, outbox, written: 0, state: State::Open, received: 0 }
+    }
+
+    /// Takes over bytes that the owner has carried here.
+    pub(crate) fn accept(&mut self, bytes: &[u8]) {
+        self.inbox.drain(..self.start);
+        self.start = 0;
+        self.inbox.extend_from_slice(bytes);
+        self.received += bytes.len() as u64;
+    }
+
+    /// Hands out at most `limit` bytes that the owner has to carry to the other side.
+    pub(crate) fn take_unsent(&mut self, limit: usize) -> Vec<u8> {
+        let end = self.outbox.len().min(self.written + limit);
+        let taken = self.outbox[self.written..end].to_vec();
+        self.written = end;
+        if !self.has_unsent() {
+            self.outbox.clear();
+            self.written = 0;
+        }
+        taken
+    }
+
+    /// Notes that the other side is gone.
+    pub(crate) fn close(&mut self) {
+        self.state = State::Closed;
     }
 
     /// Returns whether the other side may still send.
@@ -57,9 +89,15 @@ impl Channel {
 
     /// Adds the events that this channel waits for. The entries are for [`handle`](Self::handle).
     pub(crate) fn wait_in<'fd>(&'fd self, poll: &mut Poll<'fd>) -> (Option<usize>, Option<usize>) {
-        let input = (self.state == State::Open).then(|| poll.add(&self.input, READ));
-        let output = self.has_unsent().then(|| poll.add(&self.output, WRITE));
+        let Some((input, output)) = &self.files else { return (None, None) };
+        let input = (self.state == State::Open).then(|| poll.add(input, READ));
+        let output = self.has_unsent().then(|| poll.add(output, WRITE));
         (input, output)
+    }
+
+    /// The queued bytes that have not left yet.
+    pub(crate) fn unsent(&self) -> usize {
+        self.outbox.len() - self.written
     }
 
     /// Returns whether queued bytes have not left yet.
@@ -101,8 +139,9 @@ impl Channel {
 
     /// Writes as much as possible without waiting. Bytes for a side that is gone are lost.
     pub(crate) fn flush(&mut self) {
-        while self.has_unsent() {
-            match self.output.write(&self.outbox[self.written..]) {
+        let Some((_, output)) = &mut self.files else { return };
+        while self.written < self.outbox.len() {
+            match output.write(&self.outbox[self.written..]) {
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -115,12 +154,13 @@ impl Channel {
 
     /// Reads what has arrived.
     pub(crate) fn fill(&mut self) {
+        let Some((input, _)) = &mut self.files else { return };
         self.inbox.drain(..self.start);
         self.start = 0;
         for _ in 0..CHUNKS_MAX {
             let end = self.inbox.len();
             self.inbox.resize(end + CHUNK, 0);
-            let result = self.input.read(&mut self.inbox[end..]);
+            let result = input.read(&mut self.inbox[end..]);
             let count = *result.as_ref().unwrap_or(&0);
             self.inbox.truncate(end + count);
             self.received += count as u64;

@@ -44,6 +44,9 @@ fn orders() -> Vec<Order> {
         Order::End { signal: 15, grace_ms: 100, spare: None },
         Order::Where,
         Order::Ping,
+        Order::Relay { command: 7, message: ToCommand::Start(vec!["ssh".into(), "h1".into()]) },
+        Order::Relay { command: 7, message: ToCommand::Input(b"bytes".to_vec()) },
+        Order::Relay { command: 7, message: ToCommand::Signal(15) },
     ]
 }
 
@@ -65,6 +68,11 @@ fn reports() -> Vec<Report> {
         Report::Started(vec![(0, 4711), (3, 4712)]),
         Report::Violation { rank: 0, text: "t".into() },
         Report::Pong,
+        Report::Relay { command: 7, message: FromCommand::Output(b"bytes".to_vec()) },
+        Report::Relay { command: 7, message: FromCommand::Errors(vec![0xff]) },
+        Report::Relay { command: 7, message: FromCommand::Closed },
+        Report::Relay { command: 7, message: FromCommand::NotStarted("no".into()) },
+        Report::Relay { command: 7, message: FromCommand::Ended(Ended::Exit(255)) },
         Report::Where(vec![
             (position(Phase::Waiting, Whereabouts::Inside("MPI_Recv".into())), None),
             (
@@ -111,6 +119,31 @@ fn a_message_cut_short_or_too_long_is_none() {
     }
     // A list that claims to be huge must not be believed: no memory is asked for.
     assert_eq!(Report::decode(&[9, 255, 255, 255, 255]), None);
+}
+
+/// Expect: bytes that are carried in pieces make the same frames, and counts are of all bytes.
+#[test]
+fn frames_that_are_carried_arrive_whole() {
+    let (mut sender, mut receiver) = (Channel::carried(), Channel::carried());
+    sender.queue_text("WEFT-AGENT 1\n");
+    assert!(sender.queue(|out| out.extend_from_slice(&[9; 1000])) && sender.queue(|_| {}));
+    sender.flush();
+    let total = sender.unsent();
+    let mut frames = Vec::new();
+    let mut line = None;
+    while sender.has_unsent() {
+        let piece = sender.take_unsent(7);
+        assert!(!piece.is_empty() && piece.len() <= 7);
+        receiver.accept(&piece);
+        line = line.or_else(|| receiver.next_line(100).expect("a line"));
+        while let Some(frame) = line.as_ref().and_then(|_| receiver.next_frame().expect("frames")) {
+            frames.push(frame.to_vec());
+        }
+    }
+    assert_eq!((line.as_deref(), receiver.received(), sender.unsent()), (Some("WEFT-AGENT 1"), total as u64, 0));
+    assert_eq!(frames, [vec![9; 1000], vec![]]);
+    receiver.close();
+    assert_eq!(receiver.state(), State::Closed);
 }
 
 #[test]

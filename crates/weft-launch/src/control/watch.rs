@@ -30,6 +30,11 @@ impl Watch {
         self.limit / QUESTIONS
     }
 
+    /// The time for which nothing had been heard when this side looked last, and since then.
+    pub(crate) fn silence(&self, now: Instant) -> Duration {
+        now.duration_since(self.heard_at)
+    }
+
     /// Returns whether nothing was heard for too long; `received` counts all bytes that ever came.
     pub(crate) fn is_over(&mut self, received: u64, now: Instant) -> bool {
         // A side that was stopped itself (by a terminal, by a batch system) has heard nothing for that

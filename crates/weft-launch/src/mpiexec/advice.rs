@@ -11,7 +11,7 @@ struct Row {
 }
 
 /// The exit status of a shell for a program that is not there.
-const STATUS_MISSING: i32 = 127;
+pub(crate) const STATUS_MISSING: i32 = 127;
 /// The exit status of a shell for a program that cannot be executed.
 const STATUS_UNUSABLE: i32 = 126;
 
@@ -78,6 +78,10 @@ const ROWS: [Row; 11] = [
 /// The advice for a host that has not answered in time.
 const SILENT: &str = "try `ssh {host} true`; --agent-timeout SECONDS gives a slow host more time";
 
+/// The advice for a host that has not answered in time to the host that was to start its agent.
+const SILENT_BEHIND: &str = "try `ssh {host} true` on {starter}; --tree-width none starts all agents from here, \
+                             --agent-timeout SECONDS gives a slow host more time";
+
 /// What to do about a command that ended with this exit status and said this. `None`: nothing is known.
 pub(crate) fn of_end(said: &str, status: Option<i32>, host: &str, program: &str) -> Option<String> {
     let said = said.to_lowercase();
@@ -89,6 +93,12 @@ pub(crate) fn of_end(said: &str, status: Option<i32>, host: &str, program: &str)
 /// What to do about a command that has not answered in time, and has said this.
 pub(crate) fn of_silence(said: &str, host: &str, program: &str) -> String {
     of_end(said, None, host, program).unwrap_or_else(|| filled(SILENT, host, program))
+}
+
+/// The same about a command on the host `starter`.
+pub(crate) fn of_silence_behind(said: &str, host: &str, program: &str, starter: &str) -> String {
+    let silent = || filled(SILENT_BEHIND, host, program).replace("{starter}", starter);
+    of_end(said, None, host, program).unwrap_or_else(silent)
 }
 
 /// Returns whether a command that said this may have more luck later, when fewer come at a time.
@@ -141,6 +151,8 @@ mod tests {
         assert!(is_turned_away("kex_exchange_identification: read: Connection reset by peer"));
         assert!(!is_turned_away("Connection closed by 10.0.0.1 port 22"));
         assert!(of_silence("", "h1", "m").contains("`ssh h1 true`"));
+        assert!(of_silence_behind("", "h2", "m", "h1").starts_with("try `ssh h2 true` on h1; --tree-width none"));
+        assert!(of_silence_behind("Connection refused", "h2", "m", "h1").starts_with("no ssh server"));
         assert!(of_silence("ssh: connect to host h1 port 22: No route to host", "h1", "m").starts_with("it is down"));
     }
 }

@@ -3,6 +3,7 @@
 
 mod endings;
 mod reaching;
+mod relaying;
 mod reports;
 
 use super::console::{Console, Fed, Feeder};
@@ -84,8 +85,17 @@ struct Running {
     signals: Signals,
     /// The signals that are blocked in the commands of agents.
     mask: Mask,
-    /// The commands of agents that may be on their way at a time.
-    connecting: Connecting,
+    /// The commands of agents that may be on their way at a time: those of `mpiexec`, then those of each
+    /// agent.
+    connecting: Vec<Connecting>,
+    /// Some agents are started by other hosts.
+    has_tree: bool,
+    /// The number of the next command that a host runs to start another's agent.
+    next_command: u32,
+    /// For each agent, whether it relays to others that are not done.
+    relays: Vec<bool>,
+    /// The user was told that agents are started from here which a host could not start.
+    is_fallback_told: bool,
     console: Console,
     feeder: Feeder,
     started_at: Instant,
@@ -123,11 +133,15 @@ impl Running {
         Self {
             time_limit_at: job.settings.time_limit.map(|limit| now + limit),
             credits: vec![0; agents.len()],
+            connecting: (0..=agents.len()).map(|_| Connecting::new(now)).collect(),
+            has_tree: agents.iter().any(|agent| agent.starter.is_some()),
+            next_command: 0,
+            relays: vec![false; agents.len()],
+            is_fallback_told: false,
             job,
             agents,
             signals,
             mask,
-            connecting: Connecting::new(now),
             console: Console::new(),
             feeder: Feeder::new(wants_input),
             started_at: now,
@@ -169,7 +183,9 @@ impl Running {
             for (share, agent) in self.job.shares.iter().zip(&self.agents) {
                 let ranks: Vec<u32> = share.plan.ranks.iter().map(|&(rank, _)| rank).collect();
                 let (ranks, command) = (wire::format_ranks(&ranks), &agent.command());
-                self.console.say(&format!("on {}: ranks {ranks}, agent: {command}", share.host));
+                let starter =
+                    agent.starter.as_ref().map_or_else(String::new, |starter| format!(" on {}", starter.host));
+                self.console.say(&format!("on {}: ranks {ranks}, agent{starter}: {command}", share.host));
             }
         }
     }
@@ -187,14 +203,17 @@ impl Running {
 
     /// Waits for an event and handles it.
     fn turn(&mut self) -> std::io::Result<()> {
+        self.carry();
+        self.note_relays();
         let mut poll = Poll::default();
         let signals = poll.add(&self.signals, READ);
         let console = self.console.wait_in(&mut poll);
         let input = if self.may_feed() { self.feeder.wait_in(&mut poll) } else { None };
         let mut entries = Vec::with_capacity(self.agents.len());
-        for agent in &self.agents {
+        for (agent, relays) in self.agents.iter().zip(&self.relays) {
             let channel = match agent.stage {
-                Stage::Queued | Stage::Done => (None, None),
+                Stage::Queued => (None, None),
+                Stage::Done if !relays => (None, None),
                 _ => agent.channel.wait_in(&mut poll),
             };
             entries.push((channel, agent.wait_for_errors(&mut poll)));

@@ -2,6 +2,7 @@
 
 use super::environment::{Base, Variables};
 use super::settings::{Block, Loudness, RANKS_MAX, Settings, number};
+use super::tree::Width;
 use super::{binding, run, stats, table};
 use crate::control::InputTo;
 use crate::hosts::{self, Host, Order};
@@ -18,6 +19,9 @@ mod borrowed;
 const SECONDS_MAX: f64 = 366.0 * 86400.0;
 /// The setting that names a host's interfaces.
 const INTERFACE: &str = "WEFT_INTERFACE";
+
+/// The variable that says how many agents each host starts.
+const TREE_WIDTH: &str = "WEFT_TREE_WIDTH";
 
 /// The task of `mpiexec`.
 #[derive(Debug)]
@@ -206,6 +210,7 @@ impl<'a> Parser<'a> {
             Global::HostTimeout if first() == "0" => settings.host_timeout = None,
             Global::HostTimeout => settings.host_timeout = Some(seconds(name, &first())?),
             Global::AgentTimeout => settings.agent_timeout = seconds(name, &first())?,
+            Global::TreeWidth => settings.tree_width = tree_width(name, &first())?,
             Global::Stats => settings.stats = Some(stats_format(&first())?),
             Global::Universe => settings.universe = Some(number(name, &first())?),
             Global::Verbose => settings.verbose = true,
@@ -303,9 +308,18 @@ impl<'a> Parser<'a> {
         {
             self.settings.agent = Some(template("WEFT_AGENT", &value.to_string_lossy())?);
         }
+        if self.settings.tree_width == Width::Auto
+            && let Some(value) = (self.variable)(TREE_WIDTH)
+        {
+            self.settings.tree_width = tree_width(TREE_WIDTH, &value.to_string_lossy())?;
+        }
         self.borrow()?;
         Ok(self.settings)
     }
+}
+
+fn tree_width(name: &str, word: &str) -> Result<Width, String> {
+    Width::parse(word).ok_or_else(|| format!("{name} is auto, none or a number of hosts, not `{word}`"))
 }
 
 fn read_host_file(settings: &mut Settings, path: &str) -> Result<(), String> {

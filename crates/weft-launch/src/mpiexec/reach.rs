@@ -2,16 +2,13 @@
 
 use super::{advice, table};
 use crate::agent;
-use crate::control::{Channel, GREETING, Gathered, Order, State, VERSION, Watch};
-use crate::sys::{self, Ended, Fork, Mask, Poll, READ, Spawn};
+use crate::control::{Channel, FromCommand, GREETING, Gathered, Order, State, VERSION, Watch};
+use crate::sys::{self, Ended, Fork, Mask, Poll, READ};
 use crate::{processors, reach};
-use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::Instant;
 
 /// The most bytes that a remote shell may print before the agent greets.
@@ -38,14 +35,25 @@ pub(crate) enum Stage {
     Done,
 }
 
+/// The host whose agent starts another agent, and relays all messages to it.
+pub(crate) struct Starter {
+    /// The index of its agent.
+    pub(crate) agent: usize,
+    pub(crate) host: String,
+    /// The number of the command there; a new one for each start.
+    pub(crate) command: u32,
+}
+
 /// An agent, and the connection to it.
 pub(crate) struct Agent {
     pub(crate) host: String,
     pub(crate) remote: bool,
     /// The machine that the agent runs on; several hosts may be virtual hosts of one machine.
     pub(crate) machine: String,
+    /// The host that starts the agent; `None`: `mpiexec` does.
+    pub(crate) starter: Option<Starter>,
     /// The command that starts the agent.
-    words: Vec<String>,
+    pub(crate) words: Vec<String>,
     /// The name by which the command reaches the host.
     reached_as: String,
     /// The path of `mpiexec` on the host.
@@ -77,6 +85,7 @@ impl Agent {
             host: host.to_string(),
             remote,
             machine: if remote { String::new() } else { processors::machine() },
+            starter: None,
             words: Vec::new(),
             reached_as: host.to_string(),
             program: String::new(),
@@ -99,6 +108,12 @@ impl Agent {
     /// The command that starts the agent, for messages.
     pub(crate) fn command(&self) -> String {
         if self.remote { reach::shown(&self.words) } else { "(a copy of mpiexec)".into() }
+    }
+
+    /// The command that starts the agent, and the host that runs it if this is another one, for messages.
+    pub(crate) fn way(&self) -> String {
+        let starter = self.starter.as_ref().map_or_else(String::new, |starter| format!(" on {}", starter.host));
+        format!("`{}`{starter}", self.command())
     }
 
     /// Starts the agent of this host, a copy of this process. Must come before the other agents, whose pipes
@@ -135,58 +150,36 @@ impl Agent {
     ///
     /// # Errors
     /// Half a sentence with the reason.
-    pub(crate) fn queue(host: &str, reached_as: &str, template: &str, program: &str) -> Result<Self, String> {
+    pub(crate) fn queue(
+        host: &str,
+        reached_as: &str,
+        template: &str,
+        program: &str,
+        starter: Option<Starter>,
+    ) -> Result<Self, String> {
         let words = reach::command(reached_as, template, program, &[table::AGENT_OPTION])?;
-        let nowhere = || -> io::Result<Channel> {
-            let open = || File::options().read(true).write(true).open("/dev/null");
-            Channel::new(open()?, open()?)
-        };
-        let channel = nowhere().map_err(|error| format!("/dev/null cannot be used: {}", sys::reason(&error)))?;
         let (reached_as, program) = (reached_as.to_owned(), program.to_owned());
-        Ok(Self { words, reached_as, program, stage: Stage::Queued, ..Self::new(host, true, channel) })
+        let stage = Stage::Queued;
+        Ok(Self { starter, words, reached_as, program, stage, ..Self::new(host, true, Channel::carried()) })
     }
 
-    /// Starts the agent of another host.
+    /// Starts the agent of another host from here.
     ///
     /// # Errors
     /// Half a sentence with the reason.
     pub(crate) fn start(&mut self, mask: &Mask) -> Result<(), String> {
-        let (words, shown) = (&self.words, self.command());
-        let failed = |error: io::Error| format!("the command `{shown}` cannot be started: {}", sys::reason(&error));
-        let directory = std::env::current_dir().unwrap_or_else(|_| Path::new("/").into());
-        let path = std::env::var_os("PATH");
-        let file = agent::find_program(words[0].as_bytes(), path.as_deref().map(OsStrExt::as_bytes), &directory)
-            .map_err(|why| format!("the command `{shown}` cannot be started: {why}"))?;
-        let (child_input, input) = io::pipe().map_err(failed)?;
-        let (output, child_output) = io::pipe().map_err(failed)?;
-        let (errors, child_errors) = io::pipe().map_err(failed)?;
-        let errors = File::from(OwnedFd::from(errors));
-        sys::set_nonblocking(&errors).map_err(failed)?;
-        let no_zero = |bytes: Vec<u8>| CString::new(bytes).map_err(|error| failed(error.into()));
-        let arguments = words.iter().map(|word| no_zero(word.clone().into_bytes())).collect::<Result<Vec<_>, _>>()?;
-        let environment = std::env::vars_os().map(|(name, value)| no_zero(join(&name, &value)));
-        let spawn = Spawn {
-            file: &no_zero(file.into_os_string().into_vec())?,
-            arguments: &arguments,
-            environment: &environment.collect::<Result<Vec<_>, _>>()?,
-            directory: None,
-            streams: [child_input.as_raw_fd(), child_output.as_raw_fd(), child_errors.as_raw_fd()],
-            keep: &[],
-            // An agent that works ends by itself when mpiexec is gone. A command that hangs before must not
-            // stay.
-            death_signal: libc::SIGTERM,
-            mask,
-            affinity: &[],
-            // A terminal would stop a remote shell that asks a question, and nobody would know why. And the
-            // kernel shares processors out among sessions.
-            session: true,
-        };
-        let (input, output) = (File::from(OwnedFd::from(output)), File::from(OwnedFd::from(input)));
-        self.channel = Channel::new(input, output).map_err(failed)?;
-        self.pid = Some(sys::spawn(&spawn).map_err(|failure| failed(failure.error))?);
-        (self.errors, self.stage, self.started_at) = (Some(errors), Stage::Started, Instant::now());
-        self.attempts += 1;
+        let command = agent::start_command(&self.words, mask)?;
+        let failed = |error| format!("its pipes cannot be used: {}", sys::reason(&error));
+        (self.pid, self.errors) = (Some(command.pid), Some(command.errors));
+        self.channel = Channel::new(command.output, command.input).map_err(failed)?;
+        self.note_start();
         Ok(())
+    }
+
+    /// Notes that the agent was started.
+    pub(crate) fn note_start(&mut self) {
+        (self.stage, self.started_at) = (Stage::Started, Instant::now());
+        self.attempts += 1;
     }
 
     /// Queues the agent again if its command has ended because too many came to an ssh server at a time.
@@ -195,11 +188,51 @@ impl Agent {
         let is_turned_away = advice::is_turned_away(&String::from_utf8_lossy(&self.kept));
         let again = self.stage == Stage::Started && is_turned_away && self.attempts < ATTEMPTS_MAX;
         if again {
-            self.stage = Stage::Queued;
-            (self.pid, self.ended, self.closed_at, self.errors, self.noise) = (None, None, None, None, 0);
-            self.kept.clear();
+            self.begin_anew();
         }
         again
+    }
+
+    /// Forgets that the agent was started.
+    fn begin_anew(&mut self) {
+        self.stage = Stage::Queued;
+        (self.pid, self.ended, self.closed_at, self.errors, self.noise) = (None, None, None, None, 0);
+        self.channel = Channel::carried();
+        self.kept.clear();
+    }
+
+    /// Queues the agent again, to be started from here. Returns why the host that was to start it could not,
+    /// in one clause.
+    pub(crate) fn queue_here(&mut self) -> String {
+        let (fate, quoted) = self.fate(None);
+        let clause = format!("{} {fate}{quoted}", self.way());
+        self.begin_anew();
+        (self.starter, self.attempts) = (None, 0);
+        clause
+    }
+
+    /// Handles a message from the command that another host runs to start this agent. Returns text to be
+    /// shown.
+    pub(crate) fn hear_command(&mut self, message: FromCommand) -> Option<String> {
+        match message {
+            FromCommand::Output(bytes) => self.channel.accept(&bytes),
+            FromCommand::Errors(bytes) => {
+                self.keep(&bytes);
+                return self.read_errors();
+            }
+            FromCommand::Closed => self.channel.close(),
+            FromCommand::NotStarted(why) => {
+                // As a shell says it.
+                self.ended = Some(Ended::Exit(advice::STATUS_MISSING));
+                self.keep(why.as_bytes());
+                self.channel.close();
+            }
+            FromCommand::Ended(how) => {
+                self.ended = Some(how);
+                self.channel.close();
+            }
+        }
+        None
     }
 
     /// Returns whether the agent was sent a plan and has not said its last word.
@@ -226,12 +259,10 @@ impl Agent {
         while let Some(errors) = &mut self.errors {
             match errors.read(&mut buffer) {
                 Ok(0) => self.errors = None,
-                Ok(count) => self.kept.extend_from_slice(&buffer[..count]),
+                Ok(count) => self.keep(&buffer[..count]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => self.errors = None,
             }
-            let surplus = self.kept.len().saturating_sub(ERRORS_KEPT);
-            self.kept.drain(..surplus);
         }
         if !self.is_working() || self.kept.is_empty() {
             return None;
@@ -240,6 +271,13 @@ impl Agent {
         let text = String::from_utf8_lossy(&self.kept[..end]).trim_end().to_string();
         self.kept.drain(..end);
         Some(text)
+    }
+
+    /// Keeps the end of what the agent's command says to standard error.
+    fn keep(&mut self, bytes: &[u8]) {
+        self.kept.extend_from_slice(bytes);
+        let surplus = self.kept.len().saturating_sub(ERRORS_KEPT);
+        self.kept.drain(..surplus);
     }
 
     /// Receives the greeting, behind any text that a remote shell prints before.
@@ -280,6 +318,21 @@ impl Agent {
 
     /// Explains why an agent never greeted: its command, how the command ended, its last lines, and advice.
     pub(crate) fn explain(&mut self, timed_out: Option<f64>) -> String {
+        let (fate, quoted) = self.fate(timed_out);
+        let said = String::from_utf8_lossy(&self.kept);
+        let status = if let Some(Ended::Exit(status)) = self.ended { Some(status) } else { None };
+        let (host, program) = (&self.reached_as, &self.program);
+        let advice = match (timed_out, &self.starter) {
+            (Some(_), None) => Some(advice::of_silence(&said, host, program)),
+            (Some(_), Some(starter)) => Some(advice::of_silence_behind(&said, host, program, &starter.host)),
+            (None, _) => advice::of_end(&said, status, host, program),
+        };
+        let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
+        format!("the host {} cannot be reached: {} {fate}{quoted}{advice}", self.host, self.way())
+    }
+
+    /// What has become of the agent's command, and its last lines, as two parts of a sentence.
+    fn fate(&mut self, timed_out: Option<f64>) -> (String, String) {
         self.read_errors();
         let fate = match (timed_out, self.ended) {
             (Some(seconds), _) => format!("did not answer within {seconds} s"),
@@ -291,13 +344,7 @@ impl Agent {
         let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let last = lines[lines.len().saturating_sub(ERROR_LINES_SHOWN)..].join(" / ");
         let quoted = if last.is_empty() { String::new() } else { format!(", saying: {last}") };
-        let status = if let Some(Ended::Exit(status)) = self.ended { Some(status) } else { None };
-        let advice = match timed_out {
-            Some(_) => Some(advice::of_silence(&said, &self.reached_as, &self.program)),
-            None => advice::of_end(&said, status, &self.reached_as, &self.program),
-        };
-        let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
-        format!("the host {} cannot be reached: `{}` {fate}{quoted}{advice}", self.host, self.command())
+        (fate, quoted)
     }
 
     /// Ends the agent's command at once: its messages are of no use any more.
@@ -312,8 +359,4 @@ impl Agent {
     pub(crate) fn is_silent(&self) -> bool {
         self.channel.state() == State::Closed
     }
-}
-
-fn join(name: &OsStr, value: &OsStr) -> Vec<u8> {
-    [name.as_bytes(), b"=", value.as_bytes()].concat()
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::environment::{Base, EnvironmentOptions};
 use super::stats;
+use super::tree::Width;
 use crate::control::{BindTo, InputTo, MapBy};
 use crate::hosts::{Host, Order};
 use crate::reach::{self, RemoteShell};
@@ -58,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) remote_shell: RemoteShell,
     pub(crate) agent_program: Option<String>,
     pub(crate) agent_timeout: Duration,
+    /// How many agents `mpiexec`, and each host, starts.
+    pub(crate) tree_width: Width,
     /// The longest silence of a host once its ranks run; `None`: no limit.
     pub(crate) host_timeout: Option<Duration>,
     /// Prints which ranks are on which host.
@@ -89,6 +92,7 @@ impl Settings {
             remote_shell: RemoteShell::default(),
             agent_program: None,
             agent_timeout: AGENT_TIMEOUT_DEFAULT,
+            tree_width: Width::Auto,
             host_timeout: Some(HOST_TIMEOUT_DEFAULT),
             print_rank_map: false,
             stats: None,

@@ -205,13 +205,15 @@ fn doing(seen: &Seen, late: &[Range]) -> Doing {
     let waits_for = |needs: Needs, what: &str| Doing::Waits(needs, what.to_owned());
     match (&position.whereabouts, position.phase) {
         (_, Phase::Finalized) => Doing::Gone("has finalized".to_owned()),
-        (Whereabouts::Inside(call), Phase::Waiting) if call == FINALIZE => Doing::Finalizes(Needs::All(late.to_vec())),
+        (Whereabouts::Inside(call), Phase::Waiting) if call.eq_ignore_ascii_case(FINALIZE) => {
+            Doing::Finalizes(Needs::All(late.to_vec()))
+        }
         (_, Phase::Waiting) => waits_for(Needs::All(late.to_vec()), "starting up"),
         (_, Phase::Silent) => Doing::Runs("has not come to MPI_Init".to_owned()),
         (Whereabouts::Outside, _) => Doing::Runs("is outside MPI calls".to_owned()),
         (Whereabouts::Unknown, _) => Doing::Runs("does not tell its calls".to_owned()),
         (Whereabouts::Inside(call), _) => match current(seen) {
-            Some(standing) if call == FINALIZE => Doing::Finalizes(standing.needs.clone()),
+            Some(standing) if call.eq_ignore_ascii_case(FINALIZE) => Doing::Finalizes(standing.needs.clone()),
             Some(standing) if standing.is_waiting() => {
                 let what = told(standing).first().map(|wait| wait.describe(&wait.peer()));
                 waits_for(standing.needs.clone(), &what.unwrap_or_else(|| format!("in {call}")))

@@ -54,6 +54,7 @@ pub(crate) enum Global {
     Agent,
     AgentProgram,
     AgentTimeout,
+    TreeWidth,
     HostTimeout,
     Launcher,
     LauncherProgram,

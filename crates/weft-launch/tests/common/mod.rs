@@ -103,6 +103,8 @@ impl Run {
     pub(crate) fn start(mut command: Command, input: &[u8]) -> Self {
         let stdin = if input.is_empty() { Stdio::null() } else { Stdio::piped() };
         let piped = command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // On a busy machine the child may run before its start returns here.
+        let began = Instant::now();
         let mut child = piped.spawn().expect("mpiexec starts");
         let out = collect(child.stdout.take().expect("piped"));
         let err = collect(child.stderr.take().expect("piped"));
@@ -111,7 +113,7 @@ impl Run {
             // It may be that no rank reads it to its end.
             std::thread::spawn(move || drop(stdin.write_all(&input)));
         }
-        Self { child, out, err, began: Instant::now() }
+        Self { child, out, err, began }
     }
 
     /// Sends a signal to `mpiexec`.

@@ -368,6 +368,15 @@ pub const AGENT: Setting = Setting {
     reader: Reader::Mpiexec,
 };
 
+/// How many agents each host starts.
+pub const TREE_WIDTH: Setting = Setting {
+    name: "WEFT_TREE_WIDTH",
+    default: "auto",
+    allowed: "auto, none, or a number of hosts",
+    meaning: "how many agents `mpiexec`, and then each host, starts by ssh (as `--tree-width`)",
+    reader: Reader::Mpiexec,
+};
+
 /// The directory where the jobs of a machine note which processors they have.
 pub const REGISTRY: Setting = Setting {
     name: "WEFT_REGISTRY",
@@ -378,7 +387,7 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All settings, in the order in which they are shown.
-pub const TABLE: [&Setting; 40] = [
+pub const TABLE: [&Setting; 41] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
@@ -418,6 +427,7 @@ pub const TABLE: [&Setting; 40] = [
     &CAPTURE,
     &FAULTS,
     &AGENT,
+    &TREE_WIDTH,
     &REGISTRY,
 ];
 

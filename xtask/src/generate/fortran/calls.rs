@@ -137,7 +137,8 @@ impl Source<'_> {
     }
 
     /// The body of a procedure where instructions count. One test tells predefined handles and buffers that
-    /// are no constants from all others. What the others need is elsewhere.
+    /// are no constants from all others. What the others need is elsewhere, and gets the handles as they were
+    /// read: a pointer that lives on costs an instruction.
     fn quick_body(
         &self,
         parameters: &[&Parameter],
@@ -147,29 +148,50 @@ impl Source<'_> {
         out: &mut String,
     ) -> Result<()> {
         let name = self.name();
-        let (mut handles, mut buffers) = (Vec::new(), Vec::new());
-        let (mut quick, mut names) = (Vec::new(), Vec::new());
-        for (parameter, shape) in parameters.iter().zip(shapes) {
+        let (mut handles, mut tests) = (Vec::new(), Vec::new());
+        let (mut quick, mut read, mut any) = (Vec::new(), Vec::new(), Vec::new());
+        let mut call = call.to_owned();
+        for (at, (parameter, shape)) in parameters.iter().zip(shapes).enumerate() {
             let own = &parameter.name;
-            names.push(own.as_str());
-            if is_choice(parameter) {
-                buffers.push(format!("!needs_{}", shape.argument));
-                quick.push(own.clone());
-            } else if let Some((_, c_type)) = handle(&parameter.kind) {
-                handles.push(format!("*{own}"));
+            if let Some((word, c_type)) = handle(&parameter.kind) {
+                handles.push(own.as_str());
                 quick.push(format!("({c_type})(uintptr_t)(unsigned)*{own}"));
-            } else {
-                quick.push(shape.argument.clone());
+                call = call.replace(&format!("{word}_c(*{own})"), &format!("{word}_c({own})"));
+                read.push(format!("*{own}"));
+                any.push(format!("int {own}"));
+                continue;
             }
+            if !is_choice(parameter) {
+                quick.push(shape.argument.clone());
+            } else {
+                if !self.has_data(parameters, at) {
+                    tests.push(format!("!needs_{}", shape.argument));
+                }
+                quick.push(own.clone());
+            }
+            read.push(own.clone());
+            any.push(shape.declaration.clone());
         }
-        let handles = if handles.is_empty() { "0".to_owned() } else { handles.join(" | ") };
-        writeln!(out, "\nstatic COLD int {name}_any({declarations}) {{\n    return {call};\n}}")?;
+        let datatypes = parameters.iter().filter(|parameter| parameter.kind == "DATATYPE").count();
+        tests.insert(0, are_predefined(&handles, datatypes));
+        writeln!(out, "\nstatic COLD int {name}_any({}) {{\n    return {call};\n}}", any.join(", "))?;
         writeln!(out, "\nstatic inline int {name}_body({declarations}) {{")?;
-        writeln!(out, "    if (LIKELY(are_predefined({handles}) && {})) {{", buffers.join(" && "))?;
+        writeln!(out, "    if (LIKELY({})) {{", tests.join(" && "))?;
         let symbol = self.procedure.symbol(self.form);
         writeln!(out, "        return C({symbol})({});\n    }}", quick.join(", "))?;
-        writeln!(out, "    return {name}_any({});\n}}", names.join(", "))?;
+        writeln!(out, "    return {name}_any({});\n}}", read.join(", "))?;
         Ok(())
+    }
+
+    /// Whether the buffer at `at` cannot be MPI_BOTTOM where its datatype is predefined: the data would lie
+    /// at the address 0, where no program has any. Without data, each address is as good. Collectives know
+    /// MPI_IN_PLACE too.
+    fn has_data(&self, parameters: &[&Parameter], at: usize) -> bool {
+        let kind = |at: usize| parameters.get(at).map_or("", |parameter| parameter.kind.as_str());
+        matches!(self.module, "point_to_point" | "one_sided" | "partitioned" | "files")
+            && use_of(self.procedure) != Use::Contiguous
+            && kind(at + 1).starts_with("POLYXFER_NUM_ELEM")
+            && kind(at + 2) == "DATATYPE"
     }
 
     fn shape(&self, parameter: &Parameter) -> Result<Shape> {
@@ -407,6 +429,17 @@ impl Source<'_> {
     }
 }
 
+/// The test whether handles are predefined. The sum is below 1024 only if each of them is, and takes one
+/// instruction less. Two datatypes have a higher sum, and would always go the long way, which is as right.
+fn are_predefined(handles: &[&str], datatypes: usize) -> String {
+    if handles.len() > 1 && datatypes <= 1 {
+        let all: Vec<String> = handles.iter().map(|name| format!("(uint64_t)(unsigned)*{name}")).collect();
+        return format!("are_predefined_by_sum({})", all.join(" + "));
+    }
+    let all: Vec<String> = handles.iter().map(|name| format!("*{name}")).collect();
+    format!("are_predefined({})", if all.is_empty() { "0".to_owned() } else { all.join(" | ") })
+}
+
 fn scalar_handle(parameter: &Parameter, word: &str, c_type: &str) -> Shape {
     let name = &parameter.name;
     if parameter.direction == Direction::In && !parameter.pointer {
@@ -430,5 +463,27 @@ fn scalar_handle(parameter: &Parameter, word: &str, c_type: &str) -> Shape {
         argument: format!("&c_{name}"),
         success,
         ..Shape::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_are_tested_by_their_sum_but_for_two_datatypes() {
+        let sum = "are_predefined_by_sum((uint64_t)(unsigned)*datatype + (uint64_t)(unsigned)*comm)";
+        assert_eq!(are_predefined(&["datatype", "comm"], 1), sum);
+        assert_eq!(
+            are_predefined(&["sendtype", "recvtype", "comm"], 2),
+            "are_predefined(*sendtype | *recvtype | *comm)"
+        );
+        assert_eq!(are_predefined(&["request"], 0), "are_predefined(*request)");
+        assert_eq!(are_predefined(&[], 0), "are_predefined(0)");
+        let root = crate::generate::project_root();
+        let spec = Spec::read(&root.join("spec")).unwrap();
+        let all = || spec.categories.iter().flat_map(|category| &category.constants);
+        let largest = |kind: &str| all().filter(|one| one.c_type == kind).map(|one| one.value).max().unwrap();
+        assert!(largest("MPI_Datatype") + largest("MPI_Comm") < 1024);
     }
 }

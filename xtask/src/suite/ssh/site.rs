@@ -181,9 +181,17 @@ impl Site {
 
     /// The processes on the hosts, beside the servers.
     pub(crate) fn processes(&self) -> Vec<(i32, String)> {
+        Self::processes_in(&self.hosts.names)
+    }
+
+    /// The processes on a host, beside the server.
+    pub(crate) fn processes_on(&self, host: usize) -> Vec<(i32, String)> {
+        Self::processes_in(&self.hosts.names[host..=host])
+    }
+
+    fn processes_in(hosts: &[String]) -> Vec<(i32, String)> {
         let number = |path: &Path| std::fs::metadata(path).ok().map(|data| data.ino());
-        let networks: Vec<u64> =
-            self.hosts.names.iter().filter_map(|name| number(&Path::new("/run/netns").join(name))).collect();
+        let networks: Vec<u64> = hosts.iter().filter_map(|name| number(&Path::new("/run/netns").join(name))).collect();
         let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
         let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         let there = pids.filter(|pid| {

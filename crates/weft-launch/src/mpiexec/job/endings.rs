@@ -2,13 +2,12 @@
 //! others that will never come.
 
 use super::{EARLY_END_GRACE, END_GRACE_MS, END_RESERVE, INTERRUPT_LIMIT, Running, SURVEY_LIMIT};
-use crate::control::{Order, Phase};
+use crate::control::{Order, Phase, Watch};
 use crate::mpiexec::debugger;
 use crate::mpiexec::reach::{Agent, Stage};
 use crate::mpiexec::standings::Found;
 use crate::mpiexec::survey::{Purpose, Survey};
 use crate::mpiexec::verdict::{self, Verdict};
-use crate::sys;
 use std::time::{Duration, Instant};
 
 impl Running {
@@ -87,12 +86,13 @@ impl Running {
     }
 
     pub(super) fn end_ranks(&mut self, signal: i32, grace_ms: u32, spare: Option<u32>) {
-        for agent in &mut self.agents {
-            match (agent.stage, agent.pid) {
+        for index in 0..self.agents.len() {
+            let agent = &mut self.agents[index];
+            match agent.stage {
                 // The agent's command may be any program, and has started nothing yet.
-                (Stage::Started, Some(pid)) if agent.remote => sys::kill_group(pid, libc::SIGTERM),
-                (Stage::Queued, _) => agent.stage = Stage::Done,
-                (Stage::Done, _) => {}
+                Stage::Started if agent.remote => self.signal_command(index, libc::SIGTERM),
+                Stage::Queued => agent.stage = Stage::Done,
+                Stage::Done => {}
                 _ => {
                     let fits = agent.order(&Order::End { signal, grace_ms, spare });
                     assert!(fits, "a short order");
@@ -126,13 +126,25 @@ impl Running {
             let Some(watch) = agent.watch.as_mut().filter(|_| working) else { continue };
             pause = Some(watch.pause());
             if watch.is_over(received, now) {
-                self.lose_silent(index);
+                self.lose_silent(self.silent_starter(index, now));
             } else {
                 let fits = agent.order(&Order::Ping);
                 assert!(fits, "a short order");
             }
         }
         pause.map(|pause| now + pause)
+    }
+
+    /// The first host on the way to a silent host that is silent too, else that host. A host on the way was
+    /// heard of last when it passed something on, which may be one question later.
+    fn silent_starter(&self, silent: usize, now: Instant) -> usize {
+        let Some(starter) = &self.agents[silent].starter else { return silent };
+        let is_silent = |watch: &Watch| watch.silence(now) > watch.pause() * 2;
+        if self.agents[starter.agent].watch.as_ref().is_some_and(is_silent) {
+            self.silent_starter(starter.agent, now)
+        } else {
+            silent
+        }
     }
 
     /// Ends the job for a host that was silent for too long, because its ranks are gone.
@@ -145,6 +157,7 @@ impl Running {
             self.ended[rank as usize].get_or_insert(Phase::Silent);
         }
         self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause));
+        self.close_behind(index);
     }
 
     pub(super) fn ask_where(&mut self, purpose: Purpose) {

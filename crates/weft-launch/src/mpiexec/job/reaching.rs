@@ -3,8 +3,10 @@
 
 use super::Running;
 use crate::mpiexec::plan::{Job, Share};
-use crate::mpiexec::reach::{Agent, Stage};
+use crate::mpiexec::reach::{Agent, Stage, Starter};
+use crate::mpiexec::tree;
 use crate::mpiexec::verdict::{self, Verdict};
+use crate::reach;
 use crate::sys::{self, Mask};
 use std::time::{Duration, Instant};
 
@@ -33,10 +35,14 @@ pub(super) fn start_agents(job: &Job, mask: &Mask) -> Result<(Vec<Agent>, Option
     };
     sys::raise_descriptor_limit(job.shares.len() as u64 * DESCRIPTORS_PER_AGENT + DESCRIPTORS_SPARE);
     let (local, remote): (Vec<_>, Vec<_>) = (0..job.shares.len()).partition(|&index| !job.shares[index].remote);
-    for index in local.into_iter().chain(remote) {
+    let by_shell = reach::is_by_remote_shell(&job.template);
+    let starters = tree::starters(remote.len(), job.settings.tree_width, by_shell);
+    let starters = starters.iter().map(|starter| starter.map(|starter| remote[starter]));
+    for (index, starter) in local.iter().map(|&index| (index, None)).chain(remote.iter().copied().zip(starters)) {
         let Share { host, remote, reached_as, .. } = &job.shares[index];
         let agent = if *remote {
-            Agent::queue(host, reached_as.as_deref().unwrap_or(host), &job.template, &program)
+            let starter = starter.map(|agent| Starter { agent, host: job.shares[agent].host.clone(), command: 0 });
+            Agent::queue(host, reached_as.as_deref().unwrap_or(host), &job.template, &program, starter)
         } else {
             Agent::start_local(host, mask)
                 .map_err(|error| format!("no process can be started: {}", sys::reason(&error)))
@@ -76,25 +82,46 @@ impl Connecting {
 impl Running {
     /// Queues an agent again whose command an ssh server has turned away because too many came at a time.
     pub(super) fn queue_again(&mut self, index: usize) -> bool {
+        let from = self.start_counter(index);
         let agent = &mut self.agents[index];
         let again = agent.queue_again();
         if again {
-            self.connecting.reduce(agent.started_at, Instant::now());
+            self.connecting[from].reduce(agent.started_at, Instant::now());
         }
         again
     }
 
+    /// The index into `connecting` of the side that starts this agent.
+    fn start_counter(&self, index: usize) -> usize {
+        self.agents[index].starter.as_ref().map_or(0, |starter| starter.agent + 1)
+    }
+
     /// Starts agents whose turn has come.
     pub(super) fn start_queued(&mut self) {
-        if self.verdict.is_some() {
+        let is_queued = |agent: &Agent| agent.stage == Stage::Queued;
+        if self.verdict.is_some() || !self.agents.iter().any(is_queued) {
             return;
         }
-        let connecting = self.agents.iter().filter(|agent| agent.remote && agent.stage == Stage::Started).count();
-        let turns = self.connecting.most.saturating_sub(connecting);
-        let queued = self.agents.iter_mut().filter(|agent| agent.stage == Stage::Queued);
-        for agent in queued.take(turns) {
-            if let Err(why) = agent.start(&self.mask) {
-                let text = format!("the host {} cannot be reached: {why}", agent.host);
+        let mut turns: Vec<usize> = self.connecting.iter().map(|connecting| connecting.most).collect();
+        for index in 0..self.agents.len() {
+            let agent = &self.agents[index];
+            if agent.remote && agent.stage == Stage::Started {
+                let from = self.start_counter(index);
+                turns[from] = turns[from].saturating_sub(1);
+            }
+        }
+        for index in 0..self.agents.len() {
+            let (agent, from) = (&self.agents[index], self.start_counter(index));
+            let is_starter_there =
+                agent.starter.as_ref().is_none_or(|starter| self.agents[starter.agent].stage == Stage::Greeted);
+            if !is_queued(agent) || turns[from] == 0 || !is_starter_there {
+                continue;
+            }
+            turns[from] -= 1;
+            if agent.starter.is_some() {
+                self.start_behind(index);
+            } else if let Err(why) = self.agents[index].start(&self.mask) {
+                let text = format!("the host {} cannot be reached: {why}", self.agents[index].host);
                 return self.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
             }
         }

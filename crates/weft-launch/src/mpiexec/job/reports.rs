@@ -11,28 +11,34 @@ use std::time::Instant;
 impl Running {
     /// Handles everything that has arrived from an agent.
     pub(super) fn hear(&mut self, index: usize) {
-        if matches!(self.agents[index].stage, Stage::Queued | Stage::Done) {
+        if self.agents[index].stage == Stage::Queued || (self.agents[index].stage == Stage::Done && !self.relays[index])
+        {
             return;
         }
         if let Err(why) = self.agents[index].hear_greeting() {
-            let agent = &mut self.agents[index];
-            let text = format!("the host {} cannot be used: {why}", agent.host);
-            agent.kill();
+            let text = format!("the host {} cannot be used: {why}", self.agents[index].host);
+            self.signal_command(index, libc::SIGKILL);
+            self.agents[index].stage = Stage::Done;
             return self.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
         }
         if self.launched && self.agents[index].stage == Stage::Greeted {
             self.agents[index].stage = Stage::Working;
         }
-        while self.agents[index].stage == Stage::Working {
+        while !matches!(self.agents[index].stage, Stage::Queued | Stage::Started) {
             let report = match self.agents[index].channel.next_frame() {
                 Ok(None) => break,
                 Ok(Some(frame)) => Report::decode(frame),
                 Err(()) => None,
             };
+            // An agent without ranks of its own only passes on what others say.
+            let is_working = self.agents[index].is_working();
+            let report = report.filter(|report| is_working || matches!(report, Report::Relay { .. }));
             let Some(report) = report else {
                 let text = format!("what comes from the host {} is not from an agent", self.agents[index].host);
                 self.agents[index].stage = Stage::Done;
-                return self.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
+                self.agents[index].channel.close();
+                self.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
+                return self.close_behind(index);
             };
             self.handle_report(index, report);
         }
@@ -42,32 +48,32 @@ impl Running {
     }
 
     /// Handles an agent that will say nothing more although it has not said its last word.
-    fn handle_silence(&mut self, index: usize) {
-        if self.agents[index].stage == Stage::Done {
-            return;
-        }
-        if self.verdict.is_some() {
+    pub(super) fn handle_silence(&mut self, index: usize) {
+        if self.agents[index].stage == Stage::Done || self.verdict.is_some() {
             self.agents[index].stage = Stage::Done;
-            return;
+            return self.close_behind(index);
         }
         // The end of its process tells the reason, and comes a moment later.
         let closed_at = *self.agents[index].closed_at.get_or_insert_with(Instant::now);
         if self.agents[index].ended.is_none() && closed_at.elapsed() < STATUS_WAIT {
             return;
         }
-        if self.queue_again(index) {
+        if self.queue_again(index) || self.start_here_instead(index) {
             return;
         }
+        let behind = self.behind(index);
         let agent = &mut self.agents[index];
         let text = if agent.stage == Stage::Started {
             agent.explain(None)
         } else {
+            let starter = agent.starter.as_ref().map_or_else(String::new, |starter| format!(" on {}", starter.host));
             let fate = match agent.ended {
-                Some(Ended::Exit(status)) => format!("its command ended with status {status}"),
-                Some(Ended::Signal(signal)) => format!("its command died by signal {signal}"),
-                None => "it closed its output".to_string(),
+                Some(Ended::Exit(status)) => format!("its command{starter} ended with status {status}"),
+                Some(Ended::Signal(signal)) => format!("its command{starter} died by signal {signal}"),
+                None if starter.is_empty() => "it closed its output".to_string(),
+                None => format!("the way to it{starter} is closed"),
             };
-            format!("the agent on {} is lost: {fate}", agent.host)
+            format!("the agent on {} is lost: {fate}{behind}", agent.host)
         };
         agent.stage = Stage::Done;
         // Without their agent these ranks are gone.
@@ -75,6 +81,7 @@ impl Running {
             self.ended[rank as usize].get_or_insert(Phase::Silent);
         }
         self.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
+        self.close_behind(index);
     }
 
     fn handle_report(&mut self, index: usize, report: Report) {
@@ -119,6 +126,7 @@ impl Running {
                 }
             }
             Report::Pong => {}
+            Report::Relay { command, message } => self.hear_command(index, command, message),
             Report::Done => self.agents[index].stage = Stage::Done,
         }
     }

@@ -210,6 +210,14 @@ pub(crate) static OPTIONS: &[Entry] = &[
     ),
     global(
         Reach,
+        &["--tree-width", "-branch-count"],
+        one("auto|none|N"),
+        Global::TreeWidth,
+        "how many agents mpiexec, and then each host, starts: hosts are joined in a tree. none: mpiexec starts all of them. \
+         auto (default): a tree for more than 100 hosts that ssh or rsh reaches. The variable WEFT_TREE_WIDTH does the same",
+    ),
+    global(
+        Reach,
         &["--host-timeout"],
         one("SECONDS"),
         Global::HostTimeout,
@@ -338,7 +346,7 @@ pub(crate) static OPTIONS: &[Entry] = &[
     quiet(Reach, &["-localhost"], one("NAME"), "hosts are told apart by what they share"),
     quiet(Reach, &["-nameserver"], one("HOST"), "mpiexec serves names itself"),
     quiet(Reach, &["-disable-hostname-propagation"], NOTHING, "names are not needed"),
-    quiet(Reach, &["-demux", "-topolib", "-branch-count", "-pmi-port"], one("WHAT"), "an inner matter of Hydra"),
+    quiet(Reach, &["-demux", "-topolib", "-pmi-port"], one("WHAT"), "an inner matter of Hydra"),
     quiet(Reach, &["--allow-run-as-root"], NOTHING, "root may start jobs"),
     quiet(Reach, &["--personality", "-tune", "-am", "-tmpdir"], one("WHAT"), "an inner matter of other launchers"),
     quiet(Places, &["--rank-by", "-order-nodes"], one("WORD"), "ranks are numbered in the order of hosts"),
