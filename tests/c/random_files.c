@@ -9,10 +9,11 @@
  * atomic mode is on, no two ranks write the same byte in a round. What a rank has read is compared at the end
  * of the round, because only then all writes of other ranks are known which may have met the read.
  *
- * Parts can be left out for libraries that are known to do them wrong: "late-pointer" (nonblocking
- * collective accesses by individual pointers), "moved-pointer" (accesses by offset move no pointer),
- * "progress" (blocking calls while a nonblocking collective access goes on), "preallocate", "short-reads", and
- * "holes" (bytes that none has written are zero).
+ * Parts can be left out for libraries that are known to do them wrong: "nonblocking", "late-pointer"
+ * (nonblocking collective accesses by individual pointers), "moved-pointer" (accesses by offset move no
+ * pointer), "progress" (blocking calls while a nonblocking collective access goes on), "preallocate",
+ * "short-reads", "empty-spread" (no items of a type with gaps), and "holes" (bytes that none has written are
+ * zero).
  */
 #include "files.h"
 
@@ -401,6 +402,8 @@ static void access_by(int of, enum way way, enum form form, int from, int count,
 {
     static const char *const names[WAYS] = {"_at", "", "_ordered", "_at_all", "_all"};
     const struct view *view = &views[of];
+    if (form == NONBLOCKING && left_out("nonblocking"))
+        form = BLOCKING;
     int size = etypes[view->etype].size, uses_pointer = way == POINTER || way == ALL;
     char name[24];
     snprintf(name, sizeof name, "%s%s%s", form == NONBLOCKING ? "i" : "", is_write ? "write" : "read", names[way]);
@@ -408,6 +411,8 @@ static void access_by(int of, enum way way, enum form form, int from, int count,
         from = position[of];
     if (way != ORDERED)
         count = possible(of, view, from, count, is_write);
+    if (count == 0 && left_out("empty-spread"))
+        is_spread = 0;
     avoid_busy(of, view, from, count);
     int may_be_short = count > 0 && !is_write && place_of_byte(view, (long)(from + count) * size - 1) >= size_of[of];
     struct access *access = enter(of, view, from, count, is_write, form == NONBLOCKING, name);
@@ -456,7 +461,7 @@ static void check_read(const struct access *access)
         int is_foreign = writer[place] != -1 && writer[place] != rank;
         if (is_foreign && !is_atomic)
             continue; /* §14.6.1: undefined */
-        if (writer[place] == -1 && place >= old_size && left_out("holes"))
+        if (access->expected[i] == 0 && place >= old_size && left_out("holes"))
             continue;
         for (int k = 0; is_foreign && !is_allowed && k < access_count; k++)
             for (int n = 0; accesses[k].is_write && accesses[k].of != rank && n < accesses[k].bytes; n++)
@@ -624,7 +629,7 @@ static void shared_writes(void)
 {
     settle();
     const struct view *view = &views[0];
-    int size = etypes[view->etype].size, count = 1 + below(8), bytes = count * size, large = below(2), is_nonblocking = below(3) == 0;
+    int size = etypes[view->etype].size, count = 1 + below(8), bytes = count * size, large = below(2), is_nonblocking = below(3) == 0 && !left_out("nonblocking");
     if (possible(0, view, shared_position, count * ranks, 1) < count * ranks)
         return;
     uint64_t id = random_of();
