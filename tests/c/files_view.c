@@ -443,8 +443,6 @@ static void overlapping(void)
 
 static void empty_types(void)
 {
-    if (left_out("empty-filetype"))
-        return;
     STORY("14.3 a rank whose filetype is empty takes part in collective calls");
     MPI_Datatype empty, type = resized(copy_of(MPI_INT), 0, (MPI_Aint)sizeof(int) * ranks);
     MPI_Status status;
@@ -590,22 +588,20 @@ static void mistakes(void)
     CHECK_CLASS(MPI_File_set_view(file, 0, MPI_INT, loose, "native", MPI_INFO_NULL), MPI_ERR_TYPE);
     MPI_Type_free(&loose);
     CHECK_CLASS(MPI_File_get_byte_offset(file, -1, &place), MPI_ERR_ARG);
-    if (!left_out("impossible-views")) {
-        MPI_Aint backwards[] = {8, 0}, negative[] = {-4, 4}, same[] = {0, 2};
-        CHECK_CLASS(MPI_File_set_view(file, 0, MPI_DOUBLE, MPI_INT, "native", MPI_INFO_NULL), MPI_ERR_ARG);
-        MPI_Type_create_hindexed_block(2, 1, backwards, MPI_INT, &type);
-        MPI_Type_commit(&type);
-        CHECK(MPI_File_set_view(file, 0, MPI_INT, type, "native", MPI_INFO_NULL) != MPI_SUCCESS, "displacements that go back were taken");
-        MPI_Type_free(&type);
-        MPI_Type_create_hindexed_block(2, 1, negative, MPI_INT, &type);
-        MPI_Type_commit(&type);
-        CHECK(MPI_File_set_view(file, 0, MPI_INT, type, "native", MPI_INFO_NULL) != MPI_SUCCESS, "a negative displacement was taken");
-        MPI_Type_free(&type);
-        MPI_Type_create_hindexed_block(2, 1, same, MPI_INT, &type);
-        MPI_Type_commit(&type);
-        CHECK(MPI_File_set_view(file, 0, MPI_INT, type, "native", MPI_INFO_NULL) != MPI_SUCCESS, "a view for writing that overlaps itself was taken");
-        MPI_Type_free(&type);
-    }
+    MPI_Aint backwards[] = {8, 0}, negative[] = {-4, 4}, same[] = {0, 2};
+    CHECK_CLASS(MPI_File_set_view(file, 0, MPI_DOUBLE, MPI_INT, "native", MPI_INFO_NULL), MPI_ERR_ARG);
+    MPI_Type_create_hindexed_block(2, 1, backwards, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    CHECK(MPI_File_set_view(file, 0, MPI_INT, type, "native", MPI_INFO_NULL) != MPI_SUCCESS, "displacements that go back were taken");
+    MPI_Type_free(&type);
+    MPI_Type_create_hindexed_block(2, 1, negative, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    CHECK(MPI_File_set_view(file, 0, MPI_INT, type, "native", MPI_INFO_NULL) != MPI_SUCCESS, "a negative displacement was taken");
+    MPI_Type_free(&type);
+    MPI_Type_create_hindexed_block(2, 1, same, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    CHECK(MPI_File_set_view(file, 0, MPI_INT, type, "native", MPI_INFO_NULL) != MPI_SUCCESS, "a view for writing that overlaps itself was taken");
+    MPI_Type_free(&type);
 
     STORY("14.3 ranks that disagree about the etype or the representation");
     if (ranks > 1 && !left_out("unequal-views")) {
