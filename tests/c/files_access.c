@@ -481,11 +481,9 @@ static void mistakes(void)
     MPI_Type_contiguous(2, MPI_INT, &loose);
     CHECK_CLASS(MPI_File_write(file, &value, 1, loose, &status), MPI_ERR_TYPE);
     MPI_Type_free(&loose);
-    if (!left_out("negative-count")) {
-        CHECK_CLASS(MPI_File_write(file, &value, -1, MPI_INT, &status), MPI_ERR_COUNT);
-        CHECK_CLASS(MPI_File_read_at_c(file, 0, &value, -1, MPI_INT, &status), MPI_ERR_COUNT);
-        CHECK_CLASS(MPI_File_write_shared(file, &value, -1, MPI_INT, &status), MPI_ERR_COUNT);
-    }
+    CHECK_CLASS(MPI_File_write(file, &value, -1, MPI_INT, &status), MPI_ERR_COUNT);
+    CHECK_CLASS(MPI_File_read_at_c(file, 0, &value, -1, MPI_INT, &status), MPI_ERR_COUNT);
+    CHECK_CLASS(MPI_File_write_shared(file, &value, -1, MPI_INT, &status), MPI_ERR_COUNT);
     /* §14.1.1: etypes are the units of access. */
     CHECK(MPI_File_write_at(file, 0, &value, 3, MPI_BYTE, &status) != MPI_SUCCESS, "three quarters of an etype were written");
     CHECK(MPI_File_read(file, &value, 3, MPI_BYTE, &status) != MPI_SUCCESS, "three quarters of an etype were read");
