@@ -3,16 +3,18 @@
  * `random_files [--seed N] [--programs M] [--steps K] [--directory D]` runs the programs with the seeds N to
  * N + M - 1. Passes on any MPI library with any number of ranks up to 64.
  *
- * Every rank knows the whole program: the views, pointers and accesses of all ranks. A program consists of
- * rounds. Within a round the ranks do not wait for each other, except in collective calls. A round ends when
- * all ranks have settled the file (§14.6.1): then its bytes are compared with the oracle, without MPI. Unless
- * atomic mode is on, no two ranks write the same byte in a round. What a rank has read is compared at the end
- * of the round, because only then all writes of other ranks are known which may have met the read.
+ * Every rank knows the whole program: the hints, views, pointers and accesses of all ranks. A program
+ * consists of rounds. Within a round the ranks do not wait for each other, except in collective calls. A
+ * round ends when all ranks have settled the file (§14.6.1): then its bytes are compared with the oracle,
+ * without MPI. Unless atomic mode is on, no two ranks write the same byte in a round. What a rank has read is
+ * compared at the end of the round, because only then all writes of other ranks are known which may have met
+ * the read.
  *
  * Parts can be left out for libraries that are known to do them wrong: "nonblocking", "late-pointer"
  * (nonblocking collective accesses by individual pointers), "moved-pointer" (accesses by offset move no
  * pointer), "progress" (blocking calls while a nonblocking collective access goes on), "preallocate",
- * "short-reads", "empty-spread" (no items of a type with gaps), and "holes" (bytes that none has written are
+ * "short-reads", "empty-spread" (no items of a type with gaps), "ordered-race" (a rank begins its second
+ * ordered access while another one has not begun its first), and "holes" (bytes that none has written are
  * zero).
  */
 #include "files.h"
@@ -611,6 +613,8 @@ static void ordered(void)
     for (int of = 0; of < ranks && left_out("progress"); of++)
         wait_for_all(of);
     enum form form = below(3) == 0 ? SPLIT : BLOCKING;
+    if (left_out("ordered-race"))
+        MPI_Barrier(MPI_COMM_WORLD);
     if (!is_write)
         settle(); /* it moves by what was asked for where the file is long enough */
     for (int of = 0; of < ranks; of++) {
@@ -736,13 +740,30 @@ static void resize(void)
     begin_round();
 }
 
+/* Opens the file with hints that change how accesses are done, and nothing else. */
+static void open_file(int amode)
+{
+    static const char *const hints[][2] = {{"romio_cb_write", "enable"}, {"romio_cb_write", "disable"}, {"romio_cb_read", "enable"},
+                                           {"romio_cb_read", "disable"}, {"romio_ds_write", "enable"},  {"romio_ds_write", "disable"},
+                                           {"romio_ds_read", "enable"},  {"romio_ds_read", "disable"},  {"cb_nodes", "1"},
+                                           {"cb_nodes", "2"},            {"cb_buffer_size", "512"},     {"ind_wr_buffer_size", "256"},
+                                           {"ind_rd_buffer_size", "256"}, {"striping_unit", "1024"}};
+    MPI_Info info;
+    MPI_Info_create(&info);
+    for (size_t i = 0; i < sizeof hints / sizeof *hints; i++)
+        if (below(6) == 0)
+            MPI_Info_set(info, hints[i][0], hints[i][1]);
+    MUST(MPI_File_open(MPI_COMM_WORLD, path(file_name), amode, info, &file));
+    MPI_Info_free(&info);
+    is_atomic = 0;
+}
+
 static void reopen(void)
 {
     settle();
     MUST(MPI_File_close(&file));
     MPI_Barrier(MPI_COMM_WORLD);
-    MUST(MPI_File_open(MPI_COMM_WORLD, path(file_name), MPI_MODE_RDWR, MPI_INFO_NULL, &file));
-    is_atomic = 0;
+    open_file(MPI_MODE_RDWR);
     set_views(below(2));
 }
 
@@ -798,11 +819,11 @@ static void run(void)
 {
     alarm((unsigned)time_limit());
     stream = seed * 0x2545f4914f6cdd1du + (uint64_t)ranks;
-    step = is_atomic = old_size = 0;
+    step = old_size = 0;
     memset(old, 0, ROOM);
     begin_round();
     disk_remove(file_name);
-    MUST(MPI_File_open(MPI_COMM_WORLD, path(file_name), MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    open_file(MPI_MODE_CREATE | MPI_MODE_RDWR);
     set_views(below(2));
     for (step = 1; step <= steps; step++)
         one_step();
