@@ -87,9 +87,9 @@ static inline size_t disk_read(const char *name, long long offset, void *bytes, 
     int file = open(path(name), O_RDONLY);
     while (file >= 0 && done < length) {
         ssize_t now = pread(file, (char *)bytes + done, length - done, (off_t)(offset + (long long)done));
-        if (now <= 0)
+        if (now == 0 || (now < 0 && errno != EINTR))
             break;
-        done += (size_t)now;
+        done += now > 0 ? (size_t)now : 0;
     }
     if (file >= 0)
         close(file);
