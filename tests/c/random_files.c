@@ -1,7 +1,8 @@
 /*
  * Random programs on one file, from a seed, beside an oracle that knows which values each byte may have:
- * `random_files [--seed N] [--programs M] [--steps K] [--directory D]` runs the programs with the seeds N to
- * N + M - 1. Passes on any MPI library with any number of ranks up to 64.
+ * `random_files [--seed N] [--programs M] [--steps K] [--unit U] [--directory D]` runs the programs with the
+ * seeds N to N + M - 1. Each byte of which the oracle knows stands for U equal bytes of the file. Passes on
+ * any MPI library with any number of ranks up to 64.
  *
  * Every rank knows the whole program: the hints, views, pointers and accesses of all ranks. A program
  * consists of rounds. Within a round the ranks do not wait for each other, except in collective calls. A
@@ -10,12 +11,12 @@
  * compared at the end of the round, because only then all writes of other ranks are known which may have met
  * the read.
  *
- * Parts can be left out for libraries that are known to do them wrong: "nonblocking", "late-pointer"
- * (nonblocking collective accesses by individual pointers), "moved-pointer" (accesses by offset move no
- * pointer), "progress" (blocking calls while a nonblocking collective access goes on), "preallocate",
- * "short-reads", "empty-spread" (no items of a type with gaps), "ordered-race" (a rank begins its second
- * ordered access while another one has not begun its first), and "holes" (bytes that none has written are
- * zero).
+ * Parts can be left out for libraries that are known to do them wrong: "nonblocking" and "atomic-requests"
+ * (nonblocking accesses, always or in atomic mode), "late-pointer" (nonblocking collective accesses by
+ * individual pointers), "moved-pointer" (accesses by offset move no pointer), "progress" (blocking calls
+ * while a nonblocking collective access goes on), "preallocate", "short-reads", "empty-spread" (no items of a
+ * type with gaps), "ordered-race" (a rank begins its second ordered access while another one has not begun
+ * its first), and "holes" (bytes that none has written are zero).
  */
 #include "files.h"
 
@@ -30,7 +31,7 @@ enum {
 };
 
 static uint64_t seed = 1, stream;
-static int steps = 60, step;
+static int steps = 60, step, unit = 1;
 static char title[200];
 static const char *const file_name = "random";
 
@@ -52,8 +53,8 @@ static int below(int limit)
     do {                                                                                                               \
         char why_[300];                                                                                                \
         snprintf(why_, sizeof why_, __VA_ARGS__);                                                                      \
-        fprintf(stderr, "random_files --seed %llu --steps %d with %d ranks: rank %d, step %d: %s\n",                   \
-                (unsigned long long)seed, steps, ranks, rank, at, why_);                                               \
+        fprintf(stderr, "random_files --seed %llu --steps %d --unit %d with %d ranks: rank %d, step %d: %s\n",         \
+                (unsigned long long)seed, steps, unit, ranks, rank, at, why_);                                         \
         unlink(path(file_name));                                                                                       \
         rmdir(directory);                                                                                              \
         MPI_Abort(MPI_COMM_WORLD, 1);                                                                                  \
@@ -74,13 +75,13 @@ static int below(int limit)
 
 struct etype {
     MPI_Datatype type, spread; /* in memory one behind the other, or with a gap of the same size behind each */
-    int size;
+    int size;                  /* in units */
 };
 
 static struct etype etypes[ETYPES];
 
 struct view {
-    int displacement, etype, items, extent; /* bytes; an index; etypes of a tile; etypes */
+    int displacement, etype, items, extent; /* units; an index; etypes of a tile; etypes */
     int tile[ITEMS_MAX];
 };
 
@@ -94,18 +95,24 @@ static void make_etypes(void)
     MPI_Type_commit(&triple);
     MPI_Datatype types[ETYPES] = {MPI_BYTE, MPI_SHORT, MPI_INT, MPI_DOUBLE, triple};
     for (int i = 0; i < ETYPES; i++) {
-        etypes[i].type = types[i];
         MPI_Type_size(types[i], &etypes[i].size);
-        MPI_Type_create_resized(types[i], 0, 2 * etypes[i].size, &etypes[i].spread);
+        if (unit > 1)
+            MPI_Type_contiguous(unit, types[i], &etypes[i].type);
+        else
+            MPI_Type_dup(types[i], &etypes[i].type);
+        MPI_Type_commit(&etypes[i].type);
+        MPI_Type_create_resized(etypes[i].type, 0, 2 * etypes[i].size * (MPI_Aint)unit, &etypes[i].spread);
         MPI_Type_commit(&etypes[i].spread);
     }
+    MPI_Type_free(&triple);
 }
 
 static void free_etypes(void)
 {
-    MPI_Type_free(&etypes[4].type);
-    for (int i = 0; i < ETYPES; i++)
+    for (int i = 0; i < ETYPES; i++) {
+        MPI_Type_free(&etypes[i].type);
         MPI_Type_free(&etypes[i].spread);
+    }
 }
 
 enum { ONE, INDEXED, BY_BYTES, VECTOR, SUBARRAY, IN_TURN, SHAPES };
@@ -125,7 +132,7 @@ static MPI_Datatype make_view(struct view *view, int shape, int of)
         for (int i = 0; i < view->items; i++) {
             at += below(3);
             view->tile[i] = at++;
-            bytes[i] = (MPI_Aint)view->tile[i] * size;
+            bytes[i] = (MPI_Aint)view->tile[i] * size * unit;
             lengths[i] = 1;
         }
         view->extent = at + below(4);
@@ -168,12 +175,12 @@ static MPI_Datatype make_view(struct view *view, int shape, int of)
     default:
         MPI_Type_dup(old, &type);
     }
-    MPI_Type_create_resized(type, 0, (MPI_Aint)view->extent * size, &result);
+    MPI_Type_create_resized(type, 0, (MPI_Aint)view->extent * size * unit, &result);
     MPI_Type_free(&type);
     return result;
 }
 
-/* Where a byte of the view lies in the file. */
+/* Where a byte of the view lies in the file, both in units. */
 static int place_of_byte(const struct view *view, long byte)
 {
     int size = etypes[view->etype].size;
@@ -189,7 +196,7 @@ struct access {
     uint64_t id;
     int *places;
     unsigned char *expected; /* of a read: what this rank must find where no other rank writes */
-    unsigned char *found;
+    unsigned char *found, *torn; /* torn: the bytes of the unit are not equal */
     int least_size; /* of the file, as this rank knows it */
     int count;      /* etypes that were read, or MPI_UNDEFINED */
     char name[24];
@@ -227,6 +234,7 @@ static void begin_round(void)
         free(accesses[i].places);
         free(accesses[i].expected);
         free(accesses[i].found);
+        free(accesses[i].torn);
     }
     access_count = 0;
     memcpy(mine, old, ROOM);
@@ -235,6 +243,37 @@ static void begin_round(void)
     for (int of = 0; of < ranks; of++)
         size_of[of] = old_size;
     size_max = old_size;
+}
+
+/* -- Units -- */
+
+/* Sets a unit of memory, at this place in units. */
+static void set_unit(unsigned char *bytes, int at, unsigned char value)
+{
+    memset(bytes + (size_t)at * (size_t)unit, value, (size_t)unit);
+}
+
+/* Returns the value of a unit, and whether its bytes differ. */
+static unsigned char get_unit(const unsigned char *bytes, int at, unsigned char *torn)
+{
+    const unsigned char *first = bytes + (size_t)at * (size_t)unit;
+    /* Bytes that none has written may be any, where "holes" are left out. */
+    *torn = unit > 1 && memcmp(first, first + 1, (size_t)unit - 1) != 0 && !left_out("holes");
+    return *first;
+}
+
+/* Reads the whole file without MPI; returns its size in units. */
+static int read_whole(unsigned char *values, unsigned char *torn)
+{
+    long long size = disk_size(file_name);
+    if (size < 0 || size % unit != 0 || size / unit > ROOM)
+        FAIL(step, "the file has %lld bytes", size);
+    unsigned char *bytes = memory((size_t)ROOM * (size_t)unit);
+    disk_read(file_name, 0, bytes, (size_t)size);
+    for (int i = 0; i < ROOM; i++)
+        values[i] = get_unit(bytes, i, &torn[i]);
+    free(bytes);
+    return (int)(size / unit);
 }
 
 /* -- Completing nonblocking accesses -- */
@@ -249,7 +288,7 @@ static void take_result(struct access *access, const MPI_Status *status, const u
     if (access->is_write && access->count != wanted)
         FAIL(access->step, "%s of %d etypes says that it wrote %d", access->name, wanted, access->count);
     for (int i = 0; !access->is_write && i < access->bytes; i++)
-        access->found[i] = buffer[is_spread ? i / size * 2 * size + i % size : i];
+        access->found[i] = get_unit(buffer, is_spread ? i / size * 2 * size + i % size : i, &access->torn[i]);
 }
 
 /* A rank completes all that it has begun; known to all ranks. */
@@ -312,7 +351,7 @@ static struct access *enter(int of, const struct view *view, int from, int count
     struct access *access = is_write || of == rank ? &accesses[access_count++] : &unused;
     if (access_count == ACCESSES_MAX)
         FAIL(step, "too many accesses in one round");
-    *access = (struct access){of, step, is_write, length, size, id, NULL, NULL, NULL, size_of[of], 0, ""};
+    *access = (struct access){of, step, is_write, length, size, id, NULL, NULL, NULL, NULL, size_of[of], 0, ""};
     snprintf(access->name, sizeof access->name, "%s", name);
     if (access == &unused && !is_waiting)
         return NULL;
@@ -320,6 +359,7 @@ static struct access *enter(int of, const struct view *view, int from, int count
     if (!is_write && of == rank) {
         access->expected = memory((size_t)length);
         access->found = memory((size_t)length);
+        access->torn = memory((size_t)length);
     }
     for (int i = 0; i < length; i++) {
         int place = access->places[i] = place_of_byte(view, (long)from * size + i);
@@ -404,7 +444,7 @@ static void access_by(int of, enum way way, enum form form, int from, int count,
 {
     static const char *const names[WAYS] = {"_at", "", "_ordered", "_at_all", "_all"};
     const struct view *view = &views[of];
-    if (form == NONBLOCKING && left_out("nonblocking"))
+    if (form == NONBLOCKING && (left_out("nonblocking") || (is_atomic && left_out("atomic-requests"))))
         form = BLOCKING;
     int size = etypes[view->etype].size, uses_pointer = way == POINTER || way == ALL;
     char name[24];
@@ -421,9 +461,9 @@ static void access_by(int of, enum way way, enum form form, int from, int count,
     if (of == rank) {
         MPI_Status status;
         MPI_Request request = MPI_REQUEST_NULL;
-        unsigned char *buffer = memory((size_t)(2 * access->bytes));
+        unsigned char *buffer = memory((size_t)(2 * access->bytes) * (size_t)unit);
         for (int i = 0; is_write && i < access->bytes; i++)
-            buffer[is_spread ? i / size * 2 * size + i % size : i] = value_of(access->id, i);
+            set_unit(buffer, is_spread ? i / size * 2 * size + i % size : i, value_of(access->id, i));
         if (uses_pointer && left_out("moved-pointer"))
             MUST(MPI_File_seek(file, from, MPI_SEEK_SET));
         call(access, way, form, from, buffer, count, is_spread ? etypes[view->etype].spread : etypes[view->etype].type, &request, &status);
@@ -468,7 +508,7 @@ static void check_read(const struct access *access)
         for (int k = 0; is_foreign && !is_allowed && k < access_count; k++)
             for (int n = 0; accesses[k].is_write && accesses[k].of != rank && n < accesses[k].bytes; n++)
                 is_allowed |= accesses[k].places[n] == place && value_of(accesses[k].id, n) == found;
-        if (!is_allowed)
+        if (!is_allowed || (access->torn[i] && !is_foreign))
             FAIL(access->step, "byte %d of %s is %d, expected %d; it lies at byte %d of the file", i, access->name, found, access->expected[i], place);
     }
 }
@@ -476,13 +516,12 @@ static void check_read(const struct access *access)
 /* Compares the file with what the writes of the round leave, and takes what it has as settled. */
 static void check_file(void)
 {
-    static unsigned char found[ROOM + 1];
+    static unsigned char found[ROOM], torn[ROOM];
     static int last[RANKS_MAX][ROOM], index_of[RANKS_MAX][ROOM];
     static unsigned char is_before[ACCESSES_MAX][ACCESSES_MAX];
-    long long size = disk_size(file_name);
+    int size = read_whole(found, torn);
     if (size != size_max)
-        FAIL(step, "the file has %lld bytes, expected %d", size, size_max);
-    disk_read(file_name, 0, found, ROOM);
+        FAIL(step, "the file has %d bytes, expected %d", size, size_max);
     for (int of = 0; of < ranks; of++)
         memset(last[of], -1, sizeof last[of]);
     for (int k = 0; k < access_count; k++)
@@ -506,7 +545,7 @@ static void check_file(void)
         }
         if (candidates == 0 && found[place] != old[place] && !(place >= old_size && left_out("holes")))
             FAIL(step, "byte %d of the file is %d, and was %d before the round, in which none wrote it", place, found[place], old[place]);
-        if (candidates > 0 && winner == -1)
+        if (candidates > 0 && (winner == -1 || torn[place]))
             FAIL(accesses[newest].step, "%s of rank %d has not left its value in byte %d of the file, which is %d", accesses[newest].name, accesses[newest].of, place, found[place]);
         /* One write comes before another one as a whole. */
         for (int of = 0; candidates > 1 && winner < ACCESSES_MAX && of < ranks; of++) {
@@ -536,8 +575,8 @@ static void settle(void)
     check_file();
     MPI_Offset size = -1;
     MUST(MPI_File_get_size(file, &size));
-    if (size != old_size)
-        FAIL(step, "MPI_File_get_size says %lld, the file has %d bytes", (long long)size, old_size);
+    if (size != (MPI_Offset)old_size * unit)
+        FAIL(step, "MPI_File_get_size says %lld, the file has %lld bytes", (long long)size, (long long)old_size * unit);
     MPI_Barrier(MPI_COMM_WORLD);
     begin_round();
 }
@@ -565,7 +604,7 @@ static void set_views(int common)
     is_common = common;
     shared_position = 0;
     MPI_Type_commit(&own);
-    MUST(MPI_File_set_view(file, views[rank].displacement, etypes[etype].type, own, "native", MPI_INFO_NULL));
+    MUST(MPI_File_set_view(file, (MPI_Offset)views[rank].displacement * unit, etypes[etype].type, own, "native", MPI_INFO_NULL));
     MPI_Type_free(&own);
 }
 
@@ -637,11 +676,11 @@ static void shared_writes(void)
     if (possible(0, view, shared_position, count * ranks, 1) < count * ranks)
         return;
     uint64_t id = random_of();
-    unsigned char *buffer = memory((size_t)bytes), *found = memory((size_t)bytes), taken[RANKS_MAX] = {0};
-    static unsigned char whole[ROOM];
+    unsigned char *buffer = memory((size_t)bytes * (size_t)unit), *found = memory((size_t)bytes), taken[RANKS_MAX] = {0};
+    static unsigned char whole[ROOM], torn[ROOM];
     MPI_Status status;
     for (int i = 0; i < bytes; i++)
-        buffer[i] = value_of(id + (uint64_t)rank, i);
+        set_unit(buffer, i, value_of(id + (uint64_t)rank, i));
     if (is_nonblocking) {
         MPI_Request request;
         MUST(MPI_File_iwrite_shared(file, buffer, count, etypes[view->etype].type, &request));
@@ -653,15 +692,18 @@ static void shared_writes(void)
         FAIL(step, "write_shared of %d etypes says that it wrote %d", count, count_of(&status, etypes[view->etype].type));
     MUST(MPI_File_sync(file));
     MPI_Barrier(MPI_COMM_WORLD);
-    disk_read(file_name, 0, whole, ROOM);
+    read_whole(whole, torn);
     if (left_out("holes"))
         memcpy(old + old_size, whole + old_size, (size_t)(ROOM - old_size));
     for (int slot = 0; slot < ranks; slot++) {
-        int owner = -1;
-        for (int i = 0; i < bytes; i++)
-            found[i] = whole[place_of_byte(view, (long)(shared_position + slot * count) * size + i)];
+        int owner = -1, is_torn = 0;
+        for (int i = 0; i < bytes; i++) {
+            int place = place_of_byte(view, (long)(shared_position + slot * count) * size + i);
+            found[i] = whole[place];
+            is_torn |= torn[place];
+        }
         for (int of = 0; of < ranks && owner < 0; of++) {
-            int differs = taken[of];
+            int differs = taken[of] | is_torn;
             for (int i = 0; i < bytes; i++)
                 differs |= found[i] != value_of(id + (uint64_t)of, i);
             if (!differs)
@@ -698,7 +740,7 @@ static void shared_reads(void)
     }
     if (place_of_byte(view, (long)(shared_position + count * ranks) * size - 1) >= old_size)
         return;
-    unsigned char *buffer = memory((size_t)bytes);
+    unsigned char *buffer = memory((size_t)bytes * (size_t)unit), torn = 0;
     MPI_Status status;
     MPI_Barrier(MPI_COMM_WORLD);
     MUST(MPI_File_read_shared(file, buffer, count, etypes[view->etype].type, &status));
@@ -706,7 +748,7 @@ static void shared_reads(void)
     for (int slot = 0; slot < ranks && !is_right; slot++) {
         is_right = 1;
         for (int i = 0; i < bytes; i++)
-            is_right &= buffer[i] == old[place_of_byte(view, (long)(shared_position + slot * count) * size + i)];
+            is_right &= get_unit(buffer, i, &torn) == old[place_of_byte(view, (long)(shared_position + slot * count) * size + i)] && !torn;
     }
     if (!is_right || count_of(&status, etypes[view->etype].type) != count)
         FAIL(step, "read_shared of %d etypes got %d, and bytes that are in no slot", count, count_of(&status, etypes[view->etype].type));
@@ -725,14 +767,14 @@ static void resize(void)
     int size = below(ROOM / 2), grows_only = below(3) == 0 && !left_out("preallocate");
     MPI_Offset found = -1;
     if (grows_only) {
-        MUST(MPI_File_preallocate(file, size));
+        MUST(MPI_File_preallocate(file, (MPI_Offset)size * unit));
         size = size > old_size ? size : old_size;
     } else {
-        MUST(MPI_File_set_size(file, size));
+        MUST(MPI_File_set_size(file, (MPI_Offset)size * unit));
     }
     MUST(MPI_File_get_size(file, &found));
-    if (found != size)
-        FAIL(step, "the file has %lld bytes, not %d", (long long)found, size);
+    if (found != (MPI_Offset)size * unit)
+        FAIL(step, "the file has %lld bytes, not %lld", (long long)found, (long long)size * unit);
     if (size < ROOM)
         memset(old + size, 0, (size_t)(ROOM - size));
     old_size = size;
@@ -773,7 +815,7 @@ static void check_places(void)
         int item = below(200);
         MPI_Offset place = -1;
         MUST(MPI_File_get_byte_offset(file, item, &place));
-        if (place != place_of_byte(&views[rank], (long)item * etypes[views[rank].etype].size))
+        if (place != (MPI_Offset)place_of_byte(&views[rank], (long)item * etypes[views[rank].etype].size) * unit)
             FAIL(step, "MPI_File_get_byte_offset of %d gives %lld", item, (long long)place);
     }
 }
@@ -830,8 +872,8 @@ static void run(void)
     settle();
     MUST(MPI_File_close(&file));
     MPI_Barrier(MPI_COMM_WORLD);
-    if (disk_size(file_name) != old_size)
-        FAIL(step, "the closed file has %lld bytes, expected %d", disk_size(file_name), old_size);
+    if (disk_size(file_name) != (long long)old_size * unit)
+        FAIL(step, "the closed file has %lld bytes, expected %lld", disk_size(file_name), (long long)old_size * unit);
     disk_remove(file_name);
     begin_round();
 }
@@ -848,11 +890,13 @@ int main(int argc, char **argv)
             steps = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--programs"))
             programs = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--unit"))
+            unit = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--directory"))
             where = argv[i + 1];
     }
-    if (ranks > RANKS_MAX) {
-        fprintf(stderr, "random_files takes %d ranks at most\n", RANKS_MAX);
+    if (ranks > RANKS_MAX || unit < 1) {
+        fprintf(stderr, "random_files takes %d ranks at most, and units of at least one byte\n", RANKS_MAX);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     open_directory(where);
