@@ -16,6 +16,7 @@ pub(crate) mod conformance;
 pub(crate) mod context;
 mod doctor;
 mod fabric;
+mod files;
 mod fortran;
 mod gone;
 mod growth;
@@ -148,6 +149,11 @@ const SUITES: &[Suite] = &[
         what: "one-sided operations from seeds on one to four hosts, also with such faults",
         cases: windows::cases,
     },
+    Suite {
+        name: "files",
+        what: "random programs on files from seeds, and the faults that users have reported",
+        cases: files::cases,
+    },
     Suite { name: "fabric", what: "libfabric in the place of UDP", cases: fabric::cases },
     Suite { name: "tcp", what: "kernel TCP in the place of UDP", cases: tcp::cases },
     Suite {
@@ -230,6 +236,11 @@ const LARGE: &[Suite] = &[
         name: "lifetimes-all",
         what: "ten minutes of everything, and 100,000 turns of each kind of object: nothing grows",
         cases: lifetimes::all_cases,
+    },
+    Suite {
+        name: "files-all",
+        what: "hundreds of random programs on files with 1 to 16 ranks, and writes of two gigabytes",
+        cases: files::all_cases,
     },
     Suite {
         name: "launcher-chaos",

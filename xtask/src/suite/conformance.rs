@@ -25,6 +25,19 @@ pub(crate) const CHAPTERS: &[(u32, &[&str])] = &[
     (11, &["sessions", "sessions_after", "sessions_later", "start", "threads"]),
     (12, &["chapter12", "window_access", "window_epochs"]),
     (13, &["chapter13"]),
+    (
+        14,
+        &[
+            "files_open",
+            "files_view",
+            "files_access",
+            "files_collective",
+            "files_nonblocking",
+            "files_representation",
+            "files_consistency",
+            "files_errors",
+        ],
+    ),
     (15, &["chapter15"]),
     (20, &["chapter20"]),
 ];
