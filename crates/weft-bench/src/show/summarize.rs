@@ -159,6 +159,9 @@ fn gather(samples: &[Sample]) -> BTreeMap<(String, String), Gathered> {
         match measurement {
             "availability" => add("overhead", "us", number("overhead_us")),
             "sendrecv" => add("sendrecv_time", "us", number("time_us")),
+            "file_write" | "file_read" | "file_write_all" | "file_read_all" => {
+                add(&format!("{measurement}_plain"), "percent", number("percent_of_plain"));
+            }
             _ => {}
         }
     }
