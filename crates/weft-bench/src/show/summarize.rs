@@ -275,6 +275,7 @@ fn fill(
     if let Some(ours) = ours.filter(|ours| !ours.is_empty()) {
         let size = size.unwrap_or(0);
         let peers = libraries.iter().enumerate().filter(|(_, library)| library.role == Role::Peer);
+        let peers = peers.filter(|_| words::is_compared(&table.measurement));
         let peers = peers.filter_map(|(i, library)| Some((i, size, valid(collected.get(&library.id)?))));
         best = compare(&table.unit, &ours, choose(&table.unit, peers.collect()));
         floor = compare(&table.unit, &ours, choose(&table.unit, fitting(&table.unit, size, libraries, found)));

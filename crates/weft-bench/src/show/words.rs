@@ -161,6 +161,12 @@ pub(crate) fn program(measurement: &str) -> &str {
     }
 }
 
+/// Returns whether a peer's figure stands beside Weft's. A share of plain system calls does not: these were
+/// made in each library's own processes, some of which spin while others work.
+pub(crate) fn is_compared(measurement: &str) -> bool {
+    !measurement.ends_with("_plain")
+}
+
 /// The words for a variant: `send`, `class A`, `2 pairs`.
 pub(crate) fn variant(key: &str, value: &str) -> String {
     match (key, value) {
