@@ -101,8 +101,8 @@ fn ratios_say_who_is_better_whichever_way_the_unit_runs() {
     assert_eq!(found, expected.map(|(text, standing)| (text.to_owned(), standing)));
 }
 
-/// Samples of writing that tell the speed of plain calls beside them.   Expect: a table of the shares, in which
-/// no library is compared with another.
+/// Samples of writing that tell the speed of plain calls beside them.   Expect: a table of the shares, in
+/// which no library is compared with another.
 #[test]
 fn shares_of_plain_calls_are_shown_and_not_compared() {
     let sample = |library: &str, value: u32, percent: u32| {
