@@ -26,6 +26,9 @@ options() {
     barrier) echo --seconds 0.005 --samples 2 ;;
     rate) echo --seconds 0.005 --samples 2 --window 8 ;;
     availability) echo --seconds 0.002 --samples 1 --sizes 8,64k ;;
+    file_open) echo --seconds 0.005 --samples 2 ;;
+    file_availability) echo --samples 1 --sizes 64k ;;
+    file_*) echo --seconds 0.005 --samples 2 --sizes 64,1000,64k --bytes 128k ;;
     nas_is | nas_cg) echo --class "${CLASS:-S}" --samples 1 ;;
     *) echo --seconds 0.005 --samples 2 --sizes 8,1000,64k --window 8 ;;
     esac

@@ -122,6 +122,13 @@ unpack() {
     done
 }
 
+# prepare NAME: fetches and builds another program, on which this one is built.
+prepare() {
+    for other in fetch build; do
+        APPLICATIONS_PREFIX=$prefix APPLICATIONS_KEPT=$kept sh "$here/run.sh" "$1" $other || fail "it takes $1, which is not there"
+    done
+}
+
 # check CHECK SECONDS COMMAND…: the command must end with 0 within that time.
 check() {
     checked=$1

@@ -1,7 +1,7 @@
 //! The view of a process on a file (MPI-5.0 §14.3): which bytes of the file its data is.
 //!
-//! A [`View`] is a displacement and a filetype, which tiles the file from the displacement on. The data of the
-//! view is the bytes of the tiles, one after the other. A position in the data is a number of bytes; MPI
+//! A [`View`] is a displacement and a filetype, which tiles the file from the displacement on. The data of
+//! the view is the bytes of the tiles, one after the other. A position in the data is a number of bytes; MPI
 //! counts in etypes, and [`View::data`] converts. Nothing here expands a datatype: each question costs one
 //! search per level of nesting, and a walk costs the runs that it visits.
 //!
@@ -178,9 +178,9 @@ impl View {
         self.etype_size
     }
 
-    /// Returns whether two parts of the filetype are at the same place of the file. Then the view is for reading
-    /// only (MPI-5.0 §14.3). Tiles may overlap all the same: programs that use one tile only, such as HDF5, give
-    /// filetypes with such extents.
+    /// Returns whether two parts of the filetype are at the same place of the file. Then the view is for
+    /// reading only (MPI-5.0 §14.3). Tiles may overlap all the same: programs that use one tile only, such as
+    /// HDF5, give filetypes with such extents.
     pub fn overlaps(&self) -> bool {
         self.overlaps
     }
@@ -230,8 +230,8 @@ impl View {
     }
 
     /// Checks that the bytes `data` of the view can be visited, and returns the span of the file in which
-    /// they lie: from the lowest byte of the first tile's part to past the highest byte of all. Empty data has
-    /// an empty span.
+    /// they lie: from the lowest byte of the first tile's part to past the highest byte of all. Empty data
+    /// has an empty span.
     ///
     /// # Errors
     /// There is no data, or the data reaches past the offset 2^63 - 1.
@@ -250,8 +250,8 @@ impl View {
         }
         let (first, last) = (data.start / self.tile, (data.end - 1) / self.tile);
         let mut end = self.origin(last)?;
-        // Data goes forwards within a tile, and tiles go forwards. Where tiles lie in one another's holes, the
-        // tile before the last may reach further than the part of the last.
+        // Data goes forwards within a tile, and tiles go forwards. Where tiles lie in one another's holes,
+        // the tile before the last may reach further than the part of the last.
         end = end.max(self.byte_offset(data.end - 1)?);
         if last > first {
             end = end.max(self.origin(last - 1)? + self.last);
@@ -301,8 +301,8 @@ impl View {
         self.filetype.batches(tiles, data, &mut |batch| visit(Batch { offset: start + batch.offset, ..batch }));
     }
 
-    /// Returns whether the data is in the order of the file, so that each range of the file holds one range of
-    /// the data.
+    /// Returns whether the data is in the order of the file, so that each range of the file holds one range
+    /// of the data.
     pub fn is_ordered(&self) -> bool {
         !self.overlaps && self.extent > self.last - self.begin
     }
@@ -331,8 +331,8 @@ impl View {
         tile * self.tile + low
     }
 
-    /// The end of a file of `size` bytes in this view: the number of the first etype that begins past its last
-    /// byte (MPI-5.0 §14.1.1). In a view without data it is 0.
+    /// The end of a file of `size` bytes in this view: the number of the first etype that begins past its
+    /// last byte (MPI-5.0 §14.1.1). In a view without data it is 0.
     pub fn end_of_file(&self, size: u64) -> u64 {
         let Some(size) = size.checked_sub(self.displacement).filter(|_| self.tile > 0) else { return 0 };
         if let Some(offset) = self.contiguous {

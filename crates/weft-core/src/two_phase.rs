@@ -1,10 +1,10 @@
-//! The plan of a collective access to a file (MPI-5.0 §14.4.4): two phases, where data is exchanged between the
-//! processes so that few of them, the aggregators, move large runs between memory and file; or none.
+//! The plan of a collective access to a file (MPI-5.0 §14.4.4): two phases, where data is exchanged between
+//! the processes so that few of them, the aggregators, move large runs between memory and file; or none.
 //!
-//! All processes of the file have the same facts, and so come to the same plan without a word. Each aggregator
-//! has one range of the file, its domain, and goes through it in windows. In round `r` a process sends each
-//! aggregator the part of its data that lies in window `r` of the aggregator's domain (del Rosario, Bordawekar,
-//! Choudhary 1993; Thakur, Gropp, Lusk 1999).
+//! All processes of the file have the same facts, and so come to the same plan without a word. Each
+//! aggregator has one range of the file, its domain, and goes through it in windows. In round `r` a process
+//! sends each aggregator the part of its data that lies in window `r` of the aggregator's domain (del
+//! Rosario, Bordawekar, Choudhary 1993; Thakur, Gropp, Lusk 1999).
 
 #[cfg(test)]
 mod tests;
@@ -143,8 +143,8 @@ fn pays(parts: &[Part], policy: &Policy) -> bool {
     runs_ns > exchange_ns
 }
 
-/// The ranks that aggregate, in ascending order: as many of each node as the policy allows, spread evenly over
-/// its processes.
+/// The ranks that aggregate, in ascending order: as many of each node as the policy allows, spread evenly
+/// over its processes.
 fn aggregators(parts: &[Part], policy: &Policy) -> Vec<u32> {
     let mut nodes: Vec<(u32, Vec<u32>)> = Vec::new();
     for (rank, part) in parts.iter().enumerate() {

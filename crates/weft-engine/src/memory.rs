@@ -342,7 +342,8 @@ impl UserData {
 }
 
 impl UserData {
-    /// The bytes from `offset` on, `length` of them, for writing, when they are one run of the program's memory.
+    /// The bytes from `offset` on, `length` of them, for writing, when they are one run of the program's
+    /// memory.
     ///
     /// # Panics
     /// When they reach past the end.
@@ -351,8 +352,8 @@ impl UserData {
         assert!(self.has(offset, length));
         match &self.shape {
             Shape::Run if length == 0 => Some(&mut []),
-            // SAFETY: `new` was promised `bytes` writable bytes at `base`, which one thread at a time uses; the
-            // range was checked above, and is not empty. Any bits are a byte.
+            // SAFETY: `new` was promised `bytes` writable bytes at `base`, which one thread at a time uses;
+            // the range was checked above, and is not empty. Any bits are a byte.
             Shape::Run => {
                 Some(unsafe { std::slice::from_raw_parts_mut(self.base.add(offset as usize), length as usize) })
             }

@@ -224,8 +224,8 @@ pub fn encode(of: &Old, count: u64, native: &[u8]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Converts `count` items from `external32`. `external` has as many bytes as [`packed_size`] returns, or fewer:
-/// then the numbers that it has whole are converted.
+/// Converts `count` items from `external32`. `external` has as many bytes as [`packed_size`] returns, or
+/// fewer: then the numbers that it has whole are converted.
 ///
 /// # Errors
 /// `MPI_ERR_TYPE` when the datatype has no such representation.

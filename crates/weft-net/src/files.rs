@@ -1,7 +1,8 @@
 //! Files (MPI-5.0 §14): the only place that opens, reads, writes, locks and removes the program's files.
 //!
-//! A transfer that the kernel cuts short is resumed. Each error keeps what was done, with which file, at which
-//! offset and for how many bytes; [`Error::class`] is the table from the kernel's numbers to MPI's classes.
+//! A transfer that the kernel cuts short is resumed. Each error keeps what was done, with which file, at
+//! which offset and for how many bytes; [`Error::class`] is the table from the kernel's numbers to MPI's
+//! classes.
 
 use std::fmt;
 use std::fs;
@@ -186,7 +187,8 @@ impl File {
         options.read(access.reads).write(access.writes).mode(access.permissions);
         match access {
             Access { creates: true, exclusive: true, .. } => _ = options.create_new(true),
-            // The standard library wants to write to what it creates; MPI allows a new file that is only read.
+            // The standard library wants to write to what it creates; MPI allows a new file that is only
+            // read.
             Access { creates: true, writes: false, .. } => _ = options.custom_flags(libc::O_CREAT),
             Access { creates, .. } => _ = options.create(creates),
         }
@@ -357,8 +359,8 @@ impl File {
     }
 }
 
-/// The numbers by which file systems that other hosts serve name themselves (statfs(2)): NFS, SMB1, CIFS, SMB2,
-/// AFS, Ceph, FUSE, Lustre, GPFS, PanFS, BeeGFS, OrangeFS, 9p.
+/// The numbers by which file systems that other hosts serve name themselves (statfs(2)): NFS, SMB1, CIFS,
+/// SMB2, AFS, Ceph, FUSE, Lustre, GPFS, PanFS, BeeGFS, OrangeFS, 9p.
 const REMOTE: [i64; 13] = [
     0x6969,
     0x517b,

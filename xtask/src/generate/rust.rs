@@ -116,8 +116,8 @@ struct Entry<'a> {
 /// The function that implements a procedure.
 pub(super) struct Implementation {
     path: String,
-    /// The value of the function's parameter `form` or `transfer`, if it has one. Then it has neither `info` nor
-    /// `request`, and with `transfer` no `status`.
+    /// The value of the function's parameter `form` or `transfer`, if it has one. Then it has neither `info`
+    /// nor `request`, and with `transfer` no `status`.
     form: Option<&'static str>,
     /// Says whether groups of arguments are one value each.
     takes_groups: bool,

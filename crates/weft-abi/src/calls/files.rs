@@ -137,7 +137,8 @@ pub(crate) fn file_set_view(
     of_file(files::set_view(fh.0, wanted))
 }
 
-/// MPI_File_get_view (MPI-5.0 §14.3): the program frees the datatypes that it gets, unless they are predefined.
+/// MPI_File_get_view (MPI-5.0 §14.3): the program frees the datatypes that it gets, unless they are
+/// predefined.
 pub(crate) fn file_get_view(
     fh: MPI_File,
     disp: Out<MPI_Offset>,

@@ -4,6 +4,8 @@
 const SHORT: &[&str] = &["--samples", "2", "--seconds", "0.02"];
 /// The pace of an availability sweep, which has about fifty points.
 const SWEEP: &[&str] = &["--samples", "1", "--seconds", "0.004"];
+/// The pace of files: an iteration moves megabytes.
+const FILES: &[&str] = &["--samples", "2", "--seconds", "0.05"];
 /// The pace of one-sided operations at a target that computes for a second in each sample.
 const COMPUTING: &[&str] = &["--samples", "2"];
 const NAS: &[&str] = &["--samples", "1", "--class", "W"];
@@ -70,6 +72,12 @@ pub(crate) const MEASUREMENTS: &[Measurement] = &[
     sized("put_rate", "messages/s"),
     Measurement { ranks_min: 1, ..unsized_("startup", "ms", &[]) },
     Measurement { program: "startup", ranks_min: 1, method: Method::Launch, ..unsized_("launch", "ms", &[]) },
+    Measurement { arguments: FILES, ranks_min: 1, ..sized("file_write", "MB/s") },
+    Measurement { arguments: FILES, ranks_min: 1, ..sized("file_read", "MB/s") },
+    Measurement { arguments: FILES, ranks_min: 1, ..sized("file_write_all", "MB/s") },
+    Measurement { arguments: FILES, ranks_min: 1, ..sized("file_read_all", "MB/s") },
+    Measurement { arguments: FILES, ranks_min: 1, ..sized("file_availability", "percent") },
+    Measurement { ranks_min: 1, ..unsized_("file_open", "us", SHORT) },
     unsized_("waitcpu", "s", WAIT),
     Measurement { ranks_min: 1, ..unsized_("memory", "MiB", &[]) },
     Measurement { arguments: SWEEP, ..sized("availability", "percent") },

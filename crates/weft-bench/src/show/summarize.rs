@@ -159,6 +159,9 @@ fn gather(samples: &[Sample]) -> BTreeMap<(String, String), Gathered> {
         match measurement {
             "availability" => add("overhead", "us", number("overhead_us")),
             "sendrecv" => add("sendrecv_time", "us", number("time_us")),
+            "file_write" | "file_read" | "file_write_all" | "file_read_all" => {
+                add(&format!("{measurement}_plain"), "percent", number("percent_of_plain"));
+            }
             _ => {}
         }
     }
@@ -272,6 +275,7 @@ fn fill(
     if let Some(ours) = ours.filter(|ours| !ours.is_empty()) {
         let size = size.unwrap_or(0);
         let peers = libraries.iter().enumerate().filter(|(_, library)| library.role == Role::Peer);
+        let peers = peers.filter(|_| words::is_compared(&table.measurement));
         let peers = peers.filter_map(|(i, library)| Some((i, size, valid(collected.get(&library.id)?))));
         best = compare(&table.unit, &ours, choose(&table.unit, peers.collect()));
         floor = compare(&table.unit, &ours, choose(&table.unit, fitting(&table.unit, size, libraries, found)));

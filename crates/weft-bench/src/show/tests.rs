@@ -101,6 +101,25 @@ fn ratios_say_who_is_better_whichever_way_the_unit_runs() {
     assert_eq!(found, expected.map(|(text, standing)| (text.to_owned(), standing)));
 }
 
+/// Samples of writing that tell the speed of plain calls beside them.   Expect: a table of the shares, in
+/// which no library is compared with another.
+#[test]
+fn shares_of_plain_calls_are_shown_and_not_compared() {
+    let sample = |library: &str, value: u32, percent: u32| {
+        format!(
+            "{{\"record\":\"sample\",\"place\":\"p\",\"library\":\"{library}\",\"round\":0,\"measurement\":\"file_write\",\
+             \"size\":1024,\"unit\":\"MB/s\",\"value\":{value},\"percent_of_plain\":{percent},\"valid\":true}}\n"
+        )
+    };
+    let shown = run_of("", &(sample("weft", 200, 98) + &sample("other", 100, 300)));
+    let [speed, share] = &shown.tables[..] else { panic!("{} tables", shown.tables.len()) };
+    assert_eq!((speed.measurement.as_str(), share.measurement.as_str()), ("file_write", "file_write_plain"));
+    assert_eq!((speed.unit.as_str(), share.unit.as_str()), ("MB/s", "percent"));
+    assert!(speed.rows[0].best_peer.is_some() && share.rows[0].best_peer.is_none());
+    let shares: Vec<f64> = share.rows[0].cells.iter().map(|cell| cell.figure.unwrap().median).collect();
+    assert_eq!(shares, [98.0, 300.0]);
+}
+
 #[test]
 fn a_lead_that_the_rounds_do_not_agree_on_is_level() {
     let samples = "pingpong us 8 weft 0 1\n pingpong us 8 other 0 2\n pingpong us 8 weft 1 1\n pingpong us 8 other 1 2

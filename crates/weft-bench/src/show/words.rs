@@ -73,6 +73,41 @@ const MEASUREMENTS: &[Measurement] = &[
         "share of a transfer's time that is left to the application",
     ),
     m("overhead", "Overhead", "us", "processor time that a nonblocking transfer takes from the application"),
+    m(
+        "file_write",
+        "Writing blocks of one file",
+        "MB/s",
+        "bytes a second of all ranks, each with blocks of its own and without collective calls, into the page cache",
+    ),
+    m("file_read", "Reading blocks of one file", "MB/s", "the same, out of the page cache"),
+    m(
+        "file_write_all",
+        "Collective write of an array",
+        "MB/s",
+        "bytes a second of all ranks, each with a block of a 3-D array; the size is that of a run in the file",
+    ),
+    m("file_read_all", "Collective read of an array", "MB/s", "the same, out of the page cache"),
+    m(
+        "file_write_plain",
+        "Writing blocks beside pwrite",
+        "percent",
+        "speed beside pwrite of the same blocks by the same processes; 100 % is as quick",
+    ),
+    m("file_read_plain", "Reading blocks beside pread", "percent", "the same for pread"),
+    m(
+        "file_write_all_plain",
+        "Collective write beside pwrite",
+        "percent",
+        "speed beside pwrite of as many bytes in one run by each process",
+    ),
+    m("file_read_all_plain", "Collective read beside pread", "percent", "the same for pread"),
+    m(
+        "file_availability",
+        "Application availability, files",
+        "percent",
+        "share of a nonblocking write's or read's time that is left to the application",
+    ),
+    m("file_open", "Opening a file", "us", "MPI_File_open and MPI_File_close, the slowest rank counts"),
     m("waitcpu", "Processor time of a waiting rank", "s", "processor seconds used while nothing arrives"),
     m(
         "memory",
@@ -122,8 +157,14 @@ pub(crate) fn program(measurement: &str) -> &str {
     match measurement {
         "overhead" => "availability",
         "sendrecv_time" => "sendrecv",
-        own => own,
+        own => own.strip_suffix("_plain").unwrap_or(own),
     }
+}
+
+/// Returns whether a peer's figure stands beside Weft's. A share of plain system calls does not: these were
+/// made in each library's own processes, some of which spin while others work.
+pub(crate) fn is_compared(measurement: &str) -> bool {
+    !measurement.ends_with("_plain")
 }
 
 /// The words for a variant: `send`, `class A`, `2 pairs`.

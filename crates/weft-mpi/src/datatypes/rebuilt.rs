@@ -12,8 +12,8 @@ use crate::error::{Error, Result, internal};
 use crate::object::{Constituent, Recipe};
 use crate::predefined;
 
-/// The layout that the datatype has when each predefined type in it has the layout that `leaf` returns for its
-/// handle. Displacements that were given in bytes stay; those in items are in items of the other size.
+/// The layout that the datatype has when each predefined type in it has the layout that `leaf` returns for
+/// its handle. Displacements that were given in bytes stay; those in items are in items of the other size.
 ///
 /// # Errors
 /// Of `leaf`; `MPI_ERR_ARG` when the datatype becomes too large.

@@ -26,8 +26,8 @@ impl Mode {
     /// The access mode with these bits.
     ///
     /// # Errors
-    /// `MPI_ERR_AMODE`: it has unknown bits, not exactly one of the three directions, or two bits that exclude
-    /// each other.
+    /// `MPI_ERR_AMODE`: it has unknown bits, not exactly one of the three directions, or two bits that
+    /// exclude each other.
     pub fn new(bits: i32) -> Result<Self> {
         let wrong = |why: &str| Err(Error::new(MPI_ERR_AMODE, format!("amode is {bits}: {why}")));
         let known = ALL.iter().fold(0, |known, (bit, _)| known | bit);

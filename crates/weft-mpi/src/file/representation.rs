@@ -252,8 +252,8 @@ impl Converted {
         }
     }
 
-    /// Ends a read of the first `bytes` bytes: brings them to the program's buffer, and returns how many bytes
-    /// of that have changed.
+    /// Ends a read of the first `bytes` bytes: brings them to the program's buffer, and returns how many
+    /// bytes of that have changed.
     ///
     /// # Errors
     /// A function of the program has failed.

@@ -1,9 +1,9 @@
-//! Collective accesses (MPI-5.0 §14.4.4): all processes of a file access it together, in two phases or each by
-//! itself as `weft_core::two_phase` plans it.
+//! Collective accesses (MPI-5.0 §14.4.4): all processes of a file access it together, in two phases or each
+//! by itself as `weft_core::two_phase` plans it.
 //!
 //! One access is a chain of steps. Each step ends with a function that begins the next one, so the blocking,
-//! the split and the nonblocking forms are the same. All processes learn of the failure of one: a process that
-//! fails goes on with its part, and says so in the last step.
+//! the split and the nonblocking forms are the same. All processes learn of the failure of one: a process
+//! that fails goes on with its part, and says so in the last step.
 //!
 //! ```text
 //! all tell their parts ─ plan ─┬─ each by itself ──────────────────────────────────────────┐

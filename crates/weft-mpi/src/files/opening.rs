@@ -508,7 +508,8 @@ fn new_view(file: usize, wanted: WantedView) -> Result<FileView> {
     Ok(FileView { view, displacement, etype, filetype, representation })
 }
 
-/// The byte of the file at which the shared pointer is: the displacement that `MPI_DISPLACEMENT_CURRENT` names.
+/// The byte of the file at which the shared pointer is: the displacement that `MPI_DISPLACEMENT_CURRENT`
+/// names.
 fn current_displacement(file: usize) -> Result<i64> {
     let window = with(|process| Ok::<_, Error>(process.objects.file(file)?.window))?;
     let etypes = fetch_and_op(window, OWNER, Op::NoOp, 0)?;

@@ -77,7 +77,8 @@ impl Window {
         start..start + bytes as usize
     }
 
-    /// Writes the data of all pieces. Where pieces have the same bytes, the process with the highest rank wins.
+    /// Writes the data of all pieces. Where pieces have the same bytes, the process with the highest rank
+    /// wins.
     pub(super) fn write(&self) -> Result<u64, Failure> {
         let length = (self.range.end - self.range.start) as usize;
         let mut bytes = vec![0; length];
