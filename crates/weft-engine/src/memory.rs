@@ -352,10 +352,11 @@ impl UserData {
         assert!(self.has(offset, length));
         match &self.shape {
             Shape::Run if length == 0 => Some(&mut []),
-            // SAFETY: `new` was promised `bytes` writable bytes at `base`, which one thread at a time uses;
-            // the range was checked above, and is not empty. Any bits are a byte.
             Shape::Run => {
-                Some(unsafe { std::slice::from_raw_parts_mut(self.base.add(offset as usize), length as usize) })
+                let first = self.base.wrapping_add(offset as usize);
+                // SAFETY: `new` was promised `bytes` writable bytes at `base`, which one thread at a time
+                // uses; the range was checked above, and is not empty. Any bits are a byte.
+                Some(unsafe { std::slice::from_raw_parts_mut(first, length as usize) })
             }
             Shape::Items { .. } => None,
         }

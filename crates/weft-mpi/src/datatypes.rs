@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weft_core::layout::{Layout, Overflow};
 
+pub use crate::description::Old;
 pub use arrays::{Darray, Subarray, darray, subarray};
 pub use rebuilt::rebuilt;
 
@@ -25,15 +26,6 @@ use crate::object::{Constituent, Datatype, Description, Objects, Recipe, full};
 /// The most datatypes that may be nested in one. Each of them is kept for `MPI_Type_get_contents`, and
 /// freeing the outermost one frees all of them: the limit bounds that recursion.
 pub const NESTING_MAX: u32 = 1000;
-
-/// A datatype that another is made of.
-#[derive(Clone)]
-pub struct Old {
-    /// The layout of that datatype.
-    pub layout: Layout,
-    /// The datatype as the recipe records it.
-    pub constituent: Constituent,
-}
 
 impl Old {
     fn nesting(&self) -> u32 {

@@ -103,3 +103,12 @@ pub struct Datatype {
     /// Cached by the program.
     pub attributes: Attributes,
 }
+
+/// A datatype that another is made of, or that describes data.
+#[derive(Clone)]
+pub struct Old {
+    /// The layout of that datatype.
+    pub layout: Layout,
+    /// The datatype as the recipe records it.
+    pub constituent: Constituent,
+}

@@ -11,7 +11,7 @@ use weft_core::file_view::View;
 use weft_core::two_phase::Policy;
 
 use crate::constants::*;
-use crate::datatypes::Old;
+use crate::description::Old;
 use crate::error::{Error, Result};
 use hints::Hints;
 use mode::Mode;

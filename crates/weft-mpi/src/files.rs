@@ -7,6 +7,7 @@
 //! | `positions` | the individual and the shared file pointer |
 //! | `access` | one access of this process, by system calls |
 //! | `collective`, `window` | accesses that all processes make together, and the part of an aggregator |
+//! | `conversion` | data as it is in memory, and as it is in the file |
 //! | `failure` | the failure of one process, as all hear of it |
 //! | `workers` | threads that move data while the program computes |
 //!
@@ -15,6 +16,7 @@
 
 mod access;
 mod collective;
+mod conversion;
 mod failure;
 mod opening;
 mod positions;
@@ -27,16 +29,17 @@ use weft_core::two_phase::Policy;
 
 use crate::constants::*;
 use crate::error::{Error, Result};
-use crate::file::representation::{Converted, Items};
 use crate::file::{File, FileView, Split, SplitKind};
 use crate::process::{self, Process, block_from, lock, with};
 use crate::request::{Cancellation, Hold, State, Status};
 use access::{Access, ended};
 use collective::Together;
+use conversion::{Converted, layout};
 use failure::Failure;
 use workers::By;
 
 pub use access::Direction;
+pub use conversion::{Items, file_extent};
 pub use opening::{
     Wanted, WantedView, close, delete, open, preallocate, set_atomicity, set_error_handler, set_info, set_size,
     set_view, size, sync,
@@ -85,7 +88,7 @@ impl Facts {
 
     /// The etypes that the items are in the file.
     fn etypes(&self, items: &Items) -> Result<u64> {
-        let item = self.view.representation.layout(&items.datatype)?.size();
+        let item = layout(&self.view.representation, &items.datatype)?.size();
         let bytes = item.checked_mul(items.count);
         let bytes = bytes.ok_or_else(|| Error::new(MPI_ERR_COUNT, "the data has more than 2^63 - 1 bytes"))?;
         let etype = self.view.view.etype_size();

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The folder whose files are counted.
 const CALLS: &str = "crates/weft-abi/src/calls";
 /// The most comments there that say why unsafe code is sound.
-const PROMISES_MAX: usize = 56;
+const PROMISES_MAX: usize = 58;
 
 pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> Result<()> {
     let mut found = 0;

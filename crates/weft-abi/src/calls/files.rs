@@ -12,7 +12,6 @@ use std::ffi::{OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use weft_mpi::error::{Error, Result};
-use weft_mpi::file::representation;
 use weft_mpi::files::{self, Wanted, WantedView};
 use weft_mpi::object::full;
 use weft_mpi::process::with;
@@ -193,7 +192,7 @@ pub(crate) fn file_get_type_extent(fh: MPI_File, datatype: MPI_Datatype, extent:
         let view = process.objects.file(fh.0)?.view.clone();
         Ok::<_, Error>((view, process.objects.old_type(datatype.0)?))
     })?;
-    extent.set(representation::file_extent(&view.representation, &of)?);
+    extent.set(files::file_extent(&view.representation, &of)?);
     Ok(())
 }
 

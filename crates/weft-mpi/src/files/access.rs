@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use weft_net::files::{self, File};
 
+use super::conversion::Converted;
 use super::failure::Failure;
 use crate::error::{Error, Result};
 use crate::file::FileView;
-use crate::file::representation::Converted;
 use crate::memory::UserData;
 use crate::request::Status;
 

@@ -19,13 +19,13 @@ use weft_core::layout::{Element, Layout};
 use weft_core::two_phase::{Domain, Part, Plan, Policy, plan};
 
 use super::access::{Access, Direction, ended};
+use super::conversion::Converted;
 use super::failure::{self, Failure, WORDS};
 use super::window::Window;
 use super::workers::By;
 use crate::collective::CollectiveScope;
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_IO};
 use crate::error::{Error, Result};
-use crate::file::representation::Converted;
 use crate::memory::{SharedBuffer, UserData};
 use crate::process::Process;
 use crate::request::Status;

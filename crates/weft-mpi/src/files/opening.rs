@@ -4,11 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weft_core::file_view::View;
+use weft_core::file_view::{View, WrongView};
 use weft_core::reduce::Op;
 use weft_core::two_phase::{Policy, Wish};
 use weft_net::files::{self, File as Body};
 
+use super::conversion::layout;
 use super::failure::{self, Failure, WORDS};
 use crate::communicator::{broadcast, gather_all};
 use crate::constants::*;
@@ -247,8 +248,7 @@ fn open_in(window: usize, wanted: Result<Wanted>) -> Result<usize> {
         return made;
     }
     // The shared pointer has been set when any process goes on.
-    let met = agree(communicator, &path, made.map_err(Failure::from));
-    met
+    agree(communicator, &path, made.map_err(Failure::from))
 }
 
 fn default_view(process: &crate::process::Process) -> Result<FileView> {
@@ -477,6 +477,16 @@ fn number_of(name: &str) -> i64 {
         as i64
 }
 
+/// The error of a wrong view: of a wrong argument, or of a datatype that no file can have (as MPICH's tests
+/// of files expect).
+fn wrong_view(why: WrongView) -> Error {
+    let class = match why {
+        WrongView::Displacement(_) | WrongView::NotWhole { .. } | WrongView::TooFar => MPI_ERR_ARG,
+        WrongView::BeforeOrigin(_) | WrongView::GoesBack(_) | WrongView::Extent(_) => MPI_ERR_IO,
+    };
+    Error::new(class, why.to_string())
+}
+
 fn new_view(file: usize, wanted: WantedView) -> Result<FileView> {
     let WantedView { displacement, etype, filetype, representation, .. } = wanted;
     let (etype, filetype) = (etype?, filetype?);
@@ -498,9 +508,8 @@ fn new_view(file: usize, wanted: WantedView) -> Result<FileView> {
         }
         given => given,
     };
-    let (of_etype, of_filetype) = (representation.layout(&etype)?, representation.layout(&filetype)?);
-    let view =
-        View::new(displacement, &of_etype, &of_filetype).map_err(|why| Error::new(MPI_ERR_IO, why.to_string()))?;
+    let (of_etype, of_filetype) = (layout(&representation, &etype)?, layout(&representation, &filetype)?);
+    let view = View::new(displacement, &of_etype, &of_filetype).map_err(wrong_view)?;
     if writes && view.overlaps() {
         let message = "etype or filetype have a byte of the file twice, which is for files opened with MPI_MODE_RDONLY";
         return Err(Error::new(MPI_ERR_IO, message));

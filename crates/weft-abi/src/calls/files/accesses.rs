@@ -6,9 +6,8 @@ use crate::calls::status;
 use crate::types::*;
 use weft_mpi::error::Result;
 use weft_mpi::file::SplitKind;
-use weft_mpi::file::representation::Items;
-use weft_mpi::files::{self, Begin, Direction};
-use weft_mpi::memory::{BufferUse, UserData};
+use weft_mpi::files::{self, Begin, Direction, Items};
+use weft_mpi::memory::BufferUse;
 use weft_mpi::process::Process;
 use weft_mpi::request::Status;
 
@@ -18,9 +17,7 @@ fn items(process: &Process, direction: Direction, part: Part) -> Result<Items> {
         Direction::Read => BufferUse::Receive,
         Direction::Write => BufferUse::Send,
     };
-    let description = &process.objects.committed(part.datatype.0)?.description;
-    // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete.
-    let data = unsafe { UserData::new_for(buffer_use, part.buffer.as_ptr(), part.count as u64, &description.layout) }?;
+    let data = part.operand(process, buffer_use)?;
     Ok(Items {
         data,
         address: part.buffer.addr(),

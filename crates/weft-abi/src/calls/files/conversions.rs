@@ -38,22 +38,20 @@ impl Functions {
     fn convert(&self, function: Convert, user: usize, datatype: usize, count: u64, file: &mut [u8]) -> Result<()> {
         let (user, file) = (std::ptr::with_exposed_provenance_mut::<c_void>(user), file.as_mut_ptr().cast());
         let extra_state = std::ptr::with_exposed_provenance_mut(self.extra_state);
-        let code = match function {
-            Convert::Null => return Ok(()),
-            Convert::Small(function) => {
-                let too_many = |_| {
-                    Error::new(
-                        MPI_ERR_COUNT,
-                        "the conversion function counts with an int: register one with MPI_Register_datarep_c",
-                    )
-                };
-                let count = c_int::try_from(count).map_err(too_many)?;
-                // SAFETY: the program gave the function for this call (MPI-5.0 §14.5.3); the buffers have as
-                // many items as the count says.
-                unsafe { function(user, datatype, count, file, 0, extra_state) }
+        let too_many = |_| {
+            let message = "the conversion function counts with an int: register one with MPI_Register_datarep_c";
+            Error::new(MPI_ERR_COUNT, message)
+        };
+        // SAFETY: the program gave the function for this call (MPI-5.0 §14.5.3); the buffers have as many
+        // elements as the count says.
+        let code = unsafe {
+            match function {
+                Convert::Null => return Ok(()),
+                Convert::Small(small) => {
+                    small(user, datatype, c_int::try_from(count).map_err(too_many)?, file, 0, extra_state)
+                }
+                Convert::Large(large) => large(user, datatype, count as i64, file, 0, extra_state),
             }
-            // SAFETY: as above.
-            Convert::Large(function) => unsafe { function(user, datatype, count as i64, file, 0, extra_state) },
         };
         checked(code, "conversion function")
     }

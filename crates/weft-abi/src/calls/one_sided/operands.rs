@@ -14,7 +14,7 @@ use weft_mpi::reduce::{self, Op};
 
 impl Part {
     /// The data of this part, for the engine.
-    pub(super) fn operand(&self, process: &Process, access: memory::BufferUse) -> Result<UserData> {
+    pub(crate) fn operand(&self, process: &Process, access: memory::BufferUse) -> Result<UserData> {
         let found = process.objects.committed(self.datatype.0)?;
         // SAFETY: `Buffer::new` was promised what count and datatype say, until the operation is complete.
         unsafe { UserData::new_for(access, self.buffer.as_ptr(), self.count as u64, &found.description.layout) }
