@@ -19,7 +19,7 @@
 //! | [`hardware`] | parts of a communicator by the hardware of its processes |
 //! | [`one_sided`] | one-sided communication: making windows, synchronizing on them |
 //! | [`window`] | windows and their epochs |
-//! | [`file`], [`files`] | open files; opening and accessing them |
+//! | [`mod@file`], [`files`] | open files; opening and accessing them |
 //! | [`session`] | sessions and process sets |
 //! | [`settings`], [`tools`] | settings; the tool interface to settings and counters |
 //! | [`live`], [`awaited`] | the state of a rank for readers outside; the operation that a call waits for |

@@ -167,7 +167,7 @@ impl Converted {
 /// The bytes from one item to the next in the file (`MPI_File_get_type_extent`, MPI-5.0 §14.5.1).
 ///
 /// # Errors
-/// As for [`layout`].
+/// As for `layout`.
 pub fn file_extent(representation: &Representation, of: &Old) -> Result<i64> {
     match (representation, &of.constituent) {
         (Representation::Registered(registered), crate::object::Constituent::Predefined(handle))
