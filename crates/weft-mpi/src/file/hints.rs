@@ -1,6 +1,6 @@
 //! Hints of files (MPI-5.0 §14.2.8): the standard's, ROMIO's and OMPIO's that programs and scripts set.
 //!
-//! [`TABLE`] has every hint that means something here. All other hints, and values that a hint cannot have,
+//! `TABLE` has every hint that means something here. All other hints, and values that a hint cannot have,
 //! are ignored.
 
 use weft_core::two_phase::Wish;
