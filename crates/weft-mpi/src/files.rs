@@ -30,7 +30,7 @@ use weft_core::two_phase::Policy;
 use crate::constants::*;
 use crate::error::{Error, Result};
 use crate::file::{File, FileView, Split, SplitKind};
-use crate::process::{self, Process, block_from, lock, with};
+use crate::process::{self, Guard, Process, block_from, lock, with};
 use crate::request::{Cancellation, Hold, State, Status};
 use access::{Access, ended};
 use collective::Together;
@@ -151,9 +151,56 @@ pub fn access(
     begin: Begin,
     items: impl FnOnce(&Process) -> Result<Items>,
 ) -> Result<Status> {
-    let (access, converted) = prepare(file, direction, begin, items)?;
-    let moved = access.run().map_err(|failure| failure.error)?;
-    ended(&converted, direction, moved)
+    let process = lock();
+    let items = items(&process)?;
+    match access_plain(process, file, direction, begin, &items)? {
+        Some(status) => Ok(status),
+        None => {
+            let (access, converted) = prepare(file, direction, begin, |_| Ok(items))?;
+            let moved = access.run().map_err(|failure| failure.error)?;
+            ended(&converted, direction, moved)
+        }
+    }
+}
+
+/// Accesses a file where data in one run of memory is one run of the file, as it is: most small accesses.
+/// `None`, with nothing changed, where it is not.
+fn access_plain(
+    mut process: Guard,
+    file: usize,
+    direction: Direction,
+    begin: Begin,
+    items: &Items,
+) -> Result<Option<Status>> {
+    let found = process.objects.file_mut(file)?;
+    let bytes = items.data.len();
+    let Some(etypes) = found.plain_etypes(direction, bytes) else { return Ok(None) };
+    let first = match begin {
+        Begin::At(offset) => positions::natural_offset(offset)?,
+        Begin::Individual => found.position,
+        Begin::Shared | Begin::Ordered(_) => return Ok(None),
+    };
+    let view = &found.view.view;
+    let Ok(span) = view.data(first).and_then(|start| view.check(start..start.saturating_add(bytes))) else {
+        return Ok(None);
+    };
+    if items.data.run(0, bytes).is_none() {
+        return Ok(None);
+    }
+    if begin == Begin::Individual {
+        found.position = first.saturating_add(etypes);
+    }
+    let body = found.body.clone();
+    // Nothing has begun that other threads would have to hear of.
+    drop(process);
+    let moved = match direction {
+        Direction::Write => body.write_at(items.data.run(0, bytes).unwrap_or(&[]), span.start).map(|()| bytes),
+        Direction::Read => {
+            body.read_at(items.data.run_mut(0, bytes).unwrap_or(&mut []), span.start).map(|moved| moved as u64)
+        }
+    };
+    let bytes = moved.map_err(|error| Failure::from(error).error)?;
+    Ok(Some(Status { bytes, ..Status::EMPTY }))
 }
 
 /// Begins an access to a file, and returns its request (MPI-5.0 §14.4.1).
@@ -448,6 +495,23 @@ impl Process {
 }
 
 impl File {
+    /// The etypes in `bytes` bytes, where the data of the view is one run as it is in memory, and the access
+    /// needs neither a lock nor an explanation.
+    fn plain_etypes(&self, direction: Direction, bytes: u64) -> Option<u64> {
+        let is_allowed = match direction {
+            Direction::Read => self.mode.reads(),
+            Direction::Write => self.mode.writes(),
+        };
+        let FileView { view, representation, .. } = &*self.view;
+        let is_plain = is_allowed
+            && view.is_contiguous()
+            && !representation.is_converted()
+            && !self.is_atomic
+            && !self.mode.is_sequential();
+        let etype = view.etype_size();
+        (is_plain && bytes.is_multiple_of(etype)).then(|| bytes / etype)
+    }
+
     /// The policy of collective accesses: the same at all processes of the file.
     fn policy(&self, direction: Direction) -> Policy {
         let wish = match direction {

@@ -24,7 +24,7 @@ use crate::window::Window;
 
 pub use crate::window::direct::{Spot, spot};
 pub use active_target::{Fence, complete, post, start, wait};
-pub use creation::{Prepared, WindowOptions, open, prepare};
+pub use creation::{Prepared, WindowOptions, open, open_at_first, prepare, prepare_at_first};
 pub use fetch::fetch_and_op;
 pub use passive_target::{flush, lock_all, lock_one, sync, unlock_all, unlock_one};
 pub use weft_engine::engine::TargetItems;
@@ -130,6 +130,11 @@ pub fn free(window: usize, may_end: Result<()>) -> Result<()> {
     agree(communicator, &outcome, why)?;
     with(|process| remove(process, window));
     Ok(())
+}
+
+/// Removes a window of the library itself from this process. All processes have ended their operations on it.
+pub fn discard(window: usize) {
+    with(|process| remove(process, window));
 }
 
 /// Removes a window from this process.

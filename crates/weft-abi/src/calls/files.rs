@@ -6,7 +6,6 @@ pub(crate) mod conversions;
 use crate::arguments::*;
 use crate::calls::communicators::info_of;
 use crate::calls::one_sided;
-use crate::constants::*;
 use crate::types::*;
 use std::ffi::{OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -37,14 +36,10 @@ pub(crate) fn file_open(
     info: MPI_Info,
     fh: Out<MPI_File>,
 ) -> Result<()> {
-    let rank = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.intra()?.rank))?;
     let wanted = Wanted::new(path(&filename), amode, with(|process| info_of(process, info)));
     // The shared file pointer, at rank 0.
-    let bytes = if rank == 0 { size_of::<i64>() as i64 } else { 0 };
-    let mut window = MPI_Win::NULL;
-    let place = Out::from(&mut window);
-    of_file(one_sided::create(MPI_WIN_FLAVOR_ALLOCATE, Buffer::NULL, bytes, 1, MPI_Info::NULL, comm, place))?;
-    fh.set(MPI_File(of_file(files::open(window.0, wanted))?));
+    let window = of_file(one_sided::create_counter(comm))?;
+    fh.set(MPI_File(of_file(files::open(window, wanted))?));
     Ok(())
 }
 

@@ -16,21 +16,11 @@ use std::ffi::c_int;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::{self};
 use weft_mpi::object::{Class, full};
-use weft_mpi::one_sided::{self, Attached, Exposed, ExposedMemory, Fence, WindowOptions};
+use weft_mpi::one_sided::{self, Attached, Exposed, ExposedMemory, Fence, Prepared, WindowOptions};
 use weft_mpi::process::with;
 
-/// Makes a window, and returns the address of this process's part of it.
-pub(super) fn create(
-    flavor: i32,
-    base: Buffer,
-    size: i64,
-    disp_unit: i64,
-    info: MPI_Info,
-    comm: MPI_Comm,
-    win: Out<MPI_Win>,
-) -> Result<usize> {
-    let info = with(|process| info_of(process, info));
-    let prepared = one_sided::prepare(comm.0, WindowOptions { flavor, size, disp_unit, base: base.addr(), info })?;
+/// The memory of a prepared window: this process's part, and the parts that are mapped here.
+fn exposed(prepared: &Prepared) -> (ExposedMemory, Vec<Option<Exposed>>) {
     let rank = prepared.rank() as usize;
     let mapped: Vec<Option<Exposed>> = prepared
         .parts
@@ -57,7 +47,30 @@ pub(super) fn create(
         Some(exposed) => ExposedMemory::Whole(exposed),
         None => ExposedMemory::Whole(Exposed::empty()),
     };
-    let here = prepared.parts[rank].here;
+    (exposed_memory, mapped)
+}
+
+/// Makes a window of one number at rank 0, for a file.
+pub(super) fn create_counter(comm: MPI_Comm) -> Result<usize> {
+    let prepared = one_sided::prepare_at_first(comm.0, size_of::<i64>())?;
+    let (exposed_memory, mapped) = exposed(&prepared);
+    one_sided::open_at_first(prepared, exposed_memory, mapped)
+}
+
+/// Makes a window, and returns the address of this process's part of it.
+fn create(
+    flavor: i32,
+    base: Buffer,
+    size: i64,
+    disp_unit: i64,
+    info: MPI_Info,
+    comm: MPI_Comm,
+    win: Out<MPI_Win>,
+) -> Result<usize> {
+    let info = with(|process| info_of(process, info));
+    let prepared = one_sided::prepare(comm.0, WindowOptions { flavor, size, disp_unit, base: base.addr(), info })?;
+    let (exposed_memory, mapped) = exposed(&prepared);
+    let here = prepared.parts[prepared.rank() as usize].here;
     let handle = one_sided::open(prepared, exposed_memory, mapped)?;
     win.set(MPI_Win(handle));
     Ok(here)

@@ -100,6 +100,11 @@ impl Representations {
 }
 
 impl Representation {
+    /// Returns whether the data in the file is not as in memory.
+    pub fn is_converted(&self) -> bool {
+        !matches!(self, Self::Native | Self::Internal)
+    }
+
     /// Returns whether functions of the program convert the data.
     pub fn is_by_program(&self) -> bool {
         matches!(self, Self::Registered(_))

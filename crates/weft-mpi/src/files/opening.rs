@@ -174,8 +174,7 @@ fn told_policy(words: &[i64], hints: &mut Hints) -> Policy {
 pub fn open(window: usize, wanted: Result<Wanted>) -> Result<usize> {
     let opened = open_in(window, wanted);
     if opened.is_err() {
-        // All processes have failed, and free the window together.
-        one_sided::free(window, Ok(())).ok();
+        one_sided::discard(window);
     }
     opened
 }
@@ -283,8 +282,8 @@ pub fn close(file: usize) -> Result<()> {
         let removed = if rank == OWNER { files::remove(&path).map_err(Failure::from) } else { Ok(()) };
         outcome = outcome.and(told_by_rank_0_of(communicator, &path, removed.map(|()| 0)).map(drop));
     }
-    let freed = one_sided::unlock_all(window).and_then(|()| one_sided::free(window, Ok(())));
-    outcome.and(freed)
+    one_sided::discard(window);
+    outcome
 }
 
 /// Removes a file (`MPI_File_delete`, MPI-5.0 §14.2.3).

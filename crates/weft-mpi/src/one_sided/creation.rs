@@ -146,6 +146,59 @@ pub fn prepare(comm: usize, options: WindowOptions) -> Result<Prepared> {
     made
 }
 
+/// Prepares a window with `bytes` bytes at rank 0, and none elsewhere, for the library itself. Its processes
+/// agree on nothing but its context. All of them call this.
+///
+/// # Errors
+/// `MPI_ERR_COMM`; `MPI_ERR_NO_MEM`; a process is gone.
+pub fn prepare_at_first(comm: usize, bytes: usize) -> Result<Prepared> {
+    let (scope, group) = with(|process| {
+        let group = process.objects.communicator(comm)?.intra()?.group.clone();
+        Ok::<_, Error>((process.agreement_scope(comm)?, group))
+    })?;
+    let rank = group.rank.unwrap_or(0);
+    let no_memory = |error: weft_net::Error| Error::new(MPI_ERR_NO_MEM, error.to_string());
+    let memory = if rank == 0 { WindowMemory::private(bytes).map(Some).map_err(no_memory) } else { Ok(None) };
+    let handle = match &memory {
+        Ok(_) => with(|process| process.add_communicator_with(group.clone(), MPI_ERRORS_RETURN)),
+        Err(error) => Err(error.clone()),
+    };
+    agree_on_context(scope, handle.clone().map(Some), Creation::Window)?;
+    let (communicator, memory) = (handle?, memory?);
+    let here = memory.as_ref().map_or(0, |memory| memory.base().addr());
+    let first = Part { size: bytes as u64, disp_unit: 1, base: 0, here };
+    let none = Part { size: 0, here: 0, ..first };
+    let size = group.size() as usize;
+    Ok(Prepared {
+        communicator,
+        rank,
+        flavor: MPI_WIN_FLAVOR_ALLOCATE,
+        error_handler: MPI_ERRORS_ARE_FATAL,
+        info: Info::new(),
+        parts: std::iter::once(first).chain(std::iter::repeat(none)).take(size).collect(),
+        memory,
+        locks: vec![0; size],
+    })
+}
+
+/// Opens a window of [`prepare_at_first`] at this process. Its processes wait for one another before they
+/// access it. Returns the window's handle.
+///
+/// # Errors
+/// Too many windows. Then the others are told.
+pub fn open_at_first(prepared: Prepared, exposed_memory: ExposedMemory, mapped: Vec<Option<Exposed>>) -> Result<usize> {
+    let communicator = prepared.communicator;
+    with(|process| {
+        let opened = open_here(process, prepared, exposed_memory, mapped);
+        if let Err(error) = &opened {
+            let scope = process.agreement_scope(communicator)?;
+            process.engine()?.give_up(&scope, error);
+            process.remove_communicator(communicator);
+        }
+        Ok(opened?.handle)
+    })
+}
+
 fn prepare_in(handle: usize, group: &Group, options: WindowOptions) -> Result<Prepared> {
     let own_error = options.check().err();
     let wants_noncontiguous = options.is_set("alloc_shared_noncontig") || options.flavor == MPI_WIN_FLAVOR_ALLOCATE;
