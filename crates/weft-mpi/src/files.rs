@@ -41,8 +41,8 @@ use workers::By;
 pub use access::Direction;
 pub use conversion::{Items, file_extent};
 pub use opening::{
-    Wanted, WantedView, close, delete, open, preallocate, set_atomicity, set_error_handler, set_info, set_size,
-    set_view, size, sync,
+    Opening, Wanted, WantedView, begin_open, close, delete, open, preallocate, set_atomicity, set_error_handler,
+    set_info, set_size, set_view, size, sync,
 };
 pub use positions::{byte_offset, position, seek, seek_shared, shared_position};
 

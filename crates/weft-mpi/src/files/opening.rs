@@ -165,62 +165,89 @@ fn told_policy(words: &[i64], hints: &mut Hints) -> Policy {
     policy
 }
 
+/// A file that is being opened.
+pub struct Opening {
+    wanted: Result<Wanted>,
+    /// What rank 0 has opened or created, with the size if the file is appended to.
+    first: Option<std::result::Result<(Body, u64), Failure>>,
+}
+
+/// Begins to open a file: rank 0 of the communicator opens it, and creates it if it has to. All processes of
+/// the communicator call [`open`] after that, and another operation of all of them comes in between: then the
+/// file is there for all.
+///
+/// # Errors
+/// `MPI_ERR_COMM`. All other errors are those of [`open`].
+pub fn begin_open(comm: usize, wanted: Result<Wanted>) -> Result<Opening> {
+    let rank = with(|process| Ok::<_, Error>(process.objects.communicator(comm)?.intra()?.rank))?;
+    let open = |wanted: &Wanted| {
+        let body = Body::open(&wanted.path, wanted.mode.first_access(wanted.hints.permissions))?;
+        let size = if wanted.mode.appends() { body.size()? } else { 0 };
+        Ok::<_, Failure>((body, size))
+    };
+    let checked = || wanted.as_ref().map_err(|error| Failure::from(error.clone()));
+    let first = (rank == OWNER).then(|| checked().and_then(open));
+    Ok(Opening { wanted, first })
+}
+
+/// The words in which a process tells what it has opened: what it failed at, the policy, the size and the
+/// mode.
+const OPENED_WORDS: usize = WORDS + 8;
+
 /// Opens a file for the processes of `window`, a window with one number at rank 0 (MPI-5.0 §14.2.1). All of
 /// them call this, and those whose arguments are wrong tell the others. Returns the handle of the file.
 ///
 /// # Errors
 /// As the kernel says, at all processes; `MPI_ERR_AMODE`; `MPI_ERR_NOT_SAME`: the access modes differ; too
 /// many files. Then the window is gone.
-pub fn open(window: usize, wanted: Result<Wanted>) -> Result<usize> {
-    let opened = open_in(window, wanted);
+pub fn open(window: usize, opening: Opening) -> Result<usize> {
+    let opened = open_in(window, opening);
     if opened.is_err() {
         one_sided::discard(window);
     }
     opened
 }
 
-fn open_in(window: usize, wanted: Result<Wanted>) -> Result<usize> {
+fn open_in(window: usize, opening: Opening) -> Result<usize> {
     let communicator = with(|process| Ok::<_, Error>(process.objects.window(window)?.communicator))?;
     let scope = with(|process| process.agreement_scope(communicator))?;
     let rank = scope.rank;
+    let Opening { wanted, first } = opening;
     let path = wanted.as_ref().map_or_else(|_| PathBuf::from("the file"), |wanted| wanted.path.clone());
-    // The first process creates the file; the others find it there.
-    let first = |wanted: &Wanted| {
-        let body = Body::open(&wanted.path, wanted.mode.first_access(wanted.hints.permissions))?;
-        let size = if wanted.mode.appends() { body.size()? } else { 0 };
-        Ok::<_, Failure>((body, size))
-    };
-    let checked = wanted.as_ref().map_err(|error| Failure::from(error.clone()));
-    let mine = if rank == OWNER { Some(checked.clone().and_then(first)) } else { None };
-    let mut words = vec![0; WORDS + 8];
-    if let Some(outcome) = &mine {
-        words[..WORDS].copy_from_slice(&failure::words(outcome));
-        if let (Ok((body, size)), Ok(wanted)) = (outcome, &wanted) {
-            let policy = if body.is_remote() { REMOTE } else { LOCAL };
-            words[WORDS..WORDS + 6].copy_from_slice(&policy_words(&policy, &wanted.hints));
-            words[WORDS + 6..].copy_from_slice(&[*size as i64, i64::from(wanted.mode.bits())]);
+    let opened = match (first, &wanted) {
+        (Some(first), _) => first,
+        (None, Ok(wanted)) => {
+            Body::open(&wanted.path, wanted.mode.later_access()).map(|body| (body, 0)).map_err(Failure::from)
         }
-    }
-    broadcast(scope, OWNER, &mut words)?;
-    let failed = failure::told(&words, OWNER as usize, &path);
-    let opened = match (mine, failed) {
-        (Some(outcome), _) => outcome.map(|(body, _)| body),
-        (None, Some(error)) => Err(Failure::from(error)),
-        (None, None) => checked.and_then(|wanted| {
-            if i64::from(wanted.mode.bits()) != words[WORDS + 7] {
-                let message = "the processes have given different access modes";
-                return Err(Failure::from(Error::new(MPI_ERR_NOT_SAME, message)));
-            }
-            Ok(Body::open(&wanted.path, wanted.mode.later_access())?)
-        }),
+        (None, Err(error)) => Err(Failure::from(error.clone())),
     };
-    // A failure of rank 0 is known to all already.
-    let body =
-        if words[0] != 0 { opened.map_err(|failure| failure.error) } else { agree(communicator, &path, opened) }?;
+    let mut words = vec![0; OPENED_WORDS];
+    words[..WORDS].copy_from_slice(&failure::words(&opened));
+    if let (Ok((body, size)), Ok(wanted)) = (&opened, &wanted) {
+        let policy = if rank == OWNER && body.is_remote() { REMOTE } else { LOCAL };
+        words[WORDS..WORDS + 6].copy_from_slice(&policy_words(&policy, &wanted.hints));
+        words[WORDS + 6..].copy_from_slice(&[*size as i64, i64::from(wanted.mode.bits())]);
+    }
+    let all = gather_all(scope, &words);
+    if rank != OWNER
+        && let Ok(all) = &all
+        && let Some(error) = failure::told(all, OWNER as usize, &path)
+    {
+        // What this process has met follows from that: the file is not there.
+        return Err(error);
+    }
+    let (body, _) = opened.map_err(|failure| failure.error)?;
+    let all = all?;
+    if let Some(error) = failure::first(&all, OPENED_WORDS, &path) {
+        return Err(error);
+    }
     let Wanted { mode, mut hints, .. } = wanted?;
-    let policy = told_policy(&words[WORDS..WORDS + 6], &mut hints);
+    if all.chunks_exact(OPENED_WORDS).any(|words| words[WORDS + 7] != i64::from(mode.bits())) {
+        return Err(Error::new(MPI_ERR_NOT_SAME, "the processes have given different access modes"));
+    }
+    let policy = told_policy(&all[WORDS..WORDS + 6], &mut hints);
+    let position = all[WORDS + 6] as u64;
     let view = with(|process| default_view(process))?;
-    let position = words[WORDS + 6] as u64;
     one_sided::lock_all(window, MPI_MODE_NOCHECK)?;
     if rank == OWNER && position > 0 {
         set_shared(window, position)?;
