@@ -259,8 +259,8 @@ fn strict_providers() -> Vec<Case> {
     }));
     cases.push(Case::new("a provider that fails in the middle is named with its call and the peer", |context| {
         let expected = Expected::failure().says("of the job, on host").says("provider strict, fi_send: a failure made");
-        // The rank that hears nothing any more names its own failures. With few sends before the first failure,
-        // its attempts to reach the other one are enough to meet its own.
+        // The rank that hears nothing any more names its own failures. With few sends before the first
+        // failure, its attempts to reach the other one are enough to meet its own.
         strict(context, "fail=20", GIVES_UP, &expected)
     }));
     cases
