@@ -26,7 +26,8 @@ const KINDS: &[(&str, &[&str])] = &[
         "circle",
         &[
             "receive from ranks 0-2, tag 7, 4 bytes on MPI_COMM_WORLD",
-            "3 posted",
+            // Each rank has been asked whether it is in MPI_Finalize: no further question wakes it.
+            "3 posted, 3 unexpected (",
             "why: deadlock: rank 0 (",
             "→ rank 0",
         ],
