@@ -303,6 +303,22 @@ int bench_agree(const bench *b, int right, char why[BENCH_WHY_MAX])
     return 0;
 }
 
+int bench_made(const bench *b, int code, const char *what, int *missing, char why[BENCH_WHY_MAX])
+{
+    char text[MPI_MAX_ERROR_STRING + 1];
+    int class = MPI_SUCCESS, length = 0, right;
+    if (code != MPI_SUCCESS) {
+        MPI_Error_class(code, &class);
+        MPI_Error_string(code, text, &length);
+        text[length] = 0;
+        snprintf(why, BENCH_WHY_MAX, "%s: %.130s", what, text);
+    }
+    *missing = class == MPI_ERR_UNSUPPORTED_OPERATION;
+    right = bench_agree(b, code == MPI_SUCCESS, why);
+    MPI_Bcast(missing, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return right;
+}
+
 /* ---- Pairs and windows ---- */
 
 int bench_pairs(const bench *b)

@@ -113,6 +113,11 @@ double bench_max(double value);
  * Collective. */
 int bench_agree(const bench *b, int right, char why[BENCH_WHY_MAX]);
 
+/* Returns 1 when every rank has made `what`, as MPI's `code` says. Else `why` gets the sentence. `missing`
+ * says whether the library has no such things: that is a finding, and no failure of the program.
+ * Collective. */
+int bench_made(const bench *b, int code, const char *what, int *missing, char why[BENCH_WHY_MAX]);
+
 /* Makes b->send and b->receive at least this large, page aligned and touched. Ends the program when there is
  * no memory. */
 void bench_buffers(bench *b, size_t send, size_t receive);

@@ -86,20 +86,11 @@ static int open_plain(const char *path)
  * `missing` says that the library has no files, which is a finding and no failure of the program. */
 static int files_try(const bench *b, int *missing, char why[BENCH_WHY_MAX])
 {
-    char text[MPI_MAX_ERROR_STRING + 1];
-    int class = MPI_SUCCESS, length = 0, code, right;
+    int code, right;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     code = MPI_File_open(MPI_COMM_WORLD, files.path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &files.mpi);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
-    if (code != MPI_SUCCESS) {
-        MPI_Error_class(code, &class);
-        MPI_Error_string(code, text, &length);
-        text[length] = 0;
-        snprintf(why, BENCH_WHY_MAX, "the file: %.130s", text);
-    }
-    *missing = class == MPI_ERR_UNSUPPORTED_OPERATION;
-    right = bench_agree(b, code == MPI_SUCCESS, why);
-    MPI_Bcast(missing, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    right = bench_made(b, code, "the file", missing, why);
     if (right)
         MPI_File_close(&files.mpi);
     return right;

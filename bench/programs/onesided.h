@@ -152,8 +152,7 @@ static size_t memory_needed(const bench *b)
  * failure of the program; `missing` says that this was the reason. */
 static int open_window(bench *b, int *missing, char why[BENCH_WHY_MAX])
 {
-    char text[MPI_MAX_ERROR_STRING + 1];
-    int class = MPI_SUCCESS, length = 0, code, right;
+    int code;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (!strcmp(side.kind, "create")) {
         void *memory = NULL;
@@ -165,16 +164,7 @@ static int open_window(bench *b, int *missing, char why[BENCH_WHY_MAX])
         code = MPI_Win_allocate((MPI_Aint)side.bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &side.memory, &side.window);
     }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
-    if (code != MPI_SUCCESS) {
-        MPI_Error_class(code, &class);
-        MPI_Error_string(code, text, &length);
-        text[length] = 0;
-        snprintf(why, BENCH_WHY_MAX, "the window: %.130s", text);
-    }
-    *missing = class == MPI_ERR_UNSUPPORTED_OPERATION;
-    right = bench_agree(b, code == MPI_SUCCESS, why);
-    MPI_Bcast(missing, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    return right;
+    return bench_made(b, code, "the window", missing, why);
 }
 
 /* MPI_Fetch_and_op takes one element. */

@@ -24,6 +24,7 @@
 //! | [`collective`] | schedules of collectives, and their choice | `weft-mpi`; engine `schedules.rs` |
 //! | [`topology`] | grids, and the placement of processes on a topology | `weft-mpi` |
 //! | [`two_phase`] | which processes move the data of a collective access to a file | `weft-mpi` `files/` |
+//! | [`fingerprint`] | numbers by which processes compare short texts | `weft-mpi`, `weft-net` `node.rs` |
 //! | [`process`], [`time`] | names of processes, and time | all |
 //! | [`pcapng`] | packets as a file for Wireshark | `weft-net`, `weft-sim` |
 #![no_std]
@@ -34,6 +35,7 @@ mod assembly;
 pub mod collective;
 pub mod connection;
 pub mod file_view;
+pub mod fingerprint;
 pub mod flow;
 pub mod grants;
 pub mod layout;

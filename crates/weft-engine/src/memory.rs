@@ -339,9 +339,7 @@ impl UserData {
             Shape::Items { .. } => None,
         }
     }
-}
 
-impl UserData {
     /// The bytes from `offset` on, `length` of them, for writing, when they are one run of the program's
     /// memory.
     ///

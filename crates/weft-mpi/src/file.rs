@@ -8,7 +8,6 @@ pub mod representation;
 use std::sync::Arc;
 
 use weft_core::file_view::View;
-use weft_core::two_phase::Policy;
 
 use crate::constants::*;
 use crate::description::Old;
@@ -94,11 +93,11 @@ pub struct File {
     /// Atomic mode (MPI-5.0 §14.6.1).
     pub is_atomic: bool,
     /// Hints that are in effect.
-    pub hints: Arc<Hints>,
+    pub hints: Hints,
     /// The split collective access that has begun, if one has.
     pub split: Option<Split>,
-    /// The policy of collective accesses, as rank 0 has told it.
-    pub policy: Policy,
+    /// Other hosts serve the file, as rank 0 has told.
+    pub is_remote: bool,
 }
 
 impl File {

@@ -30,6 +30,7 @@ use weft_core::two_phase::Policy;
 use crate::constants::*;
 use crate::error::{Error, Result};
 use crate::file::{File, FileView, Split, SplitKind};
+use crate::memory::UserData;
 use crate::process::{self, Guard, Process, block_from, lock, with};
 use crate::request::{Cancellation, Hold, State, Status};
 use access::{Access, ended};
@@ -155,12 +156,14 @@ pub fn access(
     let items = items(&process)?;
     match access_plain(process, file, direction, begin, &items)? {
         Some(status) => Ok(status),
-        None => {
-            let (access, converted) = prepare(file, direction, begin, |_| Ok(items))?;
-            let moved = access.run().map_err(|failure| failure.error)?;
-            ended(&converted, direction, moved)
-        }
+        None => access_now(prepare(file, direction, begin, |_| Ok(items))?),
     }
+}
+
+/// Makes an access, and returns when the data has been moved.
+fn access_now((access, converted): (Access, Converted)) -> Result<Status> {
+    let moved = access.run().map_err(|failure| failure.error)?;
+    ended(&converted, access.direction, moved)
 }
 
 /// Accesses a file where data in one run of memory is one run of the file, as it is: most small accesses.
@@ -216,13 +219,7 @@ pub fn start_access(
     let (access, converted) = prepare(file, direction, begin, items)?;
     if converted.is_by_program() {
         // The functions of the program may call MPI, so no thread of the library calls them.
-        let moved = access.run().map_err(|failure| failure.error);
-        let status = moved.and_then(|moved| ended(&converted, direction, moved));
-        return with(|process| {
-            let request = process.file_request(file)?;
-            process.end_file_access(request, status);
-            Ok(request)
-        });
+        return completed(file, access_now((access, converted)));
     }
     with(|process| {
         let request = process.file_request(file)?;
@@ -234,6 +231,15 @@ pub fn start_access(
                 process.end_file_access(request, status.and_then(|moved| ended(&converted, direction, moved)));
             },
         );
+        Ok(request)
+    })
+}
+
+/// A request of an access that is over.
+fn completed(file: usize, status: Result<Status>) -> Result<usize> {
+    with(|process| {
+        let request = process.file_request(file)?;
+        process.end_file_access(request, status);
         Ok(request)
     })
 }
@@ -264,10 +270,7 @@ fn start_together(
         };
         let (access, failure) = match prepared {
             Ok(access) => (access, None),
-            Err(error) => {
-                let found = process.objects.file(file)?;
-                (found.no_access(direction)?, Some(Failure::from(error)))
-            }
+            Err(error) => (process.objects.file(file)?.no_access(direction), Some(Failure::from(error))),
         };
         let converted = access.1.clone();
         let own = failure.as_ref().map(|failure| failure.error.clone());
@@ -309,12 +312,7 @@ pub fn start_access_all(
     items: impl FnOnce(&Process) -> Result<Items>,
 ) -> Result<usize> {
     if with(|process| Ok::<_, Error>(process.objects.file(file)?.view.representation.is_by_program()))? {
-        let status = access_all(file, direction, begin, items);
-        return with(|process| {
-            let request = process.file_request(file)?;
-            process.end_file_access(request, status);
-            Ok(request)
-        });
+        return completed(file, access_all(file, direction, begin, items));
     }
     Ok(start_together(file, By::Thread, direction, begin, items)?.0)
 }
@@ -349,29 +347,20 @@ pub fn access_ordered(
 
 /// Accesses a stream, which has no positions, one process after the other.
 fn access_in_turns(file: usize, direction: Direction, items: Result<Items>) -> Result<Status> {
-    let (rank, size) = with(|process| {
-        let communicator = process.objects.file(file)?.communicator;
-        let found = process.objects.communicator(communicator)?;
-        Ok::<_, Error>((found.rank, found.group.size()))
-    })?;
+    let common = opening::Common::of(file)?;
+    let size = with(|process| Ok::<_, Error>(process.objects.communicator(common.communicator)?.group.size()))?;
     let mut items = Some(items);
     let mut outcome = Ok(Status::EMPTY);
     for turn in 0..size {
-        if turn == rank
+        if turn == common.rank
             && let Some(items) = items.take()
         {
-            outcome = items.and_then(|items| access_now(file, direction, items));
+            outcome =
+                items.and_then(|items| prepare(file, direction, Begin::Ordered(0), |_| Ok(items))).and_then(access_now);
         }
-        opening::meet(file)?;
+        common.meet()?;
     }
     outcome
-}
-
-/// Accesses a stream where it is.
-fn access_now(file: usize, direction: Direction, items: Items) -> Result<Status> {
-    let (access, converted) = prepare(file, direction, Begin::Ordered(0), |_| Ok(items))?;
-    let moved = access.run().map_err(|failure| failure.error)?;
-    ended(&converted, direction, moved)
 }
 
 /// Begins a split collective access (MPI-5.0 §14.4.5).
@@ -389,14 +378,7 @@ pub fn begin_split(
     let request = match begin {
         Some(begin) => start_access_all(file, direction, begin, items)?,
         // The standard lets the call do all of it.
-        None => {
-            let status = access_ordered(file, direction, items)?;
-            with(|process| {
-                let request = process.file_request(file)?;
-                process.end_file_access(request, Ok(status));
-                Ok::<_, Error>(request)
-            })?
-        }
+        None => completed(file, Ok(access_ordered(file, direction, items)?))?,
     };
     with(|process| {
         process.objects.file_mut(file)?.split = Some(Split { kind, request, buffer });
@@ -518,27 +500,21 @@ impl File {
             Direction::Read => self.hints.read,
             Direction::Write => self.hints.write,
         };
-        Policy { wish, ..self.policy }
+        opening::policy(self.is_remote, wish, &self.hints)
     }
 
     /// The access of a process that moves nothing.
-    fn no_access(&self, direction: Direction) -> Result<(Access, Converted)> {
-        let facts = Facts {
-            body: self.body.clone(),
-            view: self.view.clone(),
-            window: self.window,
-            is_atomic: self.is_atomic,
-            sieve: 0,
-        };
+    fn no_access(&self, direction: Direction) -> (Access, Converted) {
+        let data = UserData::empty();
         let access = Access {
-            file: facts.body,
-            view: facts.view,
-            data: crate::memory::UserData::empty(),
+            file: self.body.clone(),
+            view: self.view.clone(),
+            data: data.clone(),
             position: 0,
             direction,
             is_atomic: false,
             sieve: 0,
         };
-        Ok((access, Converted::Same(crate::memory::UserData::empty())))
+        (access, Converted::Same(data))
     }
 }

@@ -15,6 +15,7 @@
 mod snapshot;
 mod view;
 
+use weft_core::fingerprint;
 use weft_core::flow::{Counters, Gauges};
 use weft_launch::standing::{self, Draft, Front};
 use weft_launch::{CallSite, page};
@@ -51,19 +52,13 @@ const PEERS_AT: usize = GROUPS_AT + GROUPS_MAX * GROUP;
 
 const _: () = assert!(PEERS_AT + PEERS_MAX * ENTRY <= page::WORDS_MAX);
 
-/// A number that changes when the counters change their meaning: the library's version and all names, hashed
-/// (FNV-1a).
+/// A number that changes when the counters change their meaning: the fingerprint of the library's version and
+/// of all names.
 const LAYOUT: u64 = {
-    const fn add(mut hash: u64, text: &str) -> u64 {
-        let bytes = text.as_bytes();
-        let mut i = 0;
-        while i < bytes.len() {
-            hash = (hash ^ bytes[i] as u64).wrapping_mul(0x0100_0000_01b3);
-            i += 1;
-        }
-        hash.wrapping_mul(0x0100_0000_01b3)
+    const fn add(before: u64, text: &str) -> u64 {
+        fingerprint::add(fingerprint::add(before, text.as_bytes()), &[0])
     }
-    let mut hash = add(0xcbf2_9ce4_8422_2325, env!("CARGO_PKG_VERSION"));
+    let mut hash = add(fingerprint::EMPTY, env!("CARGO_PKG_VERSION"));
     let mut i = 0;
     while i < Counters::NAMES.len() {
         hash = add(hash, Counters::NAMES[i].0);

@@ -43,6 +43,7 @@ use crate::live::{Collective, Live, View};
 use crate::object::{Group, Objects, PeerId};
 use crate::progress_thread::ProgressThread;
 use helped::Helped;
+pub(crate) use helped::with_in_thread;
 pub(crate) use running::{Exchange, Exchanges};
 pub use running::{FileJob, Running};
 pub use waiting::{block_for, block_from, block_until};
@@ -169,7 +170,7 @@ pub static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// Says that this process was forked from a process of an MPI job: nothing of MPI may be used here.
 pub static FORKED: AtomicBool = AtomicBool::new(false);
 static PROCESS: Mutex<Process> = Mutex::new(Process::new());
-/// The progress thread holds the lock.
+/// A thread of the library holds the lock: the progress thread, or one that accesses files.
 static THREAD_HAS_LOCK: AtomicBool = AtomicBool::new(false);
 /// A call waits. For a look without the lock.
 static WAITS: AtomicBool = AtomicBool::new(false);

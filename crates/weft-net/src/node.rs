@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use weft_core::fingerprint;
 
 /// An identity that is equal in two processes when they can share a segment and copy from each other's
 /// memory.
@@ -56,20 +57,17 @@ fn namespace(kind: &str) -> u64 {
     fs::metadata(format!("/proc/self/ns/{kind}")).map_or(0, |m| m.ino())
 }
 
-/// FNV-1a with a final mix. Written out because the value is compared between processes, perhaps of different
-/// builds.
+/// A fingerprint with a final mix.
 struct Hash(u64);
 
 impl Hash {
     fn new() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
+        Self(fingerprint::EMPTY)
     }
 
     fn add(&mut self, bytes: &[u8]) {
         // The length goes first, so that ("ab", "c") and ("a", "bc") differ.
-        for &byte in (bytes.len() as u64).to_le_bytes().iter().chain(bytes) {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
+        self.0 = fingerprint::add(fingerprint::add(self.0, &(bytes.len() as u64).to_le_bytes()), bytes);
     }
 
     fn finish(&self) -> u64 {

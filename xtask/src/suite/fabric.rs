@@ -286,7 +286,7 @@ fn absence() -> Vec<Case> {
 
 /// The cases that take too long for every change.
 pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
-    let case = |provider| four_hosts(format!("provider {provider}, all programs on 4 hosts"), provider, PROGRAMS);
+    let case = |provider| four_hosts(format!("provider {provider}, all programs on 4 hosts"), provider, &PROGRAMS);
     let mut cases: Vec<Case> = ["udp", "tcp"].into_iter().map(case).collect();
     for property in STRICT_PLACING {
         let case = |program: &&'static str| strict_window(property, program).needs(&[Need::LibfabricHeaders]);

@@ -1,65 +1,36 @@
 //! The C programs of `tests/c` and `examples`.
 
+use super::conformance::CHAPTERS;
 use super::context::{Context, Expected};
 use super::needs::Need;
 use super::process::Run;
 use super::{Case, Outcome};
+use std::sync::LazyLock;
 
-/// The programs of `tests/c`, with the numbers of ranks with which they run on one host.
-pub(super) const PROGRAMS: &[&str] = &[
-    "point_to_point",
-    "chapter3",
-    "partitioned",
-    "probe",
+/// The programs of `tests/c` that belong to no chapter of the standard, or are no conformance programs of it.
+const BESIDE_CHAPTERS: &[&str] = &[
     "requests",
     "sizes",
-    "datatypes",
-    "collectives",
     "node_collectives",
     "persistent",
     "repeated",
-    "operations",
-    "between",
-    "communicators",
-    "intercommunicators",
-    "contexts",
-    "create_group",
-    "groups",
     "hardware",
-    "topologies",
-    "neighbors",
-    "environment",
-    "errors",
-    "sessions",
-    "sessions_after",
-    "sessions_later",
-    "start",
-    "threads",
     "tools",
     "events",
-    "chapter10",
-    "chapter12",
-    "window_access",
-    "window_epochs",
     "window_oracles",
     "window_passive",
     "refused_accesses",
     "refused_creations",
     "windows",
-    "chapter13",
-    "files_open",
-    "files_view",
-    "files_access",
-    "files_collective",
-    "files_nonblocking",
-    "files_representation",
-    "files_consistency",
-    "files_errors",
-    "chapter15",
-    "chapter20",
     "waiting",
     "registration_cache",
 ];
+
+/// The programs of `tests/c` that are run in all places: those of the chapters, and the others.
+pub(super) static PROGRAMS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let of_chapters = CHAPTERS.iter().flat_map(|(_, programs)| *programs);
+    of_chapters.chain(BESIDE_CHAPTERS).copied().collect()
+});
 const RANKS_ONE_HOST: &[u32] = &[1, 2, 3, 4, 8];
 /// The numbers of ranks on two hosts, even and odd: with 3 one host has two ranks and the other one.
 const RANKS_TWO_HOSTS: &[u32] = &[2, 3, 4, 8];
@@ -88,7 +59,7 @@ fn source(name: &str) -> String {
 
 pub(crate) fn one_host(_: &Context) -> Vec<Case> {
     let mut cases = Vec::new();
-    for name in PROGRAMS {
+    for name in PROGRAMS.iter().copied() {
         for &ranks in RANKS_ONE_HOST {
             cases.push(program(name, ranks, Where::OneHost, None));
         }

@@ -132,7 +132,7 @@ fn anew(context: &Context, rule: &str) -> anyhow::Result<Outcome> {
 
 /// The cases that take too long for every change.
 pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
-    vec![four_hosts("all programs on 4 hosts".into(), PROGRAMS)]
+    vec![four_hosts("all programs on 4 hosts".into(), &PROGRAMS)]
 }
 
 fn on_hosts(context: &Context, program: &str, ranks: u32, settings: &[(&str, &str)]) -> anyhow::Result<Run> {

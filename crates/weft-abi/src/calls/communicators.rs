@@ -3,6 +3,7 @@
 use crate::arguments::*;
 use crate::calls::attributes::{copy_attributes, delete_attributes};
 use crate::calls::creation::{add, compared, create, create_between, create_part_between};
+use crate::calls::info;
 use crate::calls::info::put;
 use crate::calls::text;
 use crate::constants::*;
@@ -392,12 +393,7 @@ pub(crate) fn comm_set_info(comm: MPI_Comm, info: MPI_Info) -> Result<()> {
 
 /// MPI_Comm_get_info (MPI-5.0 §7.4.4).
 pub(crate) fn comm_get_info(comm: MPI_Comm, info_used: Out<MPI_Info>) -> Result<()> {
-    let handle = with(|process| {
-        let info = hints::told(&process.objects.communicator(comm.0)?.info);
-        process.objects.infos.insert(info).ok_or_else(|| weft_mpi::object::full("info objects"))
-    })?;
-    info_used.set(MPI_Info(handle));
-    Ok(())
+    info::give(with(|process| Ok::<_, Error>(hints::told(&process.objects.communicator(comm.0)?.info)))?, info_used)
 }
 
 /// MPI_Comm_get_parent (MPI-5.0 §11.8.2). No process has been spawned: Weft cannot do that yet.

@@ -3,6 +3,7 @@
 use crate::arguments::*;
 use crate::caller;
 use crate::calls::attributes::{check_all_at_rest, delete_attributes};
+use crate::calls::info::give;
 use crate::constants::*;
 use crate::types::*;
 use std::alloc::Layout;
@@ -11,7 +12,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 use weft_mpi::error::{Error, Result};
-use weft_mpi::object::{Class, Info};
+use weft_mpi::object::Class;
 use weft_mpi::process::{Phase, with};
 use weft_mpi::start;
 
@@ -44,19 +45,12 @@ pub(crate) fn abi_get_info(info: Out<MPI_Info>) -> Result<()> {
         ("mpi_offset_size", size_of::<MPI_Offset>()),
     ];
     let pairs = sizes.map(|(name, size)| (name.to_owned(), size.to_string())).to_vec();
-    give_info(pairs, info)
-}
-
-pub(super) fn give_info(pairs: Info, info: Out<MPI_Info>) -> Result<()> {
-    let handle = with(|process| process.objects.infos.insert(pairs));
-    let handle = handle.ok_or_else(|| weft_mpi::object::full("info objects"))?;
-    info.set(MPI_Info(handle));
-    Ok(())
+    give(pairs, info)
 }
 
 /// MPI_Get_hw_resource_info (MPI-5.0 §9.1.2): the names are those that `MPI_Comm_split_type` takes.
 pub(crate) fn get_hw_resource_info(hw_info: Out<MPI_Info>) -> Result<()> {
-    give_info(weft_mpi::hardware::info(), hw_info)
+    give(weft_mpi::hardware::info(), hw_info)
 }
 
 /// MPI_Init (MPI-5.0 §11.2.1).

@@ -5,14 +5,13 @@ pub(crate) mod conversions;
 
 use crate::arguments::*;
 use crate::calls::communicators::info_of;
-use crate::calls::one_sided;
+use crate::calls::{groups, info, one_sided};
 use crate::types::*;
 use std::ffi::{OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::files::{self, Wanted, WantedView};
-use weft_mpi::object::full;
 use weft_mpi::process::with;
 
 /// The path that a string of the program means: any bytes.
@@ -77,13 +76,7 @@ pub(crate) fn file_get_size(fh: MPI_File, size: Out<MPI_Offset>) -> Result<()> {
 
 /// MPI_File_get_group (MPI-5.0 §14.2.7).
 pub(crate) fn file_get_group(fh: MPI_File, group: Out<MPI_Group>) -> Result<()> {
-    let handle = with(|process| {
-        let communicator = process.objects.file(fh.0)?.communicator;
-        let members = process.objects.communicator(communicator)?.group.clone();
-        process.objects.add_group(members)
-    })?;
-    group.set(MPI_Group(handle));
-    Ok(())
+    groups::comm_group(MPI_Comm(with(|process| Ok::<_, Error>(process.objects.file(fh.0)?.communicator))?), group)
 }
 
 /// MPI_File_get_amode (MPI-5.0 §14.2.7).
@@ -99,12 +92,7 @@ pub(crate) fn file_set_info(fh: MPI_File, info: MPI_Info) -> Result<()> {
 
 /// MPI_File_get_info (MPI-5.0 §14.2.8).
 pub(crate) fn file_get_info(fh: MPI_File, info_used: Out<MPI_Info>) -> Result<()> {
-    let handle = with(|process| {
-        let info = process.objects.file(fh.0)?.hints.told();
-        process.objects.infos.insert(info).ok_or_else(|| full("info objects"))
-    })?;
-    info_used.set(MPI_Info(handle));
-    Ok(())
+    info::give(with(|process| Ok::<_, Error>(process.objects.file(fh.0)?.hints.told()))?, info_used)
 }
 
 /// MPI_File_set_view (MPI-5.0 §14.3).

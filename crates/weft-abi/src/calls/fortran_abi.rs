@@ -1,7 +1,7 @@
 //! Fortran's types (MPI-5.0 §20.4.1), as common compilers without options have them. They are known, so
 //! programs cannot set them.
 
-use super::environment::give_info;
+use super::info::give;
 use crate::arguments::*;
 use crate::constants::{MPI_ERR_ABI, MPI_ERR_ARG};
 use crate::types::*;
@@ -46,7 +46,7 @@ fn fortran_info() -> Info {
 
 /// MPI_Abi_get_fortran_info (MPI-5.0 §20.4.1).
 pub(crate) fn abi_get_fortran_info(info: Out<MPI_Info>) -> Result<()> {
-    give_info(fortran_info(), info)
+    give(fortran_info(), info)
 }
 
 /// MPI_Abi_set_fortran_info (MPI-5.0 §20.4.1): the sizes are known and cannot be set.

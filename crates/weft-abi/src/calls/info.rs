@@ -39,7 +39,8 @@ fn value_of(info: MPI_Info, key: InString) -> Result<Option<String>> {
     with(|process| Ok(find(process.objects.info(info.0)?, key).map(str::to_owned)))
 }
 
-fn add(object: Info, info: Out<MPI_Info>) -> Result<()> {
+/// Makes an info object for the program, which frees it.
+pub(crate) fn give(object: Info, info: Out<MPI_Info>) -> Result<()> {
     let handle = with(|process| process.objects.infos.insert(object)).ok_or_else(|| full("info objects"))?;
     info.set(MPI_Info(handle));
     Ok(())
@@ -47,7 +48,7 @@ fn add(object: Info, info: Out<MPI_Info>) -> Result<()> {
 
 /// MPI_Info_create (MPI-5.0 §10).
 pub(crate) fn info_create(info: Out<MPI_Info>) -> Result<()> {
-    add(Info::new(), info)
+    give(Info::new(), info)
 }
 
 /// MPI_Info_create_env (MPI-5.0 §10): the contents of MPI_INFO_ENV, with the arguments of `main` where they
@@ -66,13 +67,13 @@ pub(crate) unsafe fn info_create_env(argc: c_int, argv: *mut *mut c_char, info: 
         }
     }
     let object = environment(&arguments);
-    add(object, info)
+    give(object, info)
 }
 
 /// MPI_Info_dup (MPI-5.0 §10).
 pub(crate) fn info_dup(info: MPI_Info, newinfo: Out<MPI_Info>) -> Result<()> {
     let copy = with(|process| process.objects.info(info.0).cloned())?;
-    add(copy, newinfo)
+    give(copy, newinfo)
 }
 
 /// MPI_Info_free (MPI-5.0 §10).

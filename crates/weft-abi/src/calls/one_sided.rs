@@ -6,16 +6,16 @@ pub(crate) mod operations;
 
 use crate::arguments::*;
 use crate::calls::attributes::delete_attributes;
-use crate::calls::collectives;
 use crate::calls::communicators::info_of;
 use crate::calls::error_handlers;
 use crate::calls::text;
+use crate::calls::{collectives, groups, info};
 use crate::constants::*;
 use crate::types::*;
 use std::ffi::c_int;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::{self};
-use weft_mpi::object::{Class, full};
+use weft_mpi::object::Class;
 use weft_mpi::one_sided::{self, Attached, Exposed, ExposedMemory, Fence, Prepared, WindowOptions};
 use weft_mpi::process::with;
 
@@ -180,13 +180,7 @@ pub(crate) fn win_free(win: InOut<MPI_Win>) -> Result<()> {
 
 /// MPI_Win_get_group (MPI-5.0 §12.2.6).
 pub(crate) fn win_get_group(win: MPI_Win, group: Out<MPI_Group>) -> Result<()> {
-    let handle = with(|process| {
-        let communicator = process.objects.window(win.0)?.communicator;
-        let members = process.objects.communicator(communicator)?.group.clone();
-        process.objects.add_group(members)
-    })?;
-    group.set(MPI_Group(handle));
-    Ok(())
+    groups::comm_group(MPI_Comm(with(|process| Ok::<_, Error>(process.objects.window(win.0)?.communicator))?), group)
 }
 
 /// MPI_Win_set_name (MPI-5.0 §7.8).
@@ -224,12 +218,7 @@ pub(crate) fn win_set_info(win: MPI_Win, info: MPI_Info) -> Result<()> {
 
 /// MPI_Win_get_info (MPI-5.0 §12.2.7).
 pub(crate) fn win_get_info(win: MPI_Win, info_used: Out<MPI_Info>) -> Result<()> {
-    let handle = with(|process| {
-        let info = process.objects.window(win.0)?.info.clone();
-        process.objects.infos.insert(info).ok_or_else(|| full("info objects"))
-    })?;
-    info_used.set(MPI_Info(handle));
-    Ok(())
+    info::give(with(|process| Ok::<_, Error>(process.objects.window(win.0)?.info.clone()))?, info_used)
 }
 
 /// MPI_Win_set_errhandler (MPI-5.0 §9.3.2).

@@ -3,12 +3,13 @@
 use crate::arguments::*;
 use crate::caller;
 use crate::calls::communicators::info_of;
+use crate::calls::info::give;
 use crate::constants::*;
 use crate::types::*;
 use std::ffi::{c_char, c_int};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::job::Job;
-use weft_mpi::object::{Group, Info, full};
+use weft_mpi::object::Group;
 use weft_mpi::process::{Process, with};
 use weft_mpi::session::Session;
 use weft_mpi::start;
@@ -32,12 +33,6 @@ pub(crate) fn session_finalize(session: InOut<MPI_Session>) -> Result<()> {
 fn job(process: &Process, session: MPI_Session) -> Result<&Job> {
     process.objects.session(session.0)?;
     process.job.as_ref().ok_or_else(|| Error::new(MPI_ERR_OTHER, "this process is in no job"))
-}
-
-fn give(object: Info, info: Out<MPI_Info>) -> Result<()> {
-    let handle = with(|process| process.objects.infos.insert(object)).ok_or_else(|| full("info objects"))?;
-    info.set(MPI_Info(handle));
-    Ok(())
 }
 
 /// MPI_Session_get_info (MPI-5.0 §11.3.3).

@@ -12,6 +12,7 @@ use super::select::{
     AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm,
     ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm,
 };
+use crate::fingerprint;
 pub use algorithm::{Algorithm, Operation};
 use alloc::format;
 use alloc::vec::Vec;
@@ -77,8 +78,7 @@ impl Choices {
     /// A number that differs where choices could differ, but for an accident of one in 2⁶⁴.
     pub fn digest(&self) -> u64 {
         let text = format!("{:?}{:?}{}{BUILT_IN}", self.forced, self.users, self.same_everywhere);
-        // FNV-1a.
-        text.bytes().fold(0xcbf2_9ce4_8422_2325, |state, byte| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+        fingerprint::add(fingerprint::EMPTY, text.as_bytes())
     }
 
     /// Returns whether a setting asks for multicast wherever the operation can be multicast.

@@ -39,10 +39,10 @@ impl Layout {
         describe_shape(&self.0.shape, out);
     }
 
-    /// Returns whether [`Layout::describe`] appends no more than `most` bytes.
-    pub fn is_described_in(&self, most: usize) -> bool {
+    /// The bytes that [`Layout::describe`] appends; `None` where these are more than `most`.
+    pub fn described_bytes(&self, most: usize) -> Option<usize> {
         let mut left = most;
-        take(&mut left, 8) && fits(&self.0.shape, &mut left)
+        (take(&mut left, 8) && fits(&self.0.shape, &mut left)).then(|| most - left)
     }
 
     /// Cuts `count` items into parts that have short descriptions, and calls `visit` with each part in order
@@ -283,8 +283,9 @@ mod tests {
         for layout in several() {
             let mut bytes = Vec::new();
             layout.describe(&mut bytes);
-            assert!(layout.is_described_in(bytes.len()));
-            assert!(!layout.is_described_in(bytes.len() - 1));
+            assert_eq!(layout.described_bytes(bytes.len() + 5), Some(bytes.len()));
+            assert_eq!(layout.described_bytes(bytes.len()), Some(bytes.len()));
+            assert_eq!(layout.described_bytes(bytes.len() - 1), None);
         }
     }
 
@@ -298,7 +299,7 @@ mod tests {
             let far = layout.extent() + 7;
             layout = Layout::structure(&[(0, 1, layout.clone()), (far, 1, layout.clone())]).unwrap();
         }
-        assert!(!layout.is_described_in(1 << 20));
+        assert_eq!(layout.described_bytes(1 << 20), None);
     }
 
     /// A datatype as deep as can be, with an offset at each level.   Expect: a peer takes its description.

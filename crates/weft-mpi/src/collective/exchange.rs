@@ -5,7 +5,7 @@ use weft_core::matching::Envelope;
 
 use super::CollectiveScope;
 use crate::error::Error;
-use crate::memory::{UserData, copy};
+use crate::memory::UserData;
 use crate::process::{Exchange, Process};
 use crate::request::{Mode, Receive, Send};
 
@@ -13,9 +13,9 @@ use crate::request::{Mode, Receive, Send};
 pub(crate) type Message = (u32, UserData);
 
 impl Process {
-    /// Sends and receives messages between processes of `scope`, then goes on with the first error. A message
-    /// without bytes is not sent; one from this process to itself is copied. Two messages between the same
-    /// processes arrive in the order in which they were sent.
+    /// Sends and receives messages to and from other processes of `scope`, then goes on with the first error.
+    /// A message without bytes is not sent. Two messages between the same processes arrive in the order in
+    /// which they were sent.
     pub(crate) fn exchange_then(
         &mut self,
         scope: &CollectiveScope,
@@ -25,15 +25,9 @@ impl Process {
     ) {
         let mut requests = Vec::with_capacity(sends.len() + receives.len());
         let mut failed = None;
-        let own = |messages: &[Message]| messages.iter().find(|(rank, _)| *rank == scope.rank).cloned();
-        if let (Some((_, from)), Some((_, to))) = (own(&sends), own(&receives)) {
-            copy(&from, &to);
-        }
-        let others = |messages: Vec<Message>| {
-            messages.into_iter().filter(|(rank, data)| *rank != scope.rank && !data.is_empty())
-        };
+        let with_bytes = |messages: Vec<Message>| messages.into_iter().filter(|(_, data)| !data.is_empty());
         // Receives come first, so that no message has to wait for its receive.
-        for (rank, data) in others(receives) {
+        for (rank, data) in with_bytes(receives) {
             let peer = Some(scope.group.members[rank as usize]);
             let (context, tag) = (Some(scope.context), Some(scope.tag));
             let receive = Receive { context, source: Some(rank), peer, tag, data, blocking: false };
@@ -42,11 +36,13 @@ impl Process {
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
-        for (rank, data) in others(sends) {
+        for (rank, data) in with_bytes(sends) {
             let peer = Some(scope.group.members[rank as usize]);
             let envelope = Envelope { context: scope.context, source: scope.rank, tag: scope.tag };
             let send = Send { peer, envelope, data, mode: Mode::Standard, blocking: false };
             match self.start_send(send, scope.communicator) {
+                // The message has left, and the handle says only that.
+                Ok(request) if self.has_sent(request) => {}
                 Ok(request) => requests.push(request),
                 Err(error) => failed = failed.or(Some(error)),
             }
@@ -57,6 +53,11 @@ impl Process {
         let then = Box::new(move |process: &mut Self, error: Option<Error>| then(process, failed.or(error)));
         self.exchanges.under_way.push(Exchange { scope: scope.clone(), requests, then });
         self.advance_exchanges();
+    }
+
+    /// Returns whether this is the handle of all messages that have left at once.
+    fn has_sent(&self, request: usize) -> bool {
+        self.engine.as_ref().is_some_and(|engine| engine.messages.sent == request)
     }
 
     /// Goes on with the operations whose messages have all come and gone.
@@ -85,9 +86,8 @@ impl Process {
         let Exchange { scope, requests, .. } = &exchanges.under_way[index];
         let is_open = requests.iter().any(|request| engine.messages.is_under_way(*request));
         if !is_open {
-            let sent = engine.messages.sent;
-            let done = requests.iter().filter(|request| **request != sent);
-            let errors: Vec<Error> = done.filter_map(|request| engine.messages.take_error(*request)).collect();
+            let errors: Vec<Error> =
+                requests.iter().filter_map(|request| engine.messages.take_error(*request)).collect();
             return Some(errors.into_iter().next());
         }
         let error = engine.given_up(scope)?;

@@ -58,6 +58,9 @@ impl Default for Hints {
     }
 }
 
+/// The words of the hints that all processes follow alike.
+pub const SHARED_WORDS: usize = 5;
+
 /// The largest buffer that a hint may ask for: a wrong hint must not take all memory.
 const BUFFER_MAX: u64 = 1 << 30;
 /// The smallest one: a page.
@@ -178,6 +181,29 @@ impl Hints {
         }
     }
 
+    /// The hints that all processes of a file follow alike, as words between them.
+    pub fn shared(&self) -> [i64; SHARED_WORDS] {
+        let wish = |wish| match wish {
+            Wish::Automatic => 0,
+            Wish::Always => 1,
+            Wish::Never => 2,
+        };
+        let (window, stripe) = (self.window as i64, self.stripe as i64);
+        [wish(self.write), wish(self.read), i64::from(self.aggregators), window, stripe]
+    }
+
+    /// Follows the hints that another process has told.
+    pub fn follow(&mut self, words: &[i64]) {
+        let wish = |word: i64| match word {
+            0 => Wish::Automatic,
+            1 => Wish::Always,
+            _ => Wish::Never,
+        };
+        let [write, read, aggregators, window, stripe] = *words else { return };
+        (self.write, self.read) = (wish(write), wish(read));
+        (self.aggregators, self.window, self.stripe) = (aggregators as u32, window as u64, stripe as u64);
+    }
+
     /// The hints in effect, as `MPI_File_get_info` tells them.
     pub fn told(&self) -> Info {
         TABLE.iter().map(|row| (row.names[0].to_owned(), (row.tell)(self))).collect()
@@ -225,5 +251,8 @@ mod tests {
         again.update(&told.into_iter().filter(|(key, _)| key != "collective_buffering").collect());
         assert_eq!(again, wanted);
         assert_eq!(Hints::of(&vec![pair("collective_buffering", "false")]).read, Wish::Never);
+        let mut follower = Hints { sieves: false, permissions: 0o600, ..Hints::default() };
+        follower.follow(&wanted.shared());
+        assert_eq!(follower, wanted);
     }
 }

@@ -65,12 +65,12 @@ impl Access {
         self.position..self.position.saturating_add(self.data.len())
     }
 
-    /// The span of the file in which the data lies.
+    /// The span of the file in which these bytes of the view's data lie.
     ///
     /// # Errors
     /// `MPI_ERR_IO`: the view has no such data.
-    pub(crate) fn span(&self) -> Result<Range<u64>> {
-        self.view.view.check(self.range()).map_err(|why| {
+    pub(crate) fn span(&self, data: Range<u64>) -> Result<Range<u64>> {
+        self.view.view.check(data).map_err(|why| {
             let message = format!("{}: {why}", self.file.path().display());
             Error::new(crate::constants::MPI_ERR_IO, message)
         })
@@ -82,7 +82,7 @@ impl Access {
     /// # Errors
     /// As the kernel says; `MPI_ERR_IO`: the view has no such data.
     pub(crate) fn run(&self) -> std::result::Result<u64, Failure> {
-        let span = self.span()?;
+        let span = self.span(self.range())?;
         if self.data.is_empty() {
             return Ok(0);
         }

@@ -24,7 +24,7 @@ use super::failure::{self, Failure, WORDS};
 use super::window::Window;
 use super::workers::By;
 use crate::collective::CollectiveScope;
-use crate::constants::{MPI_ERR_INTERN, MPI_ERR_IO};
+use crate::constants::MPI_ERR_INTERN;
 use crate::error::{Error, Result};
 use crate::memory::{SharedBuffer, UserData};
 use crate::process::Process;
@@ -32,6 +32,10 @@ use crate::request::Status;
 
 /// The words in which a process tells of its part.
 const PART_WORDS: usize = WORDS + 7;
+
+/// The most bytes of the descriptions of all views together. Each aggregator keeps them for the time of an
+/// access. Where they are longer, each process accesses the file by itself.
+const DESCRIPTIONS_MAX: usize = 256 << 20;
 
 /// The part of one process as all others know it.
 #[derive(Clone, Copy)]
@@ -105,10 +109,11 @@ impl Together {
         self.failure.get_or_insert(Failure::from(error));
     }
 
-    /// Measures this process's part of the file.
-    fn measure(&mut self) -> Result<Part> {
+    /// Measures this process's part of the file, and the description of its view.
+    fn measure(&mut self) -> Result<(Part, usize)> {
+        let nothing = (Part::default(), 0);
         if self.failure.is_some() {
-            return Ok(Part::default());
+            return Ok(nothing);
         }
         let mut end = self.access.range().end;
         let start = self.access.position;
@@ -127,26 +132,30 @@ impl Together {
         }
         self.bytes = end - start;
         if self.bytes == 0 {
-            return Ok(Part::default());
+            return Ok(nothing);
         }
         let view = &self.access.view.view;
-        let span = view.check(start..end).map_err(|why| Error::new(MPI_ERR_IO, why.to_string()))?;
+        let span = self.access.span(start..end)?;
         let mut runs = 0_u64;
         view.batches(start..end, &mut |batch| runs = runs.saturating_add(batch.count));
-        let (bytes, is_ordered) = (self.bytes, view.is_ordered());
-        Ok(Part { start: span.start, end: span.end, bytes, runs, is_ordered, node: 0 })
+        // The part of a contiguous view says all of it.
+        let description = if view.is_contiguous() { Some(0) } else { described_bytes(view) };
+        let is_ordered = view.is_ordered() && description.is_some();
+        let part = Part { start: span.start, end: span.end, bytes: self.bytes, runs, is_ordered, node: 0 };
+        Ok((part, description.unwrap_or(0)))
     }
+}
 
-    /// The description of this process's view, for aggregators.
-    fn description(&self) -> Vec<u8> {
-        let view = &self.access.view.view;
-        let mut out = Vec::new();
-        if !view.is_contiguous() {
-            out.extend(view.displacement().to_le_bytes());
-            view.filetype().describe(&mut out);
-        }
-        out
-    }
+/// The bytes of [`describe`]; `None` when they are too many.
+fn described_bytes(view: &View) -> Option<usize> {
+    Some(size_of::<u64>() + view.filetype().described_bytes(DESCRIPTIONS_MAX)?)
+}
+
+/// The description of a view for aggregators: the displacement, and the filetype.
+fn describe(view: &View) -> Vec<u8> {
+    let mut out = view.displacement().to_le_bytes().to_vec();
+    view.filetype().describe(&mut out);
+    out
 }
 
 /// The view that a process has told.
@@ -165,13 +174,12 @@ fn view_of(told: &Told, description: &[u8]) -> Option<View> {
 impl Process {
     /// Begins a collective access: all processes tell their parts.
     pub(super) fn begin_together(&mut self, mut this: Box<Together>) {
-        let part = this.measure().unwrap_or_else(|error| {
+        let (part, description) = this.measure().unwrap_or_else(|error| {
             this.note(error);
-            Part::default()
+            (Part::default(), 0)
         });
         let outcome = this.failure.clone().map_or(Ok(()), Err);
         let is_contiguous = this.access.view.view.is_contiguous();
-        let description = if part.bytes == 0 { 0 } else { this.description().len() };
         let flags = i64::from(part.is_ordered) | i64::from(is_contiguous) << 1;
         let numbers = [
             part.start as i64,
@@ -216,7 +224,8 @@ impl Process {
             return self.end_together(this, Err(error));
         }
         let parts: Vec<Part> = this.told.iter().map(|told| told.part).collect();
-        match plan(&parts, &this.policy) {
+        let descriptions = this.told.iter().fold(0, |sum: u64, told| sum.saturating_add(told.description));
+        match plan(&parts, &this.policy).filter(|_| descriptions <= DESCRIPTIONS_MAX as u64) {
             None => self.access_alone(this),
             Some(plan) => {
                 this.plan = Some(Arc::new(plan));
@@ -245,11 +254,10 @@ impl Process {
     fn tell_views(&mut self, mut this: Box<Together>) {
         let Some(plan) = this.plan.clone() else { return self.tell_outcome(this) };
         let own = this.scope.rank as usize;
-        let description = this.description();
-        let buffer = SharedBuffer::new(description.len());
-        buffer.write(0, &description);
         let mut sends = Vec::new();
-        if this.told[own].description > 0 {
+        let buffer = SharedBuffer::new(this.told[own].description as usize);
+        if !buffer.is_empty() {
+            buffer.write(0, &describe(&this.access.view.view));
             let to = plan.domains.iter().filter(|domain| domain.rank as usize != own);
             sends.extend(to.map(|domain| (domain.rank, buffer.describe_all())));
         }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weft_core::file_view::{View, WrongView};
+use weft_core::fingerprint;
 use weft_core::reduce::Op;
 use weft_core::two_phase::{Policy, Wish};
 use weft_net::files::{self, File as Body};
@@ -16,7 +17,7 @@ use crate::constants::*;
 use crate::datatypes::Old;
 use crate::description::Info;
 use crate::error::{Error, Result};
-use crate::file::hints::Hints;
+use crate::file::hints::{Hints, SHARED_WORDS};
 use crate::file::mode::Mode;
 use crate::file::representation::Representation;
 use crate::file::{File, FileView};
@@ -71,14 +72,63 @@ fn system_path(name: &Path) -> PathBuf {
 /// The rank that creates the file, and has the shared pointer.
 pub(super) const OWNER: u32 = 0;
 
-/// Gathers the `values` of all processes of an open file.
-pub(super) fn gather(file: usize, values: &[i64]) -> Result<Vec<i64>> {
-    let scope = with(|process| {
-        let communicator = process.objects.file(file)?.communicator;
-        process.agreement_scope(communicator)
-    })?;
-    gather_all(scope, values)
+/// What the operations that all processes do together need of an open file.
+pub(super) struct Common {
+    pub(super) communicator: usize,
+    pub(super) window: usize,
+    pub(super) body: Arc<Body>,
+    /// The rank of this process.
+    pub(super) rank: u32,
 }
+
+impl Common {
+    pub(super) fn of(file: usize) -> Result<Self> {
+        with(|process| {
+            let File { communicator, window, body, .. } = process.objects.file(file)?;
+            let rank = process.objects.communicator(*communicator)?.rank;
+            Ok(Self { communicator: *communicator, window: *window, body: body.clone(), rank })
+        })
+    }
+
+    fn path(&self) -> &Path {
+        self.body.path()
+    }
+
+    /// Gathers the `values` of all processes.
+    pub(super) fn gather(&self, values: &[i64]) -> Result<Vec<i64>> {
+        gather_all(with(|process| process.agreement_scope(self.communicator))?, values)
+    }
+
+    /// Waits until all processes have called this.
+    pub(super) fn meet(&self) -> Result<()> {
+        self.gather(&[0]).map(drop)
+    }
+
+    /// Tells all processes whether all of them have been successful, and gathers their `values`.
+    pub(super) fn agree<T>(&self, outcome: Outcome<T>, values: &[i64]) -> Result<(T, Vec<i64>)> {
+        agree(self.communicator, self.path(), outcome, values)
+    }
+
+    /// Does the same, and refuses `values` that differ among the processes; `what` names them.
+    pub(super) fn agree_on<T>(&self, outcome: Outcome<T>, values: &[i64], what: &str) -> Result<T> {
+        let (value, all) = self.agree(outcome, values)?;
+        match all.chunks_exact(values.len()).position(|other| other != values) {
+            None => Ok(value),
+            Some(other) => {
+                let message = format!("rank {other} has given {what} other than that of rank {}", self.rank);
+                Err(Error::new(MPI_ERR_NOT_SAME, message))
+            }
+        }
+    }
+
+    /// Has rank 0 do `work`, and tells all processes its number, or the failure.
+    pub(super) fn by_rank_0(&self, work: impl FnOnce() -> Outcome<u64>) -> Result<u64> {
+        told_by_rank_0(self.communicator, self.path(), self.rank, work)
+    }
+}
+
+/// What one process has come to, and tells all others.
+type Outcome<T> = std::result::Result<T, Failure>;
 
 /// Sets the shared pointer of the file with this window. The process that has it calls this.
 pub(super) fn set_shared(window: usize, to: u64) -> Result<()> {
@@ -86,81 +136,40 @@ pub(super) fn set_shared(window: usize, to: u64) -> Result<()> {
     fetch_and_op(window, OWNER, Op::Replace, i64::try_from(to).map_err(too_far)?).map(drop)
 }
 
-/// Waits until all processes of an open file have called this.
-pub(super) fn meet(file: usize) -> Result<()> {
-    gather(file, &[0]).map(drop)
-}
-
-/// Tells all processes of an open file what rank 0 has done: its number, or its failure.
-pub(super) fn told_by_rank_0(file: usize, outcome: std::result::Result<u64, Failure>) -> Result<u64> {
-    let (communicator, path) = with(|process| {
-        let found = process.objects.file(file)?;
-        Ok::<_, Error>((found.communicator, found.body.path().to_owned()))
-    })?;
-    told_by_rank_0_of(communicator, &path, outcome)
-}
-
-fn told_by_rank_0_of(communicator: usize, path: &Path, outcome: std::result::Result<u64, Failure>) -> Result<u64> {
+fn told_by_rank_0(communicator: usize, path: &Path, rank: u32, work: impl FnOnce() -> Outcome<u64>) -> Result<u64> {
+    let outcome = if rank == OWNER { work() } else { Ok(0) };
     let scope = with(|process| process.agreement_scope(communicator))?;
-    let rank = scope.rank;
     let number = *outcome.as_ref().unwrap_or(&0) as i64;
     let mut words = [&failure::words(&outcome)[..], &[number]].concat();
     broadcast(scope, OWNER, &mut words)?;
-    match outcome {
-        Err(failure) if rank == OWNER => Err(failure.error),
-        _ => failure::told(&words, OWNER as usize, path).map_or(Ok(words[WORDS] as u64), Err),
-    }
+    outcome.map_err(|failure| failure.error)?;
+    failure::told(&words, OWNER as usize, path).map_or(Ok(words[WORDS] as u64), Err)
 }
 
-/// Tells all processes of the communicator whether all of them have been successful.
-fn agree<T>(communicator: usize, path: &Path, outcome: std::result::Result<T, Failure>) -> Result<T> {
+/// Tells all processes of the communicator whether all of them have been successful, and gathers their
+/// `values`.
+fn agree<T>(communicator: usize, path: &Path, outcome: Outcome<T>, values: &[i64]) -> Result<(T, Vec<i64>)> {
     let scope = with(|process| process.agreement_scope(communicator))?;
-    let all = gather_all(scope, &failure::words(&outcome));
+    let all = gather_all(scope, &[&failure::words(&outcome)[..], values].concat());
     let value = outcome.map_err(|failure| failure.error)?;
-    failure::first(&all?, WORDS, path).map_or(Ok(value), Err)
-}
-
-/// Tells all processes of an open file whether all of them have been successful.
-fn agree_on<T>(file: usize, outcome: std::result::Result<T, Failure>) -> Result<T> {
-    let (communicator, path) = with(|process| {
-        let found = process.objects.file(file)?;
-        Ok::<_, Error>((found.communicator, found.body.path().to_owned()))
-    })?;
-    agree(communicator, &path, outcome)
-}
-
-/// The words by which rank 0 tells the policy of a file.
-fn policy_words(policy: &Policy, hints: &Hints) -> [i64; 6] {
-    let wish = |wish| match wish {
-        Wish::Automatic => 0,
-        Wish::Always => 1,
-        Wish::Never => 2,
-    };
-    let local = i64::from(policy.run_ns == LOCAL.run_ns);
-    let (window, stripe) = (hints.window as i64, hints.stripe as i64);
-    [local, wish(hints.write), wish(hints.read), i64::from(hints.aggregators), window, stripe]
-}
-
-/// The policy that rank 0 has told, and the hints that go with it.
-fn told_policy(words: &[i64], hints: &mut Hints) -> Policy {
-    let wish = |word: i64| match word {
-        0 => Wish::Automatic,
-        1 => Wish::Always,
-        _ => Wish::Never,
-    };
-    let [local, write, read, aggregators, window, stripe] = *words else { return LOCAL };
-    (hints.write, hints.read) = (wish(write), wish(read));
-    (hints.aggregators, hints.window, hints.stripe) = (aggregators as u32, window as u64, stripe as u64);
-    let mut policy = if local != 0 { LOCAL } else { REMOTE };
-    if aggregators > 0 {
-        policy.aggregators_max = aggregators as u32;
-        policy.aggregators_of_node = aggregators as u32;
+    let (all, each) = (all?, WORDS + values.len());
+    match failure::first(&all, each, path) {
+        Some(error) => Err(error),
+        None => Ok((value, all.chunks_exact(each).flat_map(|words| &words[WORDS..]).copied().collect())),
     }
-    if window > 0 {
-        policy.window = window as u64;
+}
+
+/// The policy of collective accesses to a file with these hints.
+pub(super) fn policy(is_remote: bool, wish: Wish, hints: &Hints) -> Policy {
+    let mut policy = Policy { wish, ..if is_remote { REMOTE } else { LOCAL } };
+    if hints.aggregators > 0 {
+        (policy.aggregators_max, policy.aggregators_of_node) = (hints.aggregators, hints.aggregators);
     }
-    if stripe > 0 {
-        policy.stripe = stripe as u64;
+    if hints.window > 0 {
+        policy.window = hints.window;
+    }
+    if hints.stripe > 0 {
+        policy.stripe = hints.stripe;
     }
     policy
 }
@@ -169,7 +178,7 @@ fn told_policy(words: &[i64], hints: &mut Hints) -> Policy {
 pub struct Opening {
     wanted: Result<Wanted>,
     /// What rank 0 has opened or created, with the size if the file is appended to.
-    first: Option<std::result::Result<(Body, u64), Failure>>,
+    first: Option<Outcome<(Body, u64)>>,
 }
 
 /// Begins to open a file: rank 0 of the communicator opens it, and creates it if it has to. All processes of
@@ -190,9 +199,9 @@ pub fn begin_open(comm: usize, wanted: Result<Wanted>) -> Result<Opening> {
     Ok(Opening { wanted, first })
 }
 
-/// The words in which a process tells what it has opened: what it failed at, the policy, the size and the
-/// mode.
-const OPENED_WORDS: usize = WORDS + 8;
+/// The words in which a process tells what it has opened: whether other hosts serve the file, the size, the
+/// mode, and the hints that all follow.
+const OPENED_WORDS: usize = 3 + SHARED_WORDS;
 
 /// Opens a file for the processes of `window`, a window with one number at rank 0 (MPI-5.0 §14.2.1). All of
 /// them call this, and those whose arguments are wrong tell the others. Returns the handle of the file.
@@ -221,14 +230,14 @@ fn open_in(window: usize, opening: Opening) -> Result<usize> {
         }
         (None, Err(error)) => Err(Failure::from(error.clone())),
     };
-    let mut words = vec![0; OPENED_WORDS];
-    words[..WORDS].copy_from_slice(&failure::words(&opened));
+    let mut words = [0; OPENED_WORDS];
     if let (Ok((body, size)), Ok(wanted)) = (&opened, &wanted) {
-        let policy = if rank == OWNER && body.is_remote() { REMOTE } else { LOCAL };
-        words[WORDS..WORDS + 6].copy_from_slice(&policy_words(&policy, &wanted.hints));
-        words[WORDS + 6..].copy_from_slice(&[*size as i64, i64::from(wanted.mode.bits())]);
+        let is_remote = i64::from(rank == OWNER && body.is_remote());
+        words[..3].copy_from_slice(&[is_remote, *size as i64, i64::from(wanted.mode.bits())]);
+        words[3..].copy_from_slice(&wanted.hints.shared());
     }
-    let all = gather_all(scope, &words);
+    let told = [&failure::words(&opened)[..], &words].concat();
+    let all = gather_all(scope, &told);
     if rank != OWNER
         && let Ok(all) = &all
         && let Some(error) = failure::told(all, OWNER as usize, &path)
@@ -238,15 +247,15 @@ fn open_in(window: usize, opening: Opening) -> Result<usize> {
     }
     let (body, _) = opened.map_err(|failure| failure.error)?;
     let all = all?;
-    if let Some(error) = failure::first(&all, OPENED_WORDS, &path) {
+    if let Some(error) = failure::first(&all, told.len(), &path) {
         return Err(error);
     }
     let Wanted { mode, mut hints, .. } = wanted?;
-    if all.chunks_exact(OPENED_WORDS).any(|words| words[WORDS + 7] != i64::from(mode.bits())) {
+    if all.chunks_exact(told.len()).any(|words| words[WORDS + 2] != i64::from(mode.bits())) {
         return Err(Error::new(MPI_ERR_NOT_SAME, "the processes have given different access modes"));
     }
-    let policy = told_policy(&all[WORDS..WORDS + 6], &mut hints);
-    let position = all[WORDS + 6] as u64;
+    let (is_remote, position) = (all[WORDS] != 0, all[WORDS + 1] as u64);
+    hints.follow(&all[WORDS + 3..told.len()]);
     let view = with(|process| default_view(process))?;
     one_sided::lock_all(window, MPI_MODE_NOCHECK)?;
     if rank == OWNER && position > 0 {
@@ -264,8 +273,8 @@ fn open_in(window: usize, opening: Opening) -> Result<usize> {
             view: Arc::new(view),
             position,
             is_atomic: false,
-            hints: Arc::new(hints),
-            policy,
+            hints,
+            is_remote,
             split: None,
         };
         process.objects.files.insert(file).ok_or_else(|| full("files"))
@@ -274,7 +283,7 @@ fn open_in(window: usize, opening: Opening) -> Result<usize> {
         return made;
     }
     // The shared pointer has been set when any process goes on.
-    agree(communicator, &path, made.map_err(Failure::from))
+    agree(communicator, &path, made.map_err(Failure::from), &[]).map(|(file, _)| file)
 }
 
 fn default_view(process: &crate::process::Process) -> Result<FileView> {
@@ -294,20 +303,20 @@ fn default_view(process: &crate::process::Process) -> Result<FileView> {
 /// `MPI_ERR_FILE`; `MPI_ERR_IO`: a split collective access is open; as the kernel says. Then the file is
 /// closed all the same, unless it was none or an access is open.
 pub fn close(file: usize) -> Result<()> {
-    let (window, communicator, body, mode, rank) = with(|process| {
-        process.objects.file(file)?.check_no_split()?;
-        let gone = process.objects.files.remove(file).ok_or_else(|| full("files"))?;
+    with(|process| process.objects.file(file)?.check_no_split())?;
+    let Common { communicator, window, body, rank } = Common::of(file)?;
+    let mode = with(|process| {
+        let gone = process.objects.files.remove(file)?;
         process.objects.release_error_handler(gone.error_handler);
-        let rank = process.objects.communicator(gone.communicator)?.rank;
-        Ok::<_, Error>((gone.window, gone.communicator, gone.body, gone.mode, rank))
-    })?;
+        Some(gone.mode)
+    });
     let path = body.path().to_owned();
     // Accesses that the program has not completed keep the file open until they end.
     let closed = Arc::into_inner(body).map_or(Ok(()), |body| body.close().map_err(Failure::from));
-    let mut outcome = agree(communicator, &path, closed);
-    if mode.is_deleted_on_close() {
-        let removed = if rank == OWNER { files::remove(&path).map_err(Failure::from) } else { Ok(()) };
-        outcome = outcome.and(told_by_rank_0_of(communicator, &path, removed.map(|()| 0)).map(drop));
+    let mut outcome = agree(communicator, &path, closed, &[]).map(drop);
+    if mode.is_some_and(Mode::is_deleted_on_close) {
+        let remove = || files::remove(&path).map(|()| 0).map_err(Failure::from);
+        outcome = outcome.and(told_by_rank_0(communicator, &path, rank, remove).map(drop));
     }
     one_sided::discard(window);
     outcome
@@ -332,27 +341,17 @@ pub fn size(file: usize) -> Result<i64> {
 
 /// Has rank 0 change the size of a file, with a number that is the same at all processes.
 fn resize(file: usize, size: i64, change: impl FnOnce(&Body, u64) -> files::Result<()>) -> Result<()> {
+    let common = Common::of(file)?;
     let checked = with(|process| {
         let found = process.objects.file(file)?;
         found.check_changes()?;
         found.check_positions()?;
         found.check_no_split()?;
-        let wrong = || Error::new(MPI_ERR_ARG, format!("size is {size}; it must not be negative"));
-        let rank = process.objects.communicator(found.communicator)?.rank;
-        Ok::<_, Error>((found.body.clone(), u64::try_from(size).map_err(|_| wrong())?, rank))
+        let wrong = |_| Error::new(MPI_ERR_ARG, format!("size is {size}; it must not be negative"));
+        u64::try_from(size).map_err(wrong)
     });
-    with(|process| process.objects.file(file).map(drop))?;
-    let outcome = checked.as_ref().map(drop).map_err(|error| Failure::from(error.clone()));
-    let all = gather(file, &[&failure::words(&outcome)[..], &[size]].concat())?;
-    let (body, bytes, rank) = checked?;
-    if let Some(error) = failure::first(&all, WORDS + 1, body.path()) {
-        return Err(error);
-    }
-    if all.chunks_exact(WORDS + 1).any(|words| words[WORDS] != size) {
-        return Err(Error::new(MPI_ERR_NOT_SAME, "the processes of the file have given different sizes"));
-    }
-    let changed = if rank == OWNER { change(&body, bytes).map_err(Failure::from) } else { Ok(()) };
-    told_by_rank_0(file, changed.map(|()| 0)).map(drop)
+    let bytes = common.agree_on(checked.map_err(Failure::from), &[size], "a size")?;
+    common.by_rank_0(|| change(&common.body, bytes).map(|()| 0).map_err(Failure::from)).map(drop)
 }
 
 /// Sets the size of a file (MPI-5.0 §14.2.4).
@@ -378,13 +377,17 @@ pub fn preallocate(file: usize, size: i64) -> Result<()> {
 /// # Errors
 /// `MPI_ERR_FILE`; as the kernel says, at all processes.
 pub fn sync(file: usize) -> Result<()> {
-    let (body, writes) = with(|process| {
+    let common = Common::of(file)?;
+    let writes = with(|process| {
         let found = process.objects.file(file)?;
-        Ok::<_, Error>((found.body.clone(), found.mode.writes()))
-    })?;
-    let split = with(|process| process.objects.file(file)?.check_no_split()).map_err(Failure::from);
-    let synced = split.and_then(|()| if writes { body.sync().map_err(Failure::from) } else { Ok(()) });
-    agree_on(file, synced)
+        found.check_no_split()?;
+        Ok::<_, Error>(found.mode.writes())
+    });
+    let synced = writes.map_err(Failure::from).and_then(|writes| match writes {
+        true => common.body.sync().map_err(Failure::from),
+        false => Ok(()),
+    });
+    common.agree(synced, &[]).map(drop)
 }
 
 /// Sets the atomic mode (MPI-5.0 §14.6.1).
@@ -392,26 +395,15 @@ pub fn sync(file: usize) -> Result<()> {
 /// # Errors
 /// `MPI_ERR_FILE`; `MPI_ERR_NOT_SAME`; `MPI_ERR_UNSUPPORTED_OPERATION`: the file system has no locks.
 pub fn set_atomicity(file: usize, is_atomic: bool) -> Result<()> {
-    let (body, communicator) = with(|process| {
-        let found = process.objects.file(file)?;
-        Ok::<_, Error>((found.body.clone(), found.communicator))
-    })?;
-    let alone = with(|process| Ok::<_, Error>(process.objects.communicator(communicator)?.group.size() == 1))?;
-    let locks = |body: &Body| {
-        if !is_atomic || body.is_stream() || alone {
-            return Ok(());
-        }
+    let common = Common::of(file)?;
+    let alone = with(|process| Ok::<_, Error>(process.objects.communicator(common.communicator)?.group.size() == 1))?;
+    let body = &common.body;
+    let locks = if !is_atomic || body.is_stream() || alone {
+        Ok(())
+    } else {
         body.lock(false, 0, 1).or_else(|_| body.lock(true, 0, 1)).map(drop).map_err(Failure::from)
     };
-    let outcome = locks(&body);
-    let all = gather(file, &[&failure::words(&outcome)[..], &[i64::from(is_atomic)]].concat())?;
-    outcome.map_err(|failure| failure.error)?;
-    if let Some(error) = failure::first(&all, WORDS + 1, body.path()) {
-        return Err(error);
-    }
-    if all.chunks_exact(WORDS + 1).any(|words| words[WORDS] != i64::from(is_atomic)) {
-        return Err(Error::new(MPI_ERR_NOT_SAME, "the processes of the file have given different flags"));
-    }
+    common.agree_on(locks, &[i64::from(is_atomic)], "a flag")?;
     with(|process| {
         process.objects.file_mut(file)?.is_atomic = is_atomic;
         Ok(())
@@ -423,29 +415,28 @@ pub fn set_atomicity(file: usize, is_atomic: bool) -> Result<()> {
 /// # Errors
 /// `MPI_ERR_FILE`, `MPI_ERR_INFO`.
 pub fn set_info(file: usize, info: Result<Info>) -> Result<()> {
-    with(|process| process.objects.file(file).map(drop))?;
-    follow_hints(file, info, Ok(()))
+    follow_hints(&Common::of(file)?, file, info, Ok(()), &[]).map(drop)
 }
 
-/// Agrees on an `outcome`, and follows the hints that rank 0 has been given.
-fn follow_hints(file: usize, info: Result<Info>, outcome: Result<()>) -> Result<()> {
-    let (mut hints, policy, path) = with(|process| {
-        let found = process.objects.file(file)?;
-        Ok::<_, Error>((Hints::clone(&found.hints), found.policy, found.body.path().to_owned()))
-    })?;
+/// Agrees on an `outcome`, follows the hints that rank 0 has been given, and gathers the `values` of all.
+fn follow_hints<T>(
+    common: &Common,
+    file: usize,
+    info: Result<Info>,
+    outcome: Result<T>,
+    values: &[i64],
+) -> Result<(T, Vec<i64>)> {
+    let mut hints = with(|process| Ok::<_, Error>(process.objects.file(file)?.hints.clone()))?;
     let taken = info.map(|info| hints.update(&info));
-    let outcome = outcome.and(taken).map_err(Failure::from);
-    let all = gather(file, &[&failure::words(&outcome)[..], &policy_words(&policy, &hints)].concat())?;
-    outcome.map_err(|failure| failure.error)?;
-    if let Some(error) = failure::first(&all, WORDS + 6, &path) {
-        return Err(error);
-    }
-    let policy = told_policy(all.get(WORDS..WORDS + 6).unwrap_or(&[]), &mut hints);
+    let outcome = outcome.and_then(|value| taken.map(|()| value)).map_err(Failure::from);
+    let (value, all) = common.agree(outcome, &[&hints.shared()[..], values].concat())?;
+    hints.follow(&all[..SHARED_WORDS]);
     with(|process| {
-        let found = process.objects.file_mut(file)?;
-        (found.hints, found.policy) = (Arc::new(hints), policy);
-        Ok(())
-    })
+        process.objects.file_mut(file)?.hints = hints;
+        Ok::<_, Error>(())
+    })?;
+    let others = all.chunks_exact(SHARED_WORDS + values.len()).flat_map(|words| &words[SHARED_WORDS..]);
+    Ok((value, others.copied().collect()))
 }
 
 /// The arguments of `MPI_File_set_view`.
@@ -468,22 +459,19 @@ pub struct WantedView {
 /// `MPI_ERR_FILE`, `MPI_ERR_ARG`, `MPI_ERR_TYPE`, `MPI_ERR_UNSUPPORTED_DATAREP`, of any process;
 /// `MPI_ERR_NOT_SAME`: the etypes have different sizes.
 pub fn set_view(file: usize, wanted: WantedView) -> Result<()> {
+    let common = Common::of(file)?;
     let info = wanted.info.clone();
-    let (window, rank) = with(|process| {
-        let found = process.objects.file(file)?;
-        Ok::<_, Error>((found.window, process.objects.communicator(found.communicator)?.rank))
-    })?;
     let view = new_view(file, wanted);
-    let etype = view.as_ref().map_or(0, |view| view.view.etype_size() as i64);
-    let representation = view.as_ref().map_or(0, |view| number_of(view.representation.name()));
-    let outcome = view.as_ref().map(drop).map_err(Error::clone);
+    let compared = view.as_ref().map_or([0, 0], |FileView { view, representation, .. }| {
+        let name = fingerprint::add(fingerprint::EMPTY, representation.name().as_bytes());
+        [view.etype_size() as i64, name as i64]
+    });
     // Where a process is wrong, its sentence matters more than sizes that differ for that reason.
-    follow_hints(file, info, outcome)?;
-    let view = view?;
-    let told = gather(file, &[etype, representation])?;
-    if let Some(other) = told.chunks_exact(2).position(|words| words != [etype, representation]) {
+    let (view, told) = follow_hints(&common, file, info, view, &compared)?;
+    if let Some(other) = told.chunks_exact(compared.len()).position(|words| words != compared) {
         let message = format!(
-            "the etype of rank {other} has another size than that of rank {rank}, or the representation is another"
+            "the etype of rank {other} has another size than that of rank {}, or the representation is another",
+            common.rank
         );
         return Err(Error::new(MPI_ERR_NOT_SAME, message));
     }
@@ -493,14 +481,7 @@ pub fn set_view(file: usize, wanted: WantedView) -> Result<()> {
         Ok::<_, Error>(())
     })?;
     // All processes are here, and have ended their accesses by the shared pointer.
-    let reset = if rank == OWNER { set_shared(window, 0).map_err(Failure::from) } else { Ok(()) };
-    told_by_rank_0(file, reset.map(|()| 0)).map(drop)
-}
-
-/// A number for the name of a representation, by which processes compare theirs (FNV-1a).
-fn number_of(name: &str) -> i64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
-        as i64
+    common.by_rank_0(|| set_shared(common.window, 0).map(|()| 0).map_err(Failure::from)).map(drop)
 }
 
 /// The error of a wrong view: of a wrong argument, or of a datatype that no file can have (as MPICH's tests
@@ -546,8 +527,7 @@ fn new_view(file: usize, wanted: WantedView) -> Result<FileView> {
 /// The byte of the file at which the shared pointer is: the displacement that `MPI_DISPLACEMENT_CURRENT`
 /// names.
 fn current_displacement(file: usize) -> Result<i64> {
-    let window = with(|process| Ok::<_, Error>(process.objects.file(file)?.window))?;
-    let etypes = fetch_and_op(window, OWNER, Op::NoOp, 0)?;
+    let etypes = fetch_and_op(Common::of(file)?.window, OWNER, Op::NoOp, 0)?;
     with(|process| {
         let view = &process.objects.file(file)?.view.view;
         let byte = view.data(etypes as u64).and_then(|data| view.byte_offset(data));

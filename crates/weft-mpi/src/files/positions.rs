@@ -5,8 +5,8 @@
 
 use weft_core::reduce::Op;
 
-use super::failure::{self, Failure, WORDS};
-use super::opening::{OWNER, gather, set_shared, told_by_rank_0};
+use super::failure::Failure;
+use super::opening::{Common, OWNER, set_shared};
 use crate::constants::*;
 use crate::error::{Error, Result};
 use crate::file::File;
@@ -42,17 +42,13 @@ pub(super) fn advance_shared(window: usize, etypes: u64) -> Result<u64> {
 /// Moves the shared pointer past the data of all processes, and returns where that of this process begins:
 /// behind that of lower ranks.
 pub(super) fn advance_ordered(file: usize, etypes: u64) -> Result<u64> {
-    let all = gather(file, &[etypes as i64])?;
-    let (window, rank) = with(|process| {
-        let found = process.objects.file(file)?;
-        Ok::<_, Error>((found.window, process.objects.communicator(found.communicator)?.rank))
-    })?;
+    let common = Common::of(file)?;
+    let all = common.gather(&[etypes as i64])?;
     let counts = all.iter().map(|count| *count as u64);
     let sum = |ranks: usize| counts.clone().take(ranks).try_fold(0_u64, u64::checked_add);
     let total = sum(all.len()).ok_or_else(too_far)?;
-    let first = if rank == OWNER { advance_shared(window, total).map_err(Failure::from) } else { Ok(0) };
-    let first = told_by_rank_0(file, first)?;
-    first.checked_add(sum(rank as usize).ok_or_else(too_far)?).ok_or_else(too_far)
+    let first = common.by_rank_0(|| advance_shared(common.window, total).map_err(Failure::from))?;
+    first.checked_add(sum(common.rank as usize).ok_or_else(too_far)?).ok_or_else(too_far)
 }
 
 /// The shared pointer (`MPI_File_get_position_shared`).
@@ -116,25 +112,11 @@ pub fn seek(file: usize, offset: i64, whence: i32) -> Result<()> {
 /// # Errors
 /// As for [`seek`], of any process; `MPI_ERR_NOT_SAME`.
 pub fn seek_shared(file: usize, offset: i64, whence: i32) -> Result<()> {
-    let checked = with(|process| {
-        let found = process.objects.file(file)?;
-        found.check_positions()?;
-        Ok::<_, Error>((found.window, process.objects.communicator(found.communicator)?.rank))
-    });
-    let words = failure::words(&checked.as_ref().map_err(|error| Failure::from(error.clone())));
-    let all = gather(file, &[&words[..], &[offset, i64::from(whence)]].concat())?;
-    let (window, rank) = checked?;
-    let path = with(|process| Ok::<_, Error>(process.objects.file(file)?.body.path().to_owned()))?;
-    if let Some(error) = failure::first(&all, WORDS + 2, &path) {
-        return Err(error);
-    }
-    if all.chunks_exact(WORDS + 2).any(|words| words[WORDS..] != [offset, i64::from(whence)]) {
-        let message = "the processes of the file have given different offsets or whence";
-        return Err(Error::new(MPI_ERR_NOT_SAME, message));
-    }
+    let common = Common::of(file)?;
+    let checked = with(|process| process.objects.file(file)?.check_positions()).map_err(Failure::from);
+    common.agree_on(checked, &[offset, i64::from(whence)], "an offset or whence")?;
     // All processes are here, so no earlier access of theirs is behind the seek.
-    let moved = if rank == OWNER { move_shared(file, window, offset, whence).map_err(Failure::from) } else { Ok(0) };
-    told_by_rank_0(file, moved).map(drop)
+    common.by_rank_0(|| move_shared(file, common.window, offset, whence).map_err(Failure::from)).map(drop)
 }
 
 fn move_shared(file: usize, window: usize, offset: i64, whence: i32) -> Result<u64> {

@@ -40,7 +40,7 @@ fn serve() {
         if let Some(job) = pool.queue.pop_front() {
             drop(pool);
             let finish = job();
-            process::with(|process| {
+            process::with_in_thread(|process| {
                 process.file_jobs -= 1;
                 finish(process);
             });

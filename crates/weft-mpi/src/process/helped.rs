@@ -7,7 +7,7 @@ use weft_core::time::Duration;
 use weft_engine::waiting::{CALLS_APART, Left, Outstanding, Pulse, State, Woken, after_passes, when_busy};
 use weft_net::clock;
 
-use super::{Guard, PROCESS, Process, THREAD_HAS_LOCK, WAITS};
+use super::{Guard, PROCESS, Process, THREAD_HAS_LOCK, WAITS, lock};
 use crate::contention::is_contended;
 use crate::progress_thread::ProgressThread;
 
@@ -69,7 +69,17 @@ fn try_progress() -> std::result::Result<(), Duration> {
     left
 }
 
-/// Notes the processor of the program when a call leaves MPI, but not when the progress thread leaves.
+/// Runs `operation` under the lock in another thread of the library, whose processor is not the program's,
+/// and wakes the threads that wait for its result.
+pub(crate) fn with_in_thread(operation: impl FnOnce(&mut Process)) {
+    let mut process = lock();
+    THREAD_HAS_LOCK.store(true, Ordering::Relaxed);
+    operation(&mut process);
+    process.signal();
+    THREAD_HAS_LOCK.store(false, Ordering::Relaxed);
+}
+
+/// Notes the processor of the program when a call leaves MPI, but not when a thread of the library leaves.
 #[inline(always)]
 fn note_processor(thread: &mut ProgressThread) {
     if !THREAD_HAS_LOCK.load(Ordering::Relaxed) {

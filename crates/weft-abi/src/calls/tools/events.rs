@@ -2,23 +2,19 @@
 
 use super::{needed, set};
 use crate::arguments::*;
+use crate::calls::info;
 use crate::constants::*;
 use crate::types::*;
 use std::ffi::{c_int, c_void};
 use weft_mpi::callbacks::*;
 use weft_mpi::error::{Error, Result};
-use weft_mpi::object::{Info, full};
-use weft_mpi::process;
+use weft_mpi::object::Info;
 use weft_mpi::tools::events::{self, Delivery, EVENTS, SOURCE, TICKS_PER_SECOND};
 use weft_mpi::tools::{self, with};
 
 /// Makes an empty info object for the tool, which frees it: there are no hints about events.
 fn give_info(info: Option<Out<MPI_Info>>) -> Result<()> {
-    let Some(info) = info else { return Ok(()) };
-    let handle =
-        process::with(|process| process.objects.infos.insert(Info::new())).ok_or_else(|| full("info objects"))?;
-    info.set(MPI_Info(handle));
-    Ok(())
+    info.map_or(Ok(()), |info| info::give(Info::new(), info))
 }
 
 /// Calls a callback. The caller holds no lock of the library.

@@ -122,9 +122,7 @@ impl<P: Platform> OneSided<'_, P> {
         if let Some(number) = state.layouts.iter().position(|known| known.is_same(layout)) {
             return Some(Told::Items { offset, layout: number as u32, count });
         }
-        if !layout.is_described_in(DESCRIPTION_BYTES_MAX) {
-            return None;
-        }
+        layout.described_bytes(DESCRIPTION_BYTES_MAX)?;
         let number = state.layout_next;
         state.layout_next = (number + 1) % LAYOUTS_MAX;
         if number < state.layouts.len() {
