@@ -85,6 +85,13 @@ impl Error {
         Cause { class: self.class, finalized: self.finalized }
     }
 
+    /// Leaves it to the call whose error handler is to be called: what the error names is an object of the
+    /// library's own.
+    pub fn of_the_call(mut self) -> Self {
+        self.0.communicator = None;
+        self
+    }
+
     /// Names the communicator whose error handler is to be called.
     pub fn on(mut self, communicator: usize) -> Self {
         self.0.communicator = Some(communicator);

@@ -469,7 +469,7 @@ impl Process {
         if let Some(found) = messages.requests.get_mut(request) {
             match outcome {
                 Ok(status) => found.status = status,
-                Err(error) => found.error = Some(Error::new(error.class, error.message.clone())),
+                Err(error) => found.error = Some(error.of_the_call()),
             }
         }
         messages.complete(request);

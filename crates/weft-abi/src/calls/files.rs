@@ -21,10 +21,7 @@ fn path<'call>(name: &InString<'call>) -> &'call Path {
 
 /// An error of the library's own communicator is one of the file.
 pub(super) fn of_file<T>(outcome: Result<T>) -> Result<T> {
-    outcome.map_err(|error| match error.communicator {
-        Some(_) if error.code.is_none() => Error::new(error.class, error.message.clone()),
-        _ => error,
-    })
+    outcome.map_err(Error::of_the_call)
 }
 
 /// MPI_File_open (MPI-5.0 §14.2.1).
@@ -45,11 +42,9 @@ pub(crate) fn file_open(
 
 /// MPI_File_close (MPI-5.0 §14.2.2).
 pub(crate) fn file_close(fh: InOut<MPI_File>) -> Result<()> {
-    let closed = of_file(files::close(fh.get().0));
-    if with(|process| process.objects.file(fh.get().0).is_err()) && fh.get() != MPI_File::NULL && closed.is_ok() {
-        fh.set(MPI_File::NULL);
-    }
-    closed
+    of_file(files::close(fh.get().0))?;
+    fh.set(MPI_File::NULL);
+    Ok(())
 }
 
 /// MPI_File_delete (MPI-5.0 §14.2.3).

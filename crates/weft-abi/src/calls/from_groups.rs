@@ -23,12 +23,6 @@ fn name(stringtag: InString) -> Result<Vec<u8>> {
     Ok(name)
 }
 
-/// Prepares `error` for the error handler that was given to the call: there is no communicator yet whose
-/// error handler could get it.
-fn of_the_call(error: Error) -> Error {
-    Error::new(error.class, error.message.clone())
-}
-
 /// Adds a communicator of `group`, which this process must be in, with neither context nor remote group yet.
 fn add(group: &Arc<Group>, info: MPI_Info, errhandler: MPI_Errhandler) -> Result<usize> {
     with(|process| {
@@ -58,7 +52,7 @@ pub(crate) fn comm_create_from_group(
         let handle = add(&group, info, errhandler);
         let known = *handle.as_ref().unwrap_or(&MPI_Comm::NULL.0);
         let scope = with(|process| process.named_scope(&[b"group ", name.as_slice()].concat(), &group, known))?;
-        agree_on_context(scope, handle.clone().map(Some), Creation::FromGroup).map_err(of_the_call)?;
+        agree_on_context(scope, handle.clone().map(Some), Creation::FromGroup).map_err(Error::of_the_call)?;
         handle?
     };
     newcomm.set(MPI_Comm(handle));
@@ -104,7 +98,7 @@ pub(crate) fn intercomm_create_from_groups(
             Err(handle.clone().err().unwrap_or(error))
         }
     };
-    connected.map_err(of_the_call)?;
+    connected.map_err(Error::of_the_call)?;
     newintercomm.set(MPI_Comm(handle?));
     Ok(())
 }

@@ -248,7 +248,7 @@ pub(crate) fn win_fence(assert: c_int, win: MPI_Win) -> Result<()> {
     let fence = Fence::begin(win.0, assert)?;
     let met = collectives::barrier(Form::Blocking, MPI_Comm(fence.communicator));
     // An error of the barrier concerns the window: its communicator has no error handler of the program.
-    fence.end(met.map_err(|error| Error::new(error.class, error.message.clone())))
+    fence.end(met.map_err(Error::of_the_call))
 }
 
 /// MPI_Win_post (MPI-5.0 §12.5.2).

@@ -57,16 +57,16 @@ impl Told {
 
 /// A collective access under way.
 pub(super) struct Together {
-    pub(super) request: usize,
-    pub(super) scope: CollectiveScope,
-    pub(super) by: By,
-    pub(super) access: Access,
-    pub(super) converted: Converted,
-    pub(super) policy: Policy,
+    request: usize,
+    scope: CollectiveScope,
+    by: By,
+    access: Access,
+    converted: Converted,
+    policy: Policy,
     /// What this process could not do.
-    pub(super) failure: Option<Failure>,
+    failure: Option<Failure>,
     /// The bytes of its data that are moved: those before the end of the file, if it reads.
-    pub(super) bytes: u64,
+    bytes: u64,
     /// The parts of all processes.
     told: Vec<Told>,
     /// The views of the processes that have told theirs.

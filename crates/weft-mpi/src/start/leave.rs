@@ -51,7 +51,7 @@ pub fn finalize() -> Result<()> {
         })
         .and_then(|()| if told[1] == 0 { Ok(()) } else { settle(scope) })
         // The World Model ends wherever the error is reported.
-        .map_err(|error| Error::new(error.class, error.message.clone()))?;
+        .map_err(Error::of_the_call)?;
     process::block_until(|process| process.engine().map_or(Some(()), |engine| engine.is_quiet().then_some(())));
     if told[0] == 0 { leave() } else { stay() }
 }
