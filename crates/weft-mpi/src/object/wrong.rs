@@ -29,7 +29,7 @@ pub(super) fn wrong_window(handle: usize) -> Error {
 
 #[cold]
 pub(super) fn wrong_file(handle: usize) -> Error {
-    wrong(handle, "open file", MPI_ERR_FILE, MPI_FILE_NULL, "MPI_FILE_NULL")
+    wrong(handle, "file", MPI_ERR_FILE, MPI_FILE_NULL, "MPI_FILE_NULL")
 }
 
 #[cold]
