@@ -35,11 +35,11 @@ pub(crate) fn card_seeds() -> Vec<Vec<u8>> {
 
 /// The address card of a process.
 pub(crate) fn address_card(bytes: &[u8]) {
-    weft_mpi::start::reread_card(&String::from_utf8_lossy(bytes));
+    weft_mpi::business_card::reread_card(&String::from_utf8_lossy(bytes));
 }
 
 pub(crate) fn address_card_seeds() -> Vec<Vec<u8>> {
-    weft_mpi::start::card_seeds().into_iter().map(String::into_bytes).collect()
+    weft_mpi::business_card::card_seeds().into_iter().map(String::into_bytes).collect()
 }
 
 /// Requests to `weft-netd`, and its answers.

@@ -25,6 +25,7 @@
 //! | [`topology`] | grids, and the placement of processes on a topology | `weft-mpi` |
 //! | [`two_phase`] | which processes move the data of a collective access to a file | `weft-mpi` `files/` |
 //! | [`fingerprint`] | numbers by which processes compare short texts | `weft-mpi`, `weft-net` `node.rs` |
+//! | [`meeting`] | the secrets of jobs that meet | `weft-net` `port.rs`; `weft-mpi` `processes/` |
 //! | [`process`], [`time`] | names of processes, and time | all |
 //! | [`pcapng`] | packets as a file for Wireshark | `weft-net`, `weft-sim` |
 #![no_std]
@@ -40,6 +41,7 @@ pub mod flow;
 pub mod grants;
 pub mod layout;
 pub mod matching;
+pub mod meeting;
 pub mod message;
 pub mod multicast;
 pub mod one_sided;

@@ -68,20 +68,29 @@ impl Carriers {
     ///
     /// # Panics
     /// When there are more than [`CARRIERS_MAX`], or a carrier claims an ability that it does not have.
-    pub fn new(mut carriers: Vec<BoxedCarrier>) -> Self {
+    pub fn new(carriers: Vec<BoxedCarrier>) -> Self {
         assert!(carriers.len() <= CARRIERS_MAX, "a process has at most {CARRIERS_MAX} carriers");
-        for carrier in &mut carriers {
-            let CarrierAttributes { name, remote_memory, multicast, .. } = *carrier.attributes();
-            assert_eq!(carrier.rma().is_some(), remote_memory.is_some(), "{name}: what it says of remote memory");
-            assert_eq!(carrier.multicast().is_some(), multicast.is_some(), "{name}: what it says of multicast");
+        let mut all = Self::NONE;
+        for carrier in carriers {
+            let _ = all.add(carrier);
         }
-        let open = |carrier: BoxedCarrier| Open {
-            attributes: *carrier.attributes(),
-            carrier,
-            has_packets: false,
-            registered: 0,
-        };
-        Self { open: carriers.into_iter().map(open).collect(), awaited: 0 }
+        all
+    }
+
+    /// Adds a carrier behind all others, and returns its name; `None` when there are [`CARRIERS_MAX`].
+    ///
+    /// # Panics
+    /// The carrier claims an ability that it does not have.
+    pub(crate) fn add(&mut self, mut carrier: BoxedCarrier) -> Option<CarrierId> {
+        let attributes = *carrier.attributes();
+        let CarrierAttributes { name, remote_memory, multicast, .. } = attributes;
+        assert_eq!(carrier.rma().is_some(), remote_memory.is_some(), "{name}: what it says of remote memory");
+        assert_eq!(carrier.multicast().is_some(), multicast.is_some(), "{name}: what it says of multicast");
+        if self.open.len() == CARRIERS_MAX {
+            return None;
+        }
+        self.open.push(Open { attributes, carrier, has_packets: false, registered: 0 });
+        Some(CarrierId(self.open.len() as u8 - 1))
     }
 
     /// Returns whether there are no carriers.
@@ -593,6 +602,11 @@ impl Remote {
         if let Some(other) = known.find(|other| **other == self.settings) {
             self.settings = other.clone();
         }
+    }
+
+    /// The index by which the peer knows this process.
+    pub(crate) fn own_index(&self) -> u32 {
+        self.member.own_index
     }
 
     /// Names the process to which the carriers lead.

@@ -115,6 +115,11 @@ impl Jobs {
         }
     }
 
+    /// The jobs that were met.
+    pub(crate) fn met(&self) -> impl Iterator<Item = JobId> + '_ {
+        self.known.iter().skip(1).flatten().map(|known| known.id)
+    }
+
     /// The index by which this process knows the process with this number of a job; `None`: the job has no
     /// such process.
     pub(crate) fn index(&self, key: JobKey, number: u32) -> Option<u32> {

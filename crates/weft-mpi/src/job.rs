@@ -2,10 +2,34 @@
 
 use std::collections::{HashMap, HashSet};
 
+use weft_core::wire::Secret;
+use weft_engine::carriers::CarrierId;
 use weft_engine::group::PeerId;
 use weft_launch::ProcessManager;
+use weft_net::udp::Candidate;
 
+use crate::business_card::BusinessCard;
 use crate::names::SharedNames;
+use crate::settings::Settings;
+
+/// What this process needs to meet processes of other jobs.
+pub(crate) struct Introduction {
+    pub(crate) settings: Settings,
+    /// The card that this process gives to others.
+    pub(crate) card: BusinessCard,
+    /// The secret of this process's own job.
+    pub(crate) secret: Secret,
+    /// The link to processes of other jobs, once there is one.
+    pub(crate) link: Option<Link>,
+}
+
+/// The link by UDP that leads to processes of other jobs.
+pub(crate) struct Link {
+    /// Its name among the carriers.
+    pub(crate) carrier: CarrierId,
+    /// The addresses of this process.
+    pub(crate) candidates: Vec<Candidate>,
+}
 
 /// The job as this process knows it, and its own place in the job.
 pub struct Job {
@@ -42,6 +66,12 @@ pub struct Job {
     pub(crate) appnums: Vec<Option<i32>>,
     /// The launcher has this process's statistics.
     pub(crate) has_reported: bool,
+    /// The job has processes on several hosts, or played ones.
+    pub(crate) spans_hosts: bool,
+    /// What this process tells processes of other jobs.
+    pub(crate) introduction: Introduction,
+    /// The intercommunicator with the job that has spawned this one, if one has.
+    pub parent: Option<usize>,
 }
 
 impl Job {

@@ -4,7 +4,8 @@
 //! | module | contents |
 //! |---|---|
 //! | [`process`] | the lock around everything, waiting, waking |
-//! | [`start`] | joining and leaving the job |
+//! | [`start`], [`business_card`] | joining and leaving the job; what a process tells of itself |
+//! | [`processes`] | processes of other jobs: ports, spawned jobs |
 //! | [`engine`] | the engine (`weft_engine`) on this machine's clock and carriers |
 //! | [`job`], [`context`] | the job that this process belongs to; the numbers that keep communicators apart |
 //! | [`point_to_point`], [`partitioned`], [`collective`] | operations |
@@ -28,6 +29,7 @@
 pub mod awaited;
 pub mod blocking;
 pub mod buffered;
+pub mod business_card;
 pub mod check;
 pub mod collective;
 pub mod communicator;
@@ -59,6 +61,7 @@ pub mod planner;
 pub mod point_to_point;
 pub mod predefined;
 pub mod process;
+pub mod processes;
 mod progress_thread;
 pub mod session;
 pub mod settings;

@@ -403,6 +403,11 @@ impl Process {
         Ok(())
     }
 
+    /// Notes that this process has peers on the network from now on.
+    pub(crate) fn learn_of_network(&mut self) {
+        self.learned = Learned::new(true);
+    }
+
     /// Detaches the engine: communication is over.
     pub fn detach_engine(&mut self) {
         if let Some(engine) = self.engine.take() {

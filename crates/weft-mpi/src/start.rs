@@ -6,10 +6,10 @@
 //! to the launcher whenever nothing is open. A session that is opened later finds everything as it was
 //! (docs/design/launch.md).
 
-mod business_card;
 mod capture;
 mod carriers;
 mod costs;
+pub(crate) mod introduction;
 mod join;
 mod leave;
 mod links;
@@ -29,6 +29,7 @@ use weft_net::checkers::attach_checkers;
 use weft_net::single_copy::SingleCopy;
 use weft_net::{shared, single_copy};
 
+use crate::business_card::BusinessCard;
 use crate::constants::MPI_ERR_OTHER;
 use crate::engine::{Carriers, Engine, Machine, NewPeer, Parts, Route};
 use crate::error::{Error, Result};
@@ -36,8 +37,6 @@ use crate::names::SharedNames;
 use crate::process::{self, Phase, Process};
 use crate::settings::Settings;
 use crate::slots::Slots;
-use business_card::BusinessCard;
-pub use business_card::{card_seeds, reread_card};
 use join::{Members, join};
 pub use leave::finalize;
 use links::Opened;

@@ -19,6 +19,7 @@
 //! | [`checkers`] | tells valgrind and the address sanitizer what happens to the program's memory |
 //! | [`watch`] | the descriptors and timers on which the progress thread sleeps |
 //! | [`files`] | files: transfers that are resumed, errors that say what, where and how much |
+//! | [`port`] | ports at which processes of two jobs meet, and the contact of their leaders |
 //! | [`node`] | the identity of a node, by which processes know that they share memory |
 //!
 //! `unsafe` is allowed only in the modules that ARCHITECTURE.md names for this crate. Each block says why the
@@ -48,6 +49,9 @@ pub mod faults;
 pub mod files;
 mod life;
 pub mod node;
+// The model checker has no sockets.
+#[cfg(not(loom))]
+pub mod port;
 pub mod shared;
 pub mod single_copy;
 mod socket_filter;

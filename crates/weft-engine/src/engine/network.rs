@@ -18,7 +18,7 @@ use intake::{Intake, OnStream, without_questions};
 pub(super) use remotes::Remotes;
 
 use crate::carriers::{
-    COALESCE_TIME_MAX, CarrierId, CarrierPath, Carriers, Conversation, Remote, Submission, coalesced_bytes_max,
+    BoxedCarrier, COALESCE_TIME_MAX, CarrierId, CarrierPath, Carriers, Conversation, Remote, Submission, coalesced_bytes_max,
 };
 use crate::group::PeerId;
 use crate::jobs::Jobs;
@@ -115,17 +115,16 @@ pub(super) struct Network {
 impl Network {
     /// Makes a network with nothing under way; peers belong to `jobs`.
     pub(super) fn new(carriers: Carriers, jobs: Jobs) -> Self {
-        let looks_in_memory = carriers.iter().any(|carrier| carrier.attributes().look == Look::Memory);
         Self {
             jobs,
             remotes: Remotes::default(),
             active: Vec::new(),
             stalled: VecDeque::new(),
             train: train_room(&carriers),
+            looks_in_memory: is_any_in_memory(&carriers),
             carriers,
             looks: Looks::default(),
             writes: false,
-            looks_in_memory,
             cached: VecDeque::new(),
             past: Counters::default(),
             attended: false,
@@ -138,6 +137,14 @@ impl Network {
 }
 
 impl Network {
+    /// Adds a carrier behind all others, and returns its name; `None` when there are too many.
+    pub(super) fn add_carrier(&mut self, carrier: BoxedCarrier) -> Option<CarrierId> {
+        let id = self.carriers.add(carrier)?;
+        self.train = train_room(&self.carriers);
+        self.looks_in_memory = is_any_in_memory(&self.carriers);
+        Some(id)
+    }
+
     /// Returns whether carriers are looked at in this pass whose look is a system call.
     pub(super) fn is_every_look_due(&mut self) -> bool {
         !self.looks_in_memory || self.looks.is_due()
@@ -170,6 +177,11 @@ impl Network {
             self.looks.found();
         }
     }
+}
+
+/// Returns whether some carrier is looked at in memory.
+fn is_any_in_memory(carriers: &Carriers) -> bool {
+    carriers.iter().any(|carrier| carrier.attributes().look == Look::Memory)
 }
 
 /// A buffer with room for a train.

@@ -18,7 +18,7 @@ use super::placement::ProgressOfWrites;
 use super::single_copy::SingleCopies;
 use super::{FRAMES_PER_PASS, Parts, PointToPoint};
 use crate::arguments::CollectiveScope;
-use crate::carriers::Remote;
+use crate::carriers::{BoxedCarrier, CarrierId, Remote};
 use crate::error::{Cause, Error, Result};
 use crate::group::PeerId;
 use crate::jobs::{JobKey, Jobs};
@@ -94,6 +94,32 @@ impl<P: Platform> PointToPoint<P> {
     /// The job is known already, has no process, or too many for the packets.
     pub fn meet_job(&mut self, job: JobId, size: u32, secret: Secret) -> io::Result<u32> {
         self.network.jobs.meet(job, size, secret, self.peers.own_indices())
+    }
+
+    /// The index by which this process knows the process number 0 of a job; `None`: the job is not known.
+    pub fn index_of_job(&self, job: JobId) -> Option<u32> {
+        self.network.jobs.index(self.network.jobs.find(job)?, 0)
+    }
+
+    /// The jobs that have been met.
+    pub fn jobs_met(&self) -> Vec<JobId> {
+        self.network.jobs.met().collect()
+    }
+
+    /// The peer that this process knows by this index.
+    pub fn find_index(&self, index: u32) -> Option<PeerId> {
+        self.peers.of_index(index)
+    }
+
+    /// The index by which a peer that is reached over the network knows this process.
+    pub fn own_index(&self, peer: PeerId) -> Option<u32> {
+        self.network.remotes.get(peer).map(Remote::own_index)
+    }
+
+    /// Adds a carrier behind all others, and returns its name; `None` when there are too many. Whoever
+    /// watches descriptors for this engine must ask for them anew.
+    pub fn add_carrier(&mut self, carrier: BoxedCarrier) -> Option<CarrierId> {
+        self.network.add_carrier(carrier)
     }
 
     /// Forgets a job that was met. Returns false if one of its processes is still a peer, or the job is not

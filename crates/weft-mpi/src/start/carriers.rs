@@ -15,16 +15,6 @@ use crate::settings::Settings;
 /// capture is next to the carrier, so it does not show packets that a fault drops.
 pub(super) fn carriers(settings: &Settings, host: &raw::Host<'_>, paths: &[Route], links: Opened) -> Result<Carriers> {
     let capture = capture::CaptureFile::new(settings.capture.as_deref(), host.rank, paths, &links);
-    // Every rank, and every carrier, loses different packets.
-    let rank = u64::from(host.rank);
-    let seed = settings.faults.seed.wrapping_add(rank.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let with_faults = |(carrier, index): (BoxedCarrier, u64)| -> BoxedCarrier {
-        if settings.faults.is_clean() {
-            return carrier;
-        }
-        let seed = seed.wrapping_add((index + 1) << 32);
-        Box::new(Faults::new(carrier, faults::Plan { seed, ..settings.faults }))
-    };
     let bulk = match links.bulk {
         Some(Bulk::Udp(udp)) => Some(udp as BoxedCarrier),
         Some(Bulk::Fabric(endpoints)) => by_fabric(endpoints)?,
@@ -38,7 +28,19 @@ pub(super) fn carriers(settings: &Settings, host: &raw::Host<'_>, paths: &[Route
     if let Some(capture) = capture {
         all = capture.around(all);
     }
+    let with_faults = |(carrier, index)| with_faults(settings, host.rank, index, carrier);
     Ok(Carriers::new(all.into_iter().zip(0..).map(with_faults).collect()))
+}
+
+/// A carrier with the faults that the user asks for. Every rank, and every carrier, loses different packets;
+/// `index` tells the carriers of a rank apart.
+pub(super) fn with_faults(settings: &Settings, rank: u32, index: u64, carrier: BoxedCarrier) -> BoxedCarrier {
+    if settings.faults.is_clean() {
+        return carrier;
+    }
+    let seed = settings.faults.seed.wrapping_add(u64::from(rank).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let seed = seed.wrapping_add((index + 1) << 32);
+    Box::new(Faults::new(carrier, faults::Plan { seed, ..settings.faults }))
 }
 
 /// libfabric's endpoints as one carrier.

@@ -8,16 +8,17 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher as _};
 
 use weft_core::time::Duration;
+use weft_core::wire::Secret;
 use weft_launch::{JobSecret, Load, ProcessManager};
 use weft_net::{node, single_copy};
 
-use super::business_card::BusinessCard;
 use super::links::{self, Opened};
 use super::notices;
 use super::{connect, other, processor_name, raw, warn};
+use crate::business_card::BusinessCard;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::job::Job;
+use crate::job::{Introduction, Job, Link};
 use crate::live::Live;
 use crate::multicast::Knowledge;
 use crate::names::SharedNames;
@@ -69,12 +70,25 @@ pub(super) fn join(
     let mut own = look(asked)?;
     let members = exchange(asked, &mut own)?;
     let live = Live::new(members.rank, members.size(), call_names);
-    let Own { settings, links, .. } = own;
+    let Own { settings, links, card } = own;
     let network = Network { interfaces: links.interfaces(), is_open: links.any() };
+    let by_udp = matches!(links.bulk, Some(links::Bulk::Udp(_)));
+    let link = by_udp.then(|| Link { carrier: links.bulk_id(), candidates: links.candidates.clone() });
     let engine = connect(&settings, &members, links)?;
+    // Links that lead to no process of the job are closed again.
+    let (link, card) = match engine.has_network() {
+        true => (link, card),
+        false => (None, card.without_links()),
+    };
+    let secret = Secret::new(*members.secret.expose());
+    let introduction = Introduction { settings: settings.clone(), card, secret, link };
+    let spans_hosts = engine.has_network();
     let peers = (0..members.size()).filter_map(|number| engine.peers.find(number)).collect();
     attach(process, engine, (&settings, &members, &network), live)?;
-    process.job = manager.take().map(|manager| job(manager, &settings, members, peers, network.interfaces));
+    process.job = manager.take().map(|manager| Job {
+        spans_hosts,
+        ..job(manager, members, peers, network.interfaces, introduction)
+    });
     process.call_names = call_names;
     publish(process, settings);
     if let Some(job) = &mut process.job {
@@ -205,12 +219,13 @@ fn attach(
 /// The job as the process keeps it, with the peers that its members are.
 fn job(
     manager: Box<dyn ProcessManager>,
-    settings: &Settings,
     members: Members,
     peers: Vec<PeerId>,
     interfaces: Vec<String>,
+    introduction: Introduction,
 ) -> Job {
     let Members { rank, cards, crowded, names, .. } = members;
+    let settings = &introduction.settings;
     let cluster = |card: &BusinessCard| settings::cluster_of(&settings.clusters, &card.host);
     let clusters = match settings.clusters.is_empty() {
         true => HashMap::new(),
@@ -232,6 +247,9 @@ fn job(
         members: peers,
         appnums: cards.iter().map(|card| card.appnum).collect(),
         has_reported: false,
+        spans_hosts: false,
+        introduction,
+        parent: None,
         manager,
     }
 }
@@ -249,7 +267,7 @@ fn publish(process: &mut Process, settings: Settings) {
 }
 
 /// The time between two looks of a process that computes; `None` when peers never ask.
-fn sign_of_life(peer_timeout: Duration) -> Option<Duration> {
+pub(super) fn sign_of_life(peer_timeout: Duration) -> Option<Duration> {
     (peer_timeout.0 > 0).then_some(Duration(peer_timeout.0 / ANSWERS_PER_TIMEOUT))
 }
 

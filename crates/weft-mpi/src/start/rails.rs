@@ -11,9 +11,10 @@ use weft_net::tcp::Tcp;
 use weft_net::udp::{self, Pair};
 use weft_net::verbs::VerbsRails;
 
-use super::BusinessCard;
 use super::links::{Bulk, Opened};
+use crate::business_card::BusinessCard;
 use crate::engine::{CarrierId, CarrierPath, Remote, Route};
+use crate::job::Link;
 use crate::settings::Settings;
 
 /// The fewest packets that may be on their way to a peer, however many peers share the receive buffer.
@@ -79,6 +80,40 @@ pub(super) fn remote(
         Ok(found) => (found, None),
         Err(reason) => (raw_only(own, peer), Some(reason)),
     };
+    let route = route(&mut found, refusal, (settings, ack_delay), size);
+    match (route, writes((own, peer), links, first)) {
+        (Route::Remote(remote), Some((carrier_path, placement))) => {
+            Route::Remote(Box::new(remote.with_remote_memory(carrier_path, placement)))
+        }
+        (route, _) => route,
+    }
+}
+
+/// The route to a peer of another job: UDP, and raw frames where both ends have them. `size` is the number of
+/// processes of both jobs, and `first` is true at exactly one end.
+pub(super) fn between_jobs(
+    (settings, ack_delay): (&Settings, Duration),
+    size: u32,
+    (own, peer): (&BusinessCard, &BusinessCard),
+    link: &Link,
+    first: bool,
+) -> Route {
+    let theirs = peer.addresses.as_ref().map_or(&[][..], |addresses| &addresses.candidates);
+    let found = udp::pair_rails(&link.candidates, theirs, first).map(|pairs| on_rails(own, peer, &pairs, link.carrier));
+    let (mut found, refusal) = match found {
+        Ok(found) => (found, None),
+        Err(reason) => (Vec::new(), Some(reason)),
+    };
+    route(&mut found, refusal, (settings, ack_delay), size)
+}
+
+/// The route on these carriers. `refusal` says why there are none.
+fn route(
+    found: &mut Vec<Found>,
+    refusal: Option<String>,
+    (settings, ack_delay): (&Settings, Duration),
+    size: u32,
+) -> Route {
     // Packets fit every carrier. Both ends get the same numbers, and all peers together cannot overrun a
     // receive buffer.
     let packet_size = found.iter().filter(|carrier| carrier.decides).map(|carrier| carrier.packet_size).min();
@@ -107,10 +142,7 @@ pub(super) fn remote(
         [one] if one.ordered => Remote::connected(one.carrier, one.carrier_path, one.placement, flow),
         _ => Remote::new(&carriers, flow),
     };
-    Route::Remote(Box::new(match writes((own, peer), links, first) {
-        Some((carrier_path, placement)) => remote.with_remote_memory(carrier_path, placement),
-        None => remote,
-    }))
+    Route::Remote(Box::new(remote))
 }
 
 /// The carrier that only writes, and its way to the peer, where both ends have it.

@@ -15,35 +15,35 @@ const ENDPOINTS_MAX: usize = 64;
 
 /// The facts that a process tells all others of itself.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct BusinessCard {
+pub(crate) struct BusinessCard {
     /// The number of its node. Only equality of these numbers means something.
-    pub(super) node: u64,
-    pub(super) pid: i32,
+    pub(crate) node: u64,
+    pub(crate) pid: i32,
     /// Name of its host, for messages to people.
-    pub(super) host: String,
+    pub(crate) host: String,
     /// The secret of the job, on rank 0's card, where the process manager makes none.
-    pub(super) secret: Option<JobSecret>,
+    pub(crate) secret: Option<JobSecret>,
     /// The addresses at which it can be reached, by UDP or not.
-    pub(super) addresses: Option<udp::EndpointAddress>,
+    pub(crate) addresses: Option<udp::EndpointAddress>,
     /// The interfaces on which it takes raw frames.
-    pub(super) raw: Vec<ethernet::EndpointAddress>,
+    pub(crate) raw: Vec<ethernet::EndpointAddress>,
     /// The endpoints of libfabric, the better ones first.
-    pub(super) fabric: Vec<fabric::EndpointAddress>,
+    pub(crate) fabric: Vec<fabric::EndpointAddress>,
     /// The RDMA devices.
-    pub(super) verbs: Option<verbs::EndpointAddress>,
+    pub(crate) verbs: Option<verbs::EndpointAddress>,
     /// The address for connections by TCP.
-    pub(super) tcp: Option<tcp::EndpointAddress>,
+    pub(crate) tcp: Option<tcp::EndpointAddress>,
     /// The number of its program, of several on one command line.
-    pub(super) appnum: Option<i32>,
+    pub(crate) appnum: Option<i32>,
     /// A number for the processors that it may use, and their count.
-    pub(super) processors: (u64, usize),
+    pub(crate) processors: (u64, usize),
     /// A number that differs where algorithms of collectives would be chosen differently.
-    pub(super) choices: u64,
+    pub(crate) choices: u64,
 }
 
 impl BusinessCard {
     /// The card as text.
-    pub(super) fn encode(&self) -> String {
+    pub(crate) fn encode(&self) -> String {
         let Self { node, pid, host, secret, addresses, raw, fabric, verbs, tcp, appnum, processors, choices } = self;
         let list = |cards: Vec<String>| Some(cards.join("+")).filter(|text| !text.is_empty());
         let mut out = Writer::new();
@@ -67,7 +67,7 @@ impl BusinessCard {
     /// # Errors
     /// A sentence: a field is missing or makes no sense. The sentence shows no values, because one of them is
     /// the job's secret.
-    pub(super) fn decode(rank: u32, text: &str) -> Result<Self, String> {
+    pub(crate) fn decode(rank: u32, text: &str) -> Result<Self, String> {
         Self::read(text).map_err(|what| {
             format!("the address card of rank {rank} has {what}: do all ranks use the same version of Weft?")
         })
@@ -97,8 +97,13 @@ impl BusinessCard {
         })
     }
 
+    /// The card of the same process without its links.
+    pub(crate) fn without_links(self) -> Self {
+        Self { addresses: None, raw: Vec::new(), fabric: Vec::new(), verbs: None, tcp: None, secret: None, ..self }
+    }
+
     /// Returns whether nothing on it leads anywhere.
-    pub(super) fn is_unreachable(&self) -> bool {
+    pub(crate) fn is_unreachable(&self) -> bool {
         let Self { addresses, raw, fabric, verbs, tcp, .. } = self;
         addresses.is_none() && raw.is_empty() && fabric.is_empty() && verbs.is_none() && tcp.is_none()
     }

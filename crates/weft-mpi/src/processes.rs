@@ -1,0 +1,238 @@
+//! Processes of other jobs (MPI-5.0 §11.8 to §11.10): ports at which jobs meet, and jobs that this one
+//! spawns. The boundary calls this module.
+//!
+//! However two groups come together, their leaders have one [`port::Contact`], and [`meeting`] does the rest.
+//! A spawned job finds its parents at a port that they have opened for it.
+//!
+//! Two processes that have met know each other until one of them ends: it says so in `MPI_Finalize`
+//! ([`farewell`]). So the same jobs may connect and disconnect as often as they like.
+
+mod farewell;
+mod meeting;
+mod spawning;
+
+use std::sync::Arc;
+
+use weft_core::time::Duration;
+use weft_launch::LaunchError;
+use weft_net::port::{self, Contact, Port, Refused};
+use weft_net::udp;
+
+pub(crate) use farewell::{await_farewells, say_farewell};
+pub use meeting::meet;
+pub use spawning::{Spawning, meet_parent, spawn};
+
+use crate::constants::*;
+use crate::error::{Error, ErrorClass, Result};
+use crate::process::{Process, block_until, with};
+
+/// The longest time for which MPI_Comm_connect waits until the other side accepts, where the program does not
+/// say (key `timeout`, in seconds).
+const CONNECT_PATIENCE: Duration = Duration::from_secs(120);
+
+/// The ports that this process has open.
+#[derive(Default)]
+pub struct Ports(Vec<Arc<Port>>);
+
+impl Ports {
+    /// No ports.
+    pub(crate) const NONE: Self = Self(Vec::new());
+
+    fn find(&self, name: &str) -> Option<Arc<Port>> {
+        self.0.iter().find(|port| port.name() == name).cloned()
+    }
+}
+
+fn refused(refused: Refused) -> Error {
+    match refused {
+        Refused::NoPort(sentence) | Refused::NotAccepted(sentence) => Error::new(MPI_ERR_PORT, sentence),
+    }
+}
+
+/// The addresses of this process, by which it opens ports and goes to them.
+fn candidates() -> Result<Vec<udp::Candidate>> {
+    let interfaces = with(|process| {
+        let job = process.job.as_ref().ok_or_else(|| Error::new(MPI_ERR_OTHER, "MPI is not initialised"))?;
+        Ok::<_, Error>(job.introduction.settings.interface.clone())
+    })?;
+    let wanted = udp::Settings { interfaces, packet_size_max: None };
+    udp::candidates(&wanted).map_err(|error| Error::new(MPI_ERR_OTHER, error.to_string()))
+}
+
+/// Opens a port (MPI-5.0 §11.9.2) and returns its name.
+///
+/// # Errors
+/// `MPI_ERR_OTHER`: the system has no socket, or this host has no address.
+pub fn open_port() -> Result<String> {
+    let port = Port::open(&candidates()?).map_err(|error| Error::new(MPI_ERR_OTHER, error.to_string()))?;
+    let name = port.name().to_owned();
+    with(|process| process.ports.0.push(Arc::new(port)));
+    Ok(name)
+}
+
+/// Closes a port (MPI-5.0 §11.9.2).
+///
+/// # Errors
+/// `MPI_ERR_PORT`: this process has not opened it.
+pub fn close_port(name: &str) -> Result<()> {
+    with(|process| {
+        let open = &mut process.ports.0;
+        let at = open.iter().position(|port| port.name() == name).ok_or_else(not_open)?;
+        open.swap_remove(at).close();
+        Ok(())
+    })
+}
+
+fn not_open() -> Error {
+    Error::new(MPI_ERR_PORT, "port_name is no port that this process has opened and not closed")
+}
+
+/// Waits for a process of another group at a port of this process (MPI-5.0 §11.9.2). Only the root of
+/// `MPI_Comm_accept` calls it.
+///
+/// # Errors
+/// `MPI_ERR_PORT`: this process has not opened the port, or another thread has closed it.
+pub fn accept(name: &str) -> Result<Contact> {
+    let port = with(|process| process.ports.find(name)).ok_or_else(not_open)?;
+    accept_at(port, |_| Ok(()))
+}
+
+/// Waits for a process at `port`, as long as `look` finds no reason why nobody can come any more. It looks now
+/// and then.
+fn accept_at(port: Arc<Port>, mut look: impl FnMut(&mut Process) -> Result<()> + Send + 'static) -> Result<Contact> {
+    let wait = move || {
+        let mut reason = None;
+        let contact = port.accept(|| {
+            reason = with(&mut look).err();
+            reason.is_none()
+        });
+        contact.map_err(|error| reason.unwrap_or_else(|| closed(&error)))
+    };
+    in_thread("weft-accept", wait)?
+}
+
+fn closed(error: &std::io::Error) -> Error {
+    let reason = match error.kind() {
+        std::io::ErrorKind::Interrupted => "the port has been closed meanwhile".to_owned(),
+        _ => weft_net::reason(error),
+    };
+    Error::new(MPI_ERR_PORT, format!("no process was accepted: {reason}"))
+}
+
+/// Goes to the port of this name and waits until its process accepts (MPI-5.0 §11.9.3). Only the root of
+/// `MPI_Comm_connect` calls it. `seconds`: the longest wait, if the program says one.
+///
+/// # Errors
+/// `MPI_ERR_PORT`: a sentence with the reason.
+pub fn connect(name: &str, seconds: Option<u64>) -> Result<Contact> {
+    let (name, candidates) = (name.to_owned(), candidates()?);
+    let patience = seconds.map_or(CONNECT_PATIENCE, Duration::from_secs);
+    in_thread("weft-connect", move || port::connect(&name, &candidates, patience))?.map_err(refused)
+}
+
+/// Runs `work`, which waits for the system, in a thread of its own, while this one makes progress.
+fn in_thread<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let (report, reported) = std::sync::mpsc::channel();
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        // The channel outlives this: its receiver waits for it.
+        let _ = report.send(work());
+        with(Process::announce);
+    });
+    let thread = thread.map_err(|error| Error::new(MPI_ERR_OTHER, format!("cannot start a thread: {error}")))?;
+    let result = block_until(|_| reported.try_recv().ok());
+    // The thread can only have panicked, which has been reported; it has done its work.
+    let _ = thread.join();
+    Ok(result)
+}
+
+/// An error of the launcher with a service of names, as `class`.
+fn of_names(class: ErrorClass, error: &LaunchError) -> Error {
+    match error {
+        LaunchError::Gone | LaunchError::Connection(_) => Error::new(MPI_ERR_OTHER, error.to_string()),
+        _ => Error::new(class, error.to_string()),
+    }
+}
+
+/// Uses the service of names of the launcher.
+fn with_names<T>(
+    class: ErrorClass,
+    ask: impl FnOnce(&mut dyn weft_launch::Names) -> std::result::Result<T, LaunchError>,
+) -> Result<T> {
+    with(|process| {
+        let manager = process.job.as_mut().map(|job| &mut job.manager);
+        let names = manager.and_then(|manager| manager.names());
+        let names = names.ok_or_else(|| {
+            Error::new(class, "the launcher of this job has no service of names: start the job with Weft's mpiexec")
+        })?;
+        ask(names).map_err(|error| of_names(class, &error))
+    })
+}
+
+/// Makes a port known by the name of a service (MPI-5.0 §11.9.4).
+///
+/// # Errors
+/// `MPI_ERR_SERVICE`: the name is taken, or the launcher has no service of names.
+pub fn publish(service: &str, port: &str) -> Result<()> {
+    with_names(MPI_ERR_SERVICE, |names| names.publish(service, port))
+}
+
+/// Withdraws the name of a service (MPI-5.0 §11.9.4).
+///
+/// # Errors
+/// `MPI_ERR_SERVICE`: the name is not published, or with another port.
+pub fn unpublish(service: &str, port: &str) -> Result<()> {
+    let published = with_names(MPI_ERR_SERVICE, |names| names.look_up(service))?;
+    if published.as_deref() != Some(port) {
+        let sentence = format!("no service is published as \"{service}\" with this port");
+        return Err(Error::new(MPI_ERR_SERVICE, sentence));
+    }
+    with_names(MPI_ERR_SERVICE, |names| names.unpublish(service))
+}
+
+/// The port that is known by the name of a service (MPI-5.0 §11.9.4).
+///
+/// # Errors
+/// `MPI_ERR_NAME`: there is none.
+pub fn look_up(service: &str) -> Result<String> {
+    let found = with_names(MPI_ERR_NAME, |names| names.look_up(service))?;
+    found.ok_or_else(|| Error::new(MPI_ERR_NAME, format!("no service is published as \"{service}\"")))
+}
+
+/// Lets the owners of two ends of a connected socket meet (MPI-5.0 §11.10.4, `MPI_Comm_join`): over the
+/// socket, each tells the other a port. The socket can be used again afterwards.
+///
+/// # Errors
+/// `MPI_ERR_OTHER`: the socket is broken, or the other side does not call `MPI_Comm_join`.
+pub fn join(socket: impl std::io::Read + std::io::Write) -> Result<Contact> {
+    let name = open_port()?;
+    let contact = swap_names(socket, &name).and_then(|theirs| match name < theirs {
+        true => accept(&name),
+        false => connect(&theirs, None),
+    });
+    close_port(&name)?;
+    contact
+}
+
+/// The bytes of a port's name as it is exchanged over a socket, filled up with zeros.
+const NAME_BYTES: usize = 1024;
+
+fn swap_names(mut socket: impl std::io::Read + std::io::Write, own: &str) -> Result<String> {
+    let broken = |error: std::io::Error| {
+        Error::new(MPI_ERR_OTHER, format!("the socket of MPI_Comm_join is broken: {}", weft_net::reason(&error)))
+    };
+    let mut bytes = [0; NAME_BYTES];
+    let Some(place) = bytes.get_mut(..own.len()) else {
+        return Err(Error::new(MPI_ERR_OTHER, "this process has too many addresses for the name of a port"));
+    };
+    place.copy_from_slice(own.as_bytes());
+    socket.write_all(&bytes).map_err(broken)?;
+    socket.read_exact(&mut bytes).map_err(broken)?;
+    let length = bytes.iter().position(|byte| *byte == 0).unwrap_or(NAME_BYTES);
+    String::from_utf8(bytes[..length].to_vec())
+        .map_err(|_| Error::new(MPI_ERR_OTHER, "the other end of the socket has not called MPI_Comm_join of this library"))
+}
+
+/// Ends what there is between jobs with this process's part in MPI: closes its ports.
+pub(crate) fn close_ports(process: &mut Process) {
+    process.ports.0.drain(..).for_each(|port| port.close());
+}

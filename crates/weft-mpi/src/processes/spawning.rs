@@ -1,0 +1,91 @@
+//! Jobs that this one spawns (MPI-5.0 §11.8), and the job that has spawned this one.
+
+use std::sync::Arc;
+
+use weft_core::time::Duration;
+use weft_launch::{LaunchError, SpawnProgram};
+use weft_net::port::{self, Contact, Port};
+
+use super::{accept_at, candidates, in_thread, refused};
+use crate::constants::*;
+use crate::error::{Error, ErrorClass, Result};
+use crate::process::{Process, with};
+
+/// The longest time for which the processes of a spawned job wait until their parents accept them.
+const PARENT_PATIENCE: Duration = Duration::from_secs(120);
+
+/// What has become of a spawn at its root.
+pub struct Spawning {
+    /// The error class of each process that was wanted, in order of the programs; `None`: it runs.
+    pub outcomes: Vec<Option<ErrorClass>>,
+    /// The contact with the leader of the spawned job, or the reason why there is no such job.
+    pub contact: Result<Contact>,
+}
+
+/// Spawns a job of these programs (MPI-5.0 §11.8.2, §11.8.3), and waits for its leader. Only the root calls
+/// it.
+pub fn spawn(programs: &[SpawnProgram]) -> Spawning {
+    let wanted: usize = programs.iter().map(|program| program.processes as usize).sum();
+    let none = |error: Error| Spawning { outcomes: vec![Some(error.class); wanted], contact: Err(error) };
+    let port = match candidates().and_then(|all| Port::open(&all).map_err(|error| failed(&error.to_string()))) {
+        Ok(port) => Arc::new(port),
+        Err(error) => return none(error),
+    };
+    let spawned = with(|process| {
+        process.forget_strangers();
+        let job = process.job.as_mut().ok_or_else(|| failed("MPI is not initialised"))?;
+        job.manager.spawn(programs, port.name()).map_err(|error| of_launcher(&error))
+    });
+    let spawned = match spawned {
+        Ok(spawned) => spawned,
+        Err(error) => return none(error),
+    };
+    let outcomes: Vec<Option<ErrorClass>> =
+        spawned.outcomes.iter().map(|outcome| outcome.is_err().then_some(MPI_ERR_SPAWN)).collect();
+    if let Some((at, reason)) = (0..).zip(&spawned.outcomes).find_map(|(at, outcome)| Some((at, outcome.as_ref().err()?))) {
+        let contact = Err(failed(&format!("process {at} of the new job cannot be started: {reason}")));
+        return Spawning { outcomes, contact };
+    }
+    let number = spawned.number;
+    let contact = accept_at(port, move |process| look_at_child(process, number));
+    Spawning { outcomes, contact }
+}
+
+fn failed(sentence: &str) -> Error {
+    Error::new(MPI_ERR_SPAWN, sentence.to_owned())
+}
+
+fn of_launcher(error: &LaunchError) -> Error {
+    failed(&error.to_string())
+}
+
+/// Fails if the spawned job with this number is over.
+fn look_at_child(process: &mut Process, number: u32) -> Result<()> {
+    let Some(job) = &mut process.job else { return Ok(()) };
+    match job.manager.spawned_end(number).map_err(|error| of_launcher(&error))? {
+        None => Ok(()),
+        Some(end) => {
+            Err(failed(&format!("the new job has ended before it has called MPI_Init: {end}; is it a program of MPI?")))
+        }
+    }
+}
+
+/// The contact with the job that has spawned this one; `None`: no job has. All processes of the job call it
+/// in `MPI_Init`, and rank 0 makes the contact.
+///
+/// # Errors
+/// The launcher is gone.
+pub fn meet_parent() -> Result<Option<(u32, Option<Result<Contact>>)>> {
+    let (rank, port) = with(|process| {
+        let Some(job) = &mut process.job else { return Ok((0, None)) };
+        let port = job.manager.parent_port().map_err(|error| Error::new(MPI_ERR_OTHER, error.to_string()))?;
+        Ok::<_, Error>((job.rank, port))
+    })?;
+    let Some(port) = port else { return Ok(None) };
+    let contact = (rank == 0).then(|| {
+        let candidates = candidates()?;
+        let go = move || port::connect(&port, &candidates, PARENT_PATIENCE);
+        in_thread("weft-parent", go)?.map_err(refused)
+    });
+    Ok(Some((0, contact)))
+}
