@@ -28,6 +28,8 @@ pub enum LaunchError {
         /// The launcher's reason.
         reason: String,
     },
+    /// The process manager starts no further processes: half a sentence that names it.
+    CannotSpawn(String),
     /// The launcher answered with something that is not PMI-1.1.
     Protocol(String),
     /// A key or a value is longer than the launcher accepts.
@@ -48,7 +50,9 @@ impl fmt::Display for LaunchError {
                 let tasks = tasks.map_or_else(|| "this task".to_string(), |tasks| format!("{tasks} tasks"));
                 write!(f, "{launcher} started {tasks} but offers no PMI-1 for tasks to find each other; {advice}")
             }
-            Self::Environment(text) | Self::Connection(text) | Self::Protocol(text) => f.write_str(text),
+            Self::Environment(text) | Self::CannotSpawn(text) | Self::Connection(text) | Self::Protocol(text) => {
+                f.write_str(text)
+            }
             Self::Gone => f.write_str("the launcher of this job (mpiexec) is gone"),
             Self::Refused { request, reason } => write!(f, "the launcher refused the request {request}: {reason}"),
             Self::TooLong { what, length, limit } => {

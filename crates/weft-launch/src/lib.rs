@@ -37,7 +37,7 @@ mod words;
 
 pub use call_site::CallSite;
 pub use error::LaunchError;
-pub use manager::{Names, Notice, Notices, Observer, ProcessManager, process_manager};
+pub use manager::{Names, Notice, Notices, Observer, ProcessManager, SpawnProgram, Spawned, process_manager};
 pub use processors::{
     Load, REGISTRY, RESOURCE_KINDS, Resource, ResourceKind, named_processors, resources, usable_processors,
 };

@@ -19,6 +19,7 @@ mod pmi1;
 mod pmix;
 mod singleton;
 mod slurm;
+mod spawn;
 #[cfg(test)]
 mod tests;
 mod weft;
@@ -27,6 +28,7 @@ pub(crate) use slurm::{foreign_seeds as step_seeds, take_foreign_apart as take_s
 
 use crate::{JobSecret, LaunchError, sys};
 pub use notices::{Notice, Notices};
+pub use spawn::{SpawnProgram, Spawned};
 use std::fmt::Debug;
 
 /// Connects to the process manager of this process's job, which the environment names. From now on this
@@ -115,6 +117,27 @@ pub trait ProcessManager: Debug + Send {
     /// # Errors
     /// The process manager is gone, or does not let processes come back.
     fn come_back(&mut self) -> Result<(), LaunchError>;
+
+    /// Starts a new job of these programs, of which there is at least one (MPI-5.0 §11.8.2, §11.8.3). Its
+    /// processes get `port` from [`parent_port`](Self::parent_port). Blocks until all processes have begun to
+    /// run their programs, or until it is known why one of them cannot.
+    ///
+    /// # Errors
+    /// The process manager starts no further processes ([`LaunchError::CannotSpawn`]), refuses, or is gone.
+    fn spawn(&mut self, programs: &[SpawnProgram], port: &str) -> Result<Spawned, LaunchError>;
+
+    /// How the job with this number of [`spawn`](Self::spawn) has ended, in half a sentence; `None` when it
+    /// runs as far as is known.
+    ///
+    /// # Errors
+    /// The process manager is gone.
+    fn spawned_end(&mut self, number: u32) -> Result<Option<String>, LaunchError>;
+
+    /// The port that the job has named which has spawned this job; `None` when no job has.
+    ///
+    /// # Errors
+    /// The process manager is gone.
+    fn parent_port(&mut self) -> Result<Option<String>, LaunchError>;
 
     /// The service that makes ports known by name (MPI-5.0 §11.9.4), where there is one.
     fn names(&mut self) -> Option<&mut dyn Names>;

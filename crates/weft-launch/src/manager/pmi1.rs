@@ -2,7 +2,8 @@
 //! request has one reply, over a connection that the process manager left open or listens for.
 
 use super::link::Link;
-use super::{Names, Notices, Observer, ProcessManager, exit_aborted};
+use super::spawn::cannot_spawn;
+use super::{Names, Notices, Observer, ProcessManager, SpawnProgram, Spawned, exit_aborted};
 use crate::wire::{self, Line};
 use crate::{JobSecret, LaunchError};
 
@@ -300,6 +301,18 @@ impl ProcessManager for Pmi1 {
         Err(LaunchError::Protocol(
             "a process that has left its job can come back to it only under Weft's own mpiexec".into(),
         ))
+    }
+
+    fn spawn(&mut self, _programs: &[SpawnProgram], _port: &str) -> Result<Spawned, LaunchError> {
+        cannot_spawn("this PMI-1.1 launcher")
+    }
+
+    fn spawned_end(&mut self, _number: u32) -> Result<Option<String>, LaunchError> {
+        Ok(None)
+    }
+
+    fn parent_port(&mut self) -> Result<Option<String>, LaunchError> {
+        Ok(None)
     }
 
     fn names(&mut self) -> Option<&mut dyn Names> {

@@ -3,7 +3,8 @@
 
 use super::notices::RECORD_BYTES;
 use super::pmi1::{cut, escaped_card, unescaped_cards};
-use super::{Names, Notice, Notices, Observer, ProcessManager, exit_aborted};
+use super::spawn::cannot_spawn;
+use super::{Names, Notice, Notices, Observer, ProcessManager, SpawnProgram, Spawned, exit_aborted};
 use crate::sys::pmix::{self, ALL_RANKS, Datum, GONE, Library, Process};
 use crate::wire::CARD_MAX;
 use crate::{JobSecret, LaunchError};
@@ -245,6 +246,18 @@ impl ProcessManager for Pmix {
             return Ok(());
         }
         Err(LaunchError::Protocol("a PMIx launcher lets no process come back that has left its job".into()))
+    }
+
+    fn spawn(&mut self, _programs: &[SpawnProgram], _port: &str) -> Result<Spawned, LaunchError> {
+        cannot_spawn("this PMIx launcher")
+    }
+
+    fn spawned_end(&mut self, _number: u32) -> Result<Option<String>, LaunchError> {
+        Ok(None)
+    }
+
+    fn parent_port(&mut self) -> Result<Option<String>, LaunchError> {
+        Ok(None)
     }
 
     fn names(&mut self) -> Option<&mut dyn Names> {

@@ -1,7 +1,8 @@
 //! A process that was not started as a part of a job: it is a job of its own (MPI-5.0 §11.10.5, singleton
 //! init).
 
-use super::{Names, Notices, Observer, ProcessManager, exit_aborted};
+use super::spawn::cannot_spawn;
+use super::{Names, Notices, Observer, ProcessManager, SpawnProgram, Spawned, exit_aborted};
 use crate::{JobSecret, LaunchError, sys, wire};
 use std::collections::BTreeMap;
 
@@ -91,6 +92,18 @@ impl ProcessManager for Singleton {
 
     fn come_back(&mut self) -> Result<(), LaunchError> {
         Ok(())
+    }
+
+    fn spawn(&mut self, _programs: &[SpawnProgram], _port: &str) -> Result<Spawned, LaunchError> {
+        cannot_spawn("a process that runs alone")
+    }
+
+    fn spawned_end(&mut self, _number: u32) -> Result<Option<String>, LaunchError> {
+        Ok(None)
+    }
+
+    fn parent_port(&mut self) -> Result<Option<String>, LaunchError> {
+        Ok(None)
     }
 
     fn names(&mut self) -> Option<&mut dyn Names> {

@@ -18,8 +18,9 @@ pub(super) use step::tests::RECORDED;
 
 use super::link::Link;
 use super::pmi1::Conversation;
+use super::spawn::cannot_spawn;
 use super::weft::Weft;
-use super::{Names, Notices, Observer, ProcessManager, exit_aborted};
+use super::{Names, Notices, Observer, ProcessManager, SpawnProgram, Spawned, exit_aborted};
 use crate::sys::munge::{Munge, MungeError};
 use crate::{JobSecret, LaunchError, sys};
 use std::fs::File;
@@ -268,6 +269,18 @@ impl ProcessManager for Slurm {
 
     fn come_back(&mut self) -> Result<(), LaunchError> {
         self.ask(Weft::come_back)
+    }
+
+    fn spawn(&mut self, _programs: &[SpawnProgram], _port: &str) -> Result<Spawned, LaunchError> {
+        cannot_spawn("srun without a process manager")
+    }
+
+    fn spawned_end(&mut self, _number: u32) -> Result<Option<String>, LaunchError> {
+        Ok(None)
+    }
+
+    fn parent_port(&mut self) -> Result<Option<String>, LaunchError> {
+        Ok(None)
     }
 
     fn names(&mut self) -> Option<&mut dyn Names> {

@@ -1,7 +1,8 @@
 //! Weft's own `mpiexec`: PMI-1.1 with additional requests, of which one does the work of several.
 
 use super::pmi1::{Conversation, escaped_card, unescaped_cards};
-use super::{Names, Notices, Observer, ProcessManager, exit_aborted};
+use super::spawn::cannot_spawn;
+use super::{Names, Notices, Observer, ProcessManager, SpawnProgram, Spawned, exit_aborted};
 use crate::call_site::Board;
 use crate::wire::{self, Line};
 use crate::{JobSecret, LaunchError, sys};
@@ -172,6 +173,18 @@ impl ProcessManager for Weft {
 
     fn come_back(&mut self) -> Result<(), LaunchError> {
         self.talk.init().map(drop)
+    }
+
+    fn spawn(&mut self, _programs: &[SpawnProgram], _port: &str) -> Result<Spawned, LaunchError> {
+        cannot_spawn("Weft's mpiexec")
+    }
+
+    fn spawned_end(&mut self, _number: u32) -> Result<Option<String>, LaunchError> {
+        Ok(None)
+    }
+
+    fn parent_port(&mut self) -> Result<Option<String>, LaunchError> {
+        Ok(None)
     }
 
     fn names(&mut self) -> Option<&mut dyn Names> {
