@@ -2,26 +2,6 @@
  *
  * A call of every procedure that is not implemented: see unimplemented.c. */
 
-static int call_MPI_Close_port(void) { return MPI_Close_port(0); }
-static int call_MPI_Comm_accept(void) { return MPI_Comm_accept(0, 0, 0, 0, 0); }
-static int call_MPI_Comm_connect(void) { return MPI_Comm_connect(0, 0, 0, 0, 0); }
-static int call_MPI_Comm_join(void) { return MPI_Comm_join(0, 0); }
-static int call_MPI_Comm_spawn(void) { return MPI_Comm_spawn(0, 0, 0, 0, 0, 0, 0, 0); }
-static int call_MPI_Comm_spawn_multiple(void) { return MPI_Comm_spawn_multiple(0, 0, 0, 0, 0, 0, 0, 0, 0); }
-static int call_MPI_Lookup_name(void) { return MPI_Lookup_name(0, 0, 0); }
-static int call_MPI_Open_port(void) { return MPI_Open_port(0, 0); }
-static int call_MPI_Publish_name(void) { return MPI_Publish_name(0, 0, 0); }
-static int call_MPI_Unpublish_name(void) { return MPI_Unpublish_name(0, 0, 0); }
 
 static const struct call calls[] = {
-    {"MPI_Close_port", 11, call_MPI_Close_port},
-    {"MPI_Comm_accept", 11, call_MPI_Comm_accept},
-    {"MPI_Comm_connect", 11, call_MPI_Comm_connect},
-    {"MPI_Comm_join", 11, call_MPI_Comm_join},
-    {"MPI_Comm_spawn", 11, call_MPI_Comm_spawn},
-    {"MPI_Comm_spawn_multiple", 11, call_MPI_Comm_spawn_multiple},
-    {"MPI_Lookup_name", 11, call_MPI_Lookup_name},
-    {"MPI_Open_port", 11, call_MPI_Open_port},
-    {"MPI_Publish_name", 11, call_MPI_Publish_name},
-    {"MPI_Unpublish_name", 11, call_MPI_Unpublish_name},
 };

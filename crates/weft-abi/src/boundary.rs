@@ -70,29 +70,6 @@ pub(crate) fn unsupported(function: Function, scope: Scope) -> c_int {
     failed(function, scope, Err(Error::new(class, "not implemented yet")))
 }
 
-/// The body of a function of chapter 11 that is not implemented yet. All of these functions lead to processes
-/// of another start or another job.
-///
-/// Where the calling thread is not the main one, the job ends, whatever the error handler says
-/// (docs/design/boundary.md). Such a thread was made to get more processes, and the other threads wait for
-/// the results of these. An error that only this thread sees would leave them waiting for ever:
-/// `MPIPoolExecutor` of mpi4py does exactly that.
-#[cold]
-#[inline(never)]
-pub(crate) fn no_processes(function: Function, scope: Scope) -> c_int {
-    let error = Error::new(MPI_ERR_UNSUPPORTED_OPERATION, NO_OTHER_PROCESSES);
-    let is_forked = weft_mpi::process::FORKED.load(Ordering::Relaxed);
-    if !is_forked && weft_mpi::process::is_beside_main_thread() {
-        let error = Error::new(error.class, format!("{}: {}", procedure(function.name()), error.message));
-        error_handling::end_job(&error);
-    }
-    failed(function, scope, Err(error))
-}
-
-/// The reason, and the way to do it instead.
-const NO_OTHER_PROCESSES: &str = "not implemented yet: a job has the processes that mpiexec started, and reaches no others; start all of \
-                                  them at once (a Python program with MPIPoolExecutor: mpiexec -n 4 python -m mpi4py.futures PROGRAM)";
-
 /// The body of a function that returns a value and is not implemented yet.
 // Sometimes there is no such function.
 #[allow(dead_code)]

@@ -69,11 +69,7 @@ pub(crate) fn react(scope: Scope, error: &Error, class: c_int, code: c_int) {
     }
 }
 
-/// Ends the job with the sentence of `error`, whatever any error handler decides. The process lock is free.
-pub(crate) fn end_job(error: &Error) -> ! {
-    end_job_at(&process::with(|process| speaker(process)), error, number(error.class))
-}
-
+/// Ends the job with the sentence of `error`. The process lock is free.
 fn end_job_at(speaker: &str, error: &Error, class: c_int) -> ! {
     weft_mpi::start::abort(exit_code(class), &format!("{speaker}: {error} [{}]", class_name(class)))
 }

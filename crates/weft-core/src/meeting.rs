@@ -69,9 +69,8 @@ impl Contact {
     /// The contact of the ends with these nonces at a port, seen from `end`.
     pub fn new(token: &Token, acceptor: &Nonce, connector: &Nonce, end: End) -> Self {
         let secret = Secret::new(derive(token, b"weft contact", &[acceptor, connector]));
-        let [there, back] = [(0, 1), (1, 0)].map(|(from, to)| {
-            Key::derive(&secret, ProcessName::of_only_job(from), ProcessName::of_only_job(to))
-        });
+        let [there, back] = [(0, 1), (1, 0)]
+            .map(|(from, to)| Key::derive(&secret, ProcessName::of_only_job(from), ProcessName::of_only_job(to)));
         let (seal, open) = if end == End::Acceptor { (there, back) } else { (back, there) };
         Self { ciphers: Ciphers::new(&seal, &open), sealed: 0, opened: 0 }
     }

@@ -21,6 +21,7 @@ use crate::constants::MPI_INT64_T;
 use crate::context::{CONTEXT_NONE, CONTEXTS_EACH};
 use crate::error::Result;
 use crate::memory::SharedBuffer;
+use crate::multicast::Multicast;
 use crate::object::{Class, Communicator, Group, Operation, full};
 use crate::process::{Process, lock, with};
 
@@ -181,6 +182,8 @@ impl Process {
     /// Too many communicators; `MPI_ERR_ERRHANDLER` when that is no error handler for communicators.
     pub fn add_communicator_with(&mut self, group: Arc<Group>, error_handler: usize) -> Result<usize> {
         self.objects.retain_error_handler(error_handler, Some(Class::Communicator))?;
+        // Multicast packets carry the tags of one job.
+        let multicast = if self.has_strangers(&group) { Multicast::Impossible } else { Multicast::default() };
         let communicator = Communicator {
             context: CONTEXT_NONE,
             rank: group.rank.unwrap_or(0),
@@ -197,7 +200,7 @@ impl Process {
             layout: std::sync::OnceLock::new(),
             copies: std::sync::OnceLock::new(),
             slot: None,
-            multicast: Default::default(),
+            multicast,
         };
         self.objects.communicators.insert(communicator).ok_or_else(|| full("communicators"))
     }

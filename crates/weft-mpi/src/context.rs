@@ -30,6 +30,9 @@ const CONTEXT_MAX: u32 = 1 << 31;
 /// complete can be taken for a message in it.
 pub const FINALIZE_CONTEXT: u32 = CONTEXT_MAX + CONTEXTS_EACH;
 
+/// The context in which processes of different jobs tell each other that they end.
+pub const FAREWELL_CONTEXT: u32 = FINALIZE_CONTEXT + 1;
+
 const _: () = assert!(FINALIZE_CONTEXT >= CONTEXT_MAX + CONTEXTS_EACH && NAMED_FIRST < CONTEXT_NONE);
 
 /// The first context of processes that have no communicator in common yet. The last is below

@@ -46,7 +46,7 @@ pub struct Meeting {
 }
 
 /// The message from a leader to its group.
-struct News {
+pub(crate) struct News {
     remote: Vec<ProcessName>,
     context: u32,
     tag: i32,
@@ -199,7 +199,7 @@ fn swap(bridge: Bridge, values: &[i64], theirs: &mut [i64]) -> Result<()> {
 
 /// Checks that two groups, given by names, are disjoint; if not, returns an error of `class`. Both leaders
 /// get the same result.
-fn introduce(name: &[u8], own: &[ProcessName], other: &[ProcessName], class: ErrorClass) -> Result<News> {
+pub(crate) fn introduce(name: &[u8], own: &[ProcessName], other: &[ProcessName], class: ErrorClass) -> Result<News> {
     let known: std::collections::HashSet<&ProcessName> = own.iter().collect();
     if let Some(common) = other.iter().find(|name| known.contains(name)) {
         let message = format!("the two groups must be disjoint, but process {} of the job is in both", common.number);
@@ -212,7 +212,7 @@ fn introduce(name: &[u8], own: &[ProcessName], other: &[ProcessName], class: Err
 }
 
 /// Sends the news of the leader to its group.
-fn gather_round(
+pub(crate) fn gather_round(
     scope: &CollectiveScope,
     leader: u32,
     news: Option<Result<News>>,

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`process`] | the lock around everything, waiting, waking |
 //! | [`start`], [`business_card`] | joining and leaving the job; what a process tells of itself |
-//! | [`processes`] | processes of other jobs: ports, spawned jobs |
+//! | [`processes`], `ports`, `farewell` | processes of other jobs: they meet at ports, are spawned, and end |
 //! | [`engine`] | the engine (`weft_engine`) on this machine's clock and carriers |
 //! | [`job`], [`context`] | the job that this process belongs to; the numbers that keep communicators apart |
 //! | [`point_to_point`], [`partitioned`], [`collective`] | operations |
@@ -41,6 +41,7 @@ pub mod datatypes;
 mod description;
 pub mod engine;
 pub mod external;
+mod farewell;
 pub mod file;
 pub mod files;
 mod foreign;
@@ -59,6 +60,7 @@ mod partitions;
 pub mod placement;
 pub mod planner;
 pub mod point_to_point;
+mod ports;
 pub mod predefined;
 pub mod process;
 pub mod processes;

@@ -239,6 +239,15 @@ impl Objects {
         self.sessions.for_each_mut(&mut |session| visit(&mut session.buffer));
     }
 
+    /// Visits the groups of all communicators, and those that the program has made.
+    pub(crate) fn for_each_group(&self, mut visit: impl FnMut(&Group)) {
+        for (_, communicator) in self.communicators.iter() {
+            visit(&communicator.group);
+            visit(&communicator.addressed);
+        }
+        self.groups.iter().for_each(|(_, group)| visit(group));
+    }
+
     /// The communicator with this handle, if there is one.
     #[inline]
     pub fn find_communicator(&self, handle: usize) -> Option<&Communicator> {

@@ -117,6 +117,8 @@ pub struct Process {
     pub(crate) slots: crate::slots::Slots,
     /// The job of this process; set from when this process has joined it until it leaves.
     pub job: Option<Job>,
+    /// Ports at which processes of other jobs can come.
+    pub(crate) ports: crate::ports::Ports,
     /// The connection to the launcher, kept while this process has left its job.
     pub(crate) manager: Option<Box<dyn weft_launch::ProcessManager>>,
     /// A session has been opened since it joined.
@@ -353,6 +355,7 @@ impl Process {
             contexts: crate::context::Contexts::new(),
             slots: crate::slots::Slots::new(),
             job: None,
+            ports: crate::ports::Ports::NONE,
             manager: None,
             had_sessions: false,
             engine: None,

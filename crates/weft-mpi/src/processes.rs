@@ -5,9 +5,8 @@
 //! A spawned job finds its parents at a port that they have opened for it.
 //!
 //! Two processes that have met know each other until one of them ends: it says so in `MPI_Finalize`
-//! ([`farewell`]). So the same jobs may connect and disconnect as often as they like.
+//! (`crate::farewell`). So the same jobs may connect and disconnect as often as they like.
 
-mod farewell;
 mod meeting;
 mod spawning;
 
@@ -15,10 +14,11 @@ use std::sync::Arc;
 
 use weft_core::time::Duration;
 use weft_launch::LaunchError;
-use weft_net::port::{self, Contact, Port, Refused};
+pub use weft_launch::SpawnProgram;
+pub use weft_net::port::Contact;
+use weft_net::port::{self, Port, Refused};
 use weft_net::udp;
 
-pub(crate) use farewell::{await_farewells, say_farewell};
 pub use meeting::meet;
 pub use spawning::{Spawning, meet_parent, spawn};
 
@@ -29,19 +29,6 @@ use crate::process::{Process, block_until, with};
 /// The longest time for which MPI_Comm_connect waits until the other side accepts, where the program does not
 /// say (key `timeout`, in seconds).
 const CONNECT_PATIENCE: Duration = Duration::from_secs(120);
-
-/// The ports that this process has open.
-#[derive(Default)]
-pub struct Ports(Vec<Arc<Port>>);
-
-impl Ports {
-    /// No ports.
-    pub(crate) const NONE: Self = Self(Vec::new());
-
-    fn find(&self, name: &str) -> Option<Arc<Port>> {
-        self.0.iter().find(|port| port.name() == name).cloned()
-    }
-}
 
 fn refused(refused: Refused) -> Error {
     match refused {
@@ -66,7 +53,7 @@ fn candidates() -> Result<Vec<udp::Candidate>> {
 pub fn open_port() -> Result<String> {
     let port = Port::open(&candidates()?).map_err(|error| Error::new(MPI_ERR_OTHER, error.to_string()))?;
     let name = port.name().to_owned();
-    with(|process| process.ports.0.push(Arc::new(port)));
+    with(|process| process.ports.add(port));
     Ok(name)
 }
 
@@ -75,12 +62,7 @@ pub fn open_port() -> Result<String> {
 /// # Errors
 /// `MPI_ERR_PORT`: this process has not opened it.
 pub fn close_port(name: &str) -> Result<()> {
-    with(|process| {
-        let open = &mut process.ports.0;
-        let at = open.iter().position(|port| port.name() == name).ok_or_else(not_open)?;
-        open.swap_remove(at).close();
-        Ok(())
-    })
+    if with(|process| process.ports.close(name)) { Ok(()) } else { Err(not_open()) }
 }
 
 fn not_open() -> Error {
@@ -228,11 +210,7 @@ fn swap_names(mut socket: impl std::io::Read + std::io::Write, own: &str) -> Res
     socket.write_all(&bytes).map_err(broken)?;
     socket.read_exact(&mut bytes).map_err(broken)?;
     let length = bytes.iter().position(|byte| *byte == 0).unwrap_or(NAME_BYTES);
-    String::from_utf8(bytes[..length].to_vec())
-        .map_err(|_| Error::new(MPI_ERR_OTHER, "the other end of the socket has not called MPI_Comm_join of this library"))
-}
-
-/// Ends what there is between jobs with this process's part in MPI: closes its ports.
-pub(crate) fn close_ports(process: &mut Process) {
-    process.ports.0.drain(..).for_each(|port| port.close());
+    String::from_utf8(bytes[..length].to_vec()).map_err(|_| {
+        Error::new(MPI_ERR_OTHER, "the other end of the socket has not called MPI_Comm_join of this library")
+    })
 }

@@ -84,7 +84,7 @@ impl Port {
     ///
     /// # Errors
     /// [`ErrorKind::Interrupted`]: the port is closed, or nobody is wanted any more; an error of the system.
-    pub fn accept(&self, is_wanted: impl Fn() -> bool) -> io::Result<Contact> {
+    pub fn accept(&self, mut is_wanted: impl FnMut() -> bool) -> io::Result<Contact> {
         let mut strangers: Vec<Stranger> = Vec::new();
         loop {
             if self.is_closed.load(Ordering::Relaxed) || !is_wanted() {
@@ -220,9 +220,10 @@ pub fn connect(name: &str, candidates: &[Candidate], patience: Duration) -> Resu
     })?;
     let pair = udp::choose_peer_address(candidates, &there.candidates).map_err(Refused::NoPort)?;
     greet(pair.to, &token, patience).map_err(|error| match error.kind() {
-        ErrorKind::ConnectionRefused => {
-            Refused::NoPort(format!("no process listens at {}: has the port been closed, or its process ended?", pair.to))
-        }
+        ErrorKind::ConnectionRefused => Refused::NoPort(format!(
+            "no process listens at {}: has the port been closed, or its process ended?",
+            pair.to
+        )),
         ErrorKind::WouldBlock | ErrorKind::TimedOut => Refused::NotAccepted(format!(
             "no process has called MPI_Comm_accept for the port at {} within {} seconds",
             pair.to,

@@ -80,14 +80,10 @@ use weft_mpi::callbacks::*;
 ",
         chapter.number, chapter.title
     );
-    // Procedures that lead to other processes have an end of their own.
-    let unsupported = if chapter.module == "processes" { "crate::boundary::no_processes" } else { "unsupported" };
     for procedure in chapter.procedures.iter().filter(|procedure| !procedure.callback) {
         for &form in procedure.forms() {
             out.push('\n');
-            out.push_str(
-                &entry(spec, implemented, procedure, form, unsupported).with_context(|| procedure.symbol(form))?,
-            );
+            out.push_str(&entry(spec, implemented, procedure, form).with_context(|| procedure.symbol(form))?);
         }
     }
     Ok(out)
@@ -109,8 +105,6 @@ struct Entry<'a> {
     returns: Option<&'a str>,
     anytime: bool,
     implementation: Option<Implementation>,
-    /// The body of a procedure that is not implemented.
-    unsupported: &'static str,
 }
 
 /// The function that implements a procedure.
@@ -123,13 +117,7 @@ pub(super) struct Implementation {
     takes_groups: bool,
 }
 
-fn entry(
-    spec: &Spec,
-    implemented: &Implemented,
-    procedure: &Procedure,
-    form: Form,
-    unsupported: &'static str,
-) -> Result<String> {
+fn entry(spec: &Spec, implemented: &Implemented, procedure: &Procedure, form: Form) -> Result<String> {
     // `MPI_Type_size_x` is the large form of `MPI_Type_size` under another name.
     let (source, source_form) = match &procedure.same_as {
         Some((base, form)) => (spec.procedure(base)?, *form),
@@ -143,7 +131,6 @@ fn entry(
         returns: source.returns.as_deref(),
         anytime: procedure.anytime,
         implementation: implementation(implemented, source, source_form),
-        unsupported,
     };
     entry.text()
 }
@@ -230,7 +217,7 @@ impl Entry<'_> {
         let function = variant(&self.symbol);
         let scope = self.scope();
         let Some(Implementation { path, form, takes_groups }) = &self.implementation else {
-            return Ok(format!("    {}(Function::{function}, {scope})\n", self.unsupported));
+            return Ok(format!("    unsupported(Function::{function}, {scope})\n"));
         };
         let mut lines = self.checks()?;
         if let Some((creation, communicator)) = creation(&self.symbol)

@@ -38,6 +38,16 @@ impl<'call> InString<'call> {
         Self(unsafe { CStr::from_ptr(first) })
     }
 
+    /// The string at `first`; `None` where it is null.
+    ///
+    /// # Safety
+    /// It is null, or a string as for [`Self::new`].
+    #[inline]
+    pub(crate) unsafe fn if_wanted(first: *const c_char) -> Option<Self> {
+        // SAFETY: the caller's promise.
+        (!first.is_null()).then(|| unsafe { Self::new(first) })
+    }
+
     /// The bytes, without the zero byte.
     pub(crate) fn as_c_str(self) -> &'call CStr {
         self.0

@@ -395,9 +395,3 @@ pub(crate) fn comm_set_info(comm: MPI_Comm, info: MPI_Info) -> Result<()> {
 pub(crate) fn comm_get_info(comm: MPI_Comm, info_used: Out<MPI_Info>) -> Result<()> {
     info::give(with(|process| Ok::<_, Error>(hints::told(&process.objects.communicator(comm.0)?.info)))?, info_used)
 }
-
-/// MPI_Comm_get_parent (MPI-5.0 §11.8.2). No process has been spawned: Weft cannot do that yet.
-pub(crate) fn comm_get_parent(parent: Out<MPI_Comm>) -> Result<()> {
-    parent.set(MPI_Comm::NULL);
-    Ok(())
-}

@@ -4,6 +4,7 @@ use crate::arguments::*;
 use crate::caller;
 use crate::calls::attributes::{check_all_at_rest, delete_attributes};
 use crate::calls::info::give;
+use crate::calls::processes::meet_parent;
 use crate::constants::*;
 use crate::types::*;
 use std::alloc::Layout;
@@ -74,7 +75,10 @@ pub(crate) fn init_thread(
 
 fn initialize(level: c_int) -> Result<()> {
     match with(|process| process.phase) {
-        Phase::Before => start::initialize(level, caller::names()),
+        Phase::Before => {
+            start::initialize(level, caller::names())?;
+            meet_parent()
+        }
         Phase::Active => Err(Error::new(MPI_ERR_OTHER, "MPI has been initialised already")),
         Phase::After => Err(Error::new(MPI_ERR_OTHER, "MPI has been finalized: it cannot be initialised again")),
     }

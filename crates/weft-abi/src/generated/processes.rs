@@ -20,7 +20,10 @@ entry! { MPI_Abort PMPI_Abort(comm: MPI_Comm, errorcode: c_int) -> c_int {
 } }
 
 entry! { MPI_Close_port PMPI_Close_port(port_name: *const c_char) -> c_int {
-    crate::boundary::no_processes(Function::ClosePort, Scope::None)
+    call(Function::ClosePort, Scope::None, || {
+        check::pointer("port_name", port_name)?;
+        unsafe { crate::calls::processes::close_port(InString::new(port_name)) }
+    })
 } }
 
 entry! { MPI_Comm_accept PMPI_Comm_accept(
@@ -30,7 +33,14 @@ entry! { MPI_Comm_accept PMPI_Comm_accept(
     comm: MPI_Comm,
     newcomm: *mut MPI_Comm,
 ) -> c_int {
-    crate::boundary::no_processes(Function::CommAccept, Scope::Comm(comm))
+    call(Function::CommAccept, Scope::Comm(comm), || {
+        check::pointer("newcomm", newcomm)?;
+        unsafe {
+            crate::calls::processes::comm_accept(
+                InString::if_wanted(port_name), info, root, comm, Out::new(newcomm)
+            )
+        }
+    })
 } }
 
 entry! { MPI_Comm_connect PMPI_Comm_connect(
@@ -40,7 +50,14 @@ entry! { MPI_Comm_connect PMPI_Comm_connect(
     comm: MPI_Comm,
     newcomm: *mut MPI_Comm,
 ) -> c_int {
-    crate::boundary::no_processes(Function::CommConnect, Scope::Comm(comm))
+    call(Function::CommConnect, Scope::Comm(comm), || {
+        check::pointer("newcomm", newcomm)?;
+        unsafe {
+            crate::calls::processes::comm_connect(
+                InString::if_wanted(port_name), info, root, comm, Out::new(newcomm)
+            )
+        }
+    })
 } }
 
 entry! { MPI_Comm_disconnect PMPI_Comm_disconnect(comm: *mut MPI_Comm) -> c_int {
@@ -53,12 +70,15 @@ entry! { MPI_Comm_disconnect PMPI_Comm_disconnect(comm: *mut MPI_Comm) -> c_int 
 entry! { MPI_Comm_get_parent PMPI_Comm_get_parent(parent: *mut MPI_Comm) -> c_int {
     call(Function::CommGetParent, Scope::None, || {
         check::pointer("parent", parent)?;
-        unsafe { crate::calls::communicators::comm_get_parent(Out::new(parent)) }
+        unsafe { crate::calls::processes::comm_get_parent(Out::new(parent)) }
     })
 } }
 
 entry! { MPI_Comm_join PMPI_Comm_join(fd: c_int, intercomm: *mut MPI_Comm) -> c_int {
-    crate::boundary::no_processes(Function::CommJoin, Scope::None)
+    call(Function::CommJoin, Scope::None, || {
+        check::pointer("intercomm", intercomm)?;
+        unsafe { crate::calls::processes::comm_join(fd, Out::new(intercomm)) }
+    })
 } }
 
 entry! { MPI_Comm_spawn PMPI_Comm_spawn(
@@ -71,7 +91,14 @@ entry! { MPI_Comm_spawn PMPI_Comm_spawn(
     intercomm: *mut MPI_Comm,
     array_of_errcodes: *mut c_int,
 ) -> c_int {
-    crate::boundary::no_processes(Function::CommSpawn, Scope::Comm(comm))
+    call(Function::CommSpawn, Scope::Comm(comm), || {
+        check::pointer("intercomm", intercomm)?;
+        unsafe {
+            crate::calls::processes::comm_spawn(
+                InString::if_wanted(command), argv, maxprocs, info, root, comm, Out::new(intercomm), array_of_errcodes
+            )
+        }
+    })
 } }
 
 entry! { MPI_Comm_spawn_multiple PMPI_Comm_spawn_multiple(
@@ -85,7 +112,22 @@ entry! { MPI_Comm_spawn_multiple PMPI_Comm_spawn_multiple(
     intercomm: *mut MPI_Comm,
     array_of_errcodes: *mut c_int,
 ) -> c_int {
-    crate::boundary::no_processes(Function::CommSpawnMultiple, Scope::Comm(comm))
+    call(Function::CommSpawnMultiple, Scope::Comm(comm), || {
+        check::pointer("intercomm", intercomm)?;
+        unsafe {
+            crate::calls::processes::comm_spawn_multiple(
+                count,
+                array_of_commands,
+                array_of_argv,
+                UnmeasuredArray::new(array_of_maxprocs),
+                UnmeasuredArray::new(array_of_info),
+                root,
+                comm,
+                Out::new(intercomm),
+                array_of_errcodes,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Finalize PMPI_Finalize() -> c_int {
@@ -134,11 +176,24 @@ entry! { MPI_Lookup_name PMPI_Lookup_name(
     info: MPI_Info,
     port_name: *mut c_char,
 ) -> c_int {
-    crate::boundary::no_processes(Function::LookupName, Scope::None)
+    call(Function::LookupName, Scope::None, || {
+        check::pointer("service_name", service_name)?;
+        check::info("info", info)?;
+        check::pointer("port_name", port_name)?;
+        unsafe {
+            crate::calls::processes::lookup_name(
+                InString::new(service_name), info, OutString::new(port_name, MPI_MAX_PORT_NAME as usize)
+            )
+        }
+    })
 } }
 
 entry! { MPI_Open_port PMPI_Open_port(info: MPI_Info, port_name: *mut c_char) -> c_int {
-    crate::boundary::no_processes(Function::OpenPort, Scope::None)
+    call(Function::OpenPort, Scope::None, || {
+        check::info("info", info)?;
+        check::pointer("port_name", port_name)?;
+        unsafe { crate::calls::processes::open_port(info, OutString::new(port_name, MPI_MAX_PORT_NAME as usize)) }
+    })
 } }
 
 entry! { MPI_Publish_name PMPI_Publish_name(
@@ -146,7 +201,16 @@ entry! { MPI_Publish_name PMPI_Publish_name(
     info: MPI_Info,
     port_name: *const c_char,
 ) -> c_int {
-    crate::boundary::no_processes(Function::PublishName, Scope::None)
+    call(Function::PublishName, Scope::None, || {
+        check::pointer("service_name", service_name)?;
+        check::info("info", info)?;
+        check::pointer("port_name", port_name)?;
+        unsafe {
+            crate::calls::processes::publish_name(
+                InString::new(service_name), info, InString::new(port_name)
+            )
+        }
+    })
 } }
 
 entry! { MPI_Query_thread PMPI_Query_thread(provided: *mut c_int) -> c_int {
@@ -226,5 +290,14 @@ entry! { MPI_Unpublish_name PMPI_Unpublish_name(
     info: MPI_Info,
     port_name: *const c_char,
 ) -> c_int {
-    crate::boundary::no_processes(Function::UnpublishName, Scope::None)
+    call(Function::UnpublishName, Scope::None, || {
+        check::pointer("service_name", service_name)?;
+        check::info("info", info)?;
+        check::pointer("port_name", port_name)?;
+        unsafe {
+            crate::calls::processes::unpublish_name(
+                InString::new(service_name), info, InString::new(port_name)
+            )
+        }
+    })
 } }

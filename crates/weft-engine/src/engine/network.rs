@@ -18,7 +18,8 @@ use intake::{Intake, OnStream, without_questions};
 pub(super) use remotes::Remotes;
 
 use crate::carriers::{
-    BoxedCarrier, COALESCE_TIME_MAX, CarrierId, CarrierPath, Carriers, Conversation, Remote, Submission, coalesced_bytes_max,
+    BoxedCarrier, COALESCE_TIME_MAX, CarrierId, CarrierPath, Carriers, Conversation, Remote, Submission,
+    coalesced_bytes_max,
 };
 use crate::group::PeerId;
 use crate::jobs::Jobs;

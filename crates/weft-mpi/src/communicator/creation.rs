@@ -29,13 +29,14 @@ pub enum Creation {
     DistributedGraphAdjacent,
     Intercommunicator,
     Merge,
+    Meeting,
     FromGroup,
     FromGroups,
     Window,
 }
 
 impl Creation {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Duplicate,
         Self::Create,
         Self::CreateGroup,
@@ -48,6 +49,7 @@ impl Creation {
         Self::DistributedGraphAdjacent,
         Self::Intercommunicator,
         Self::Merge,
+        Self::Meeting,
         Self::FromGroup,
         Self::FromGroups,
         Self::Window,
@@ -68,6 +70,7 @@ impl Creation {
             Self::DistributedGraphAdjacent => "MPI_Dist_graph_create_adjacent",
             Self::Intercommunicator => "MPI_Intercomm_create",
             Self::Merge => "MPI_Intercomm_merge",
+            Self::Meeting => "MPI_Comm_accept, MPI_Comm_spawn or one of their relatives",
             Self::FromGroup => "MPI_Comm_create_from_group",
             Self::FromGroups => "MPI_Intercomm_create_from_groups",
             Self::Window => "MPI_Win_create or one of its relatives",

@@ -143,7 +143,10 @@ fn all_told(words: &[i64], members: usize, jobs: usize) -> Option<Vec<Told>> {
 }
 
 fn nonsense() -> Error {
-    Error::new(MPI_ERR_OTHER, "the leader of the other group said something that makes no sense: do both use the same version of Weft?")
+    Error::new(
+        MPI_ERR_OTHER,
+        "the leader of the other group said something that makes no sense: do both use the same version of Weft?",
+    )
 }
 
 /// A group on its way to a meeting.
@@ -283,12 +286,7 @@ fn once_each(words: &[i64]) -> Vec<i64> {
 }
 
 /// The third round: makes the processes of the other group peers of this one.
-fn exchange_cards(
-    side: &mut Side,
-    own: &[Member],
-    theirs: &[Member],
-    halves: Result<Vec<HalfSecret>>,
-) -> Result<()> {
+fn exchange_cards(side: &mut Side, own: &[Member], theirs: &[Member], halves: Result<Vec<HalfSecret>>) -> Result<()> {
     let told = halves.and_then(|halves| {
         open_link()?;
         tell(theirs, &halves)
@@ -384,7 +382,11 @@ mod tests {
 
     #[test]
     fn what_processes_tell_comes_back_and_any_cut_is_noticed() {
-        let told = |card: &str, firsts: &[u32]| Told { is_crowded: card.len() > 3, firsts: firsts.to_vec(), card: card.into() };
+        let told = |card: &str, firsts: &[u32]| Told {
+            is_crowded: card.len() > 3,
+            firsts: firsts.to_vec(),
+            card: card.into(),
+        };
         let all = [told("", &[1, 2]), told("card é", &[7, 1 << 24]), told("12345678", &[0, 0])];
         let words: Vec<i64> = all.iter().flat_map(Told::to_words).collect();
         assert_eq!(all_told(&words, 3, 2).as_deref(), Some(&all[..]));

@@ -42,7 +42,9 @@ pub fn spawn(programs: &[SpawnProgram]) -> Spawning {
     };
     let outcomes: Vec<Option<ErrorClass>> =
         spawned.outcomes.iter().map(|outcome| outcome.is_err().then_some(MPI_ERR_SPAWN)).collect();
-    if let Some((at, reason)) = (0..).zip(&spawned.outcomes).find_map(|(at, outcome)| Some((at, outcome.as_ref().err()?))) {
+    if let Some((at, reason)) =
+        (0..).zip(&spawned.outcomes).find_map(|(at, outcome)| Some((at, outcome.as_ref().err()?)))
+    {
         let contact = Err(failed(&format!("process {at} of the new job cannot be started: {reason}")));
         return Spawning { outcomes, contact };
     }

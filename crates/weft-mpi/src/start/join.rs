@@ -85,10 +85,9 @@ pub(super) fn join(
     let spans_hosts = engine.has_network();
     let peers = (0..members.size()).filter_map(|number| engine.peers.find(number)).collect();
     attach(process, engine, (&settings, &members, &network), live)?;
-    process.job = manager.take().map(|manager| Job {
-        spans_hosts,
-        ..job(manager, members, peers, network.interfaces, introduction)
-    });
+    process.job = manager
+        .take()
+        .map(|manager| Job { spans_hosts, ..job(manager, members, peers, network.interfaces, introduction) });
     process.call_names = call_names;
     publish(process, settings);
     if let Some(job) = &mut process.job {

@@ -1,6 +1,10 @@
 //! Leaving the World Model (MPI-5.0 §11.2.2), and the job.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
+
+use weft_core::time::Duration;
+use weft_net::clock;
 
 use super::{costs, other, warn};
 use crate::blocking::wait;
@@ -11,10 +15,15 @@ use crate::constants::MPI_COMM_WORLD;
 use crate::context::FINALIZE_CONTEXT;
 use crate::engine::{Engine, RailTraffic};
 use crate::error::{Error, Result};
+use crate::farewell::{await_farewells, say_farewell};
 use crate::files::workers;
 use crate::job::Job;
 use crate::object::Group;
 use crate::process::{self, Phase, Process};
+
+/// The longest time for which a process that ends waits until processes of other jobs have acknowledged its
+/// farewell.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
 
 /// Ends the World Model.
 ///
@@ -52,8 +61,23 @@ pub fn finalize() -> Result<()> {
         .and_then(|()| if told[1] == 0 { Ok(()) } else { settle(scope) })
         // The World Model ends wherever the error is reported.
         .map_err(Error::of_the_call)?;
-    process::block_until(|process| process.engine().map_or(Some(()), |engine| engine.is_quiet().then_some(())));
+    part_from_other_jobs();
+    let since = clock::now();
+    process::block_until(|process| {
+        let Ok(engine) = process.engine() else { return Some(()) };
+        // A process of another job that has said farewell may be gone, and its last acknowledgement lost.
+        let is_late = !engine.jobs_met().is_empty() && clock::now().since(since) > FAREWELL_LIMIT;
+        (engine.is_quiet() || is_late).then_some(())
+    });
     if told[0] == 0 { leave() } else { stay() }
+}
+
+/// Says farewell to processes of other jobs, and waits for those that are connected (MPI-5.0 §11.10.4).
+fn part_from_other_jobs() {
+    process::with(|process| process.ports.close_all());
+    let mut told = HashSet::new();
+    process::block_until(|process| say_farewell(process, &mut told));
+    process::block_until(await_farewells);
 }
 
 /// Waits for the operations that some process has left to MPI and that are under way. All processes wait for

@@ -11,6 +11,7 @@ const ROOMS: &[(&str, &str)] = &[
     ("type_name", "MPI_MAX_OBJECT_NAME"),
     ("win_name", "MPI_MAX_OBJECT_NAME"),
     ("datarep", "MPI_MAX_DATAREP_STRING"),
+    ("port_name", "MPI_MAX_PORT_NAME"),
     ("string", "MPI_MAX_ERROR_STRING"),
     ("version", "MPI_MAX_LIBRARY_VERSION_STRING"),
     ("key", "MPI_MAX_INFO_KEY"),
@@ -80,6 +81,8 @@ impl Entry<'_> {
     fn place(&self, parameter: &Parameter, name: &str) -> Option<String> {
         let of_tools = self.symbol.starts_with("MPI_T_");
         match (parameter.kind.as_str(), parameter.direction) {
+            // Only the root must give it.
+            ("STRING", Direction::In) if parameter.root => return Some(format!("InString::if_wanted({name})")),
             ("STRING", Direction::In) => return Some(format!("InString::new({name})")),
             ("STRING", _) => {
                 if let Some(length) = self.length_of_text(parameter) {

@@ -11,11 +11,12 @@
 use std::collections::HashSet;
 
 use weft_core::matching::Envelope;
+use weft_engine::messages::PeerAccess as _;
 
 use crate::context::FAREWELL_CONTEXT;
 use crate::engine::Engine;
 use crate::memory::UserData;
-use crate::object::PeerId;
+use crate::object::{Group, PeerId};
 use crate::process::Process;
 
 impl Process {
@@ -34,6 +35,16 @@ impl Process {
         let mut members = HashSet::new();
         self.objects.for_each_group(|group| members.extend(group.members.iter().copied()));
         members
+    }
+
+    /// Returns whether some process of `group` belongs to another job.
+    pub(crate) fn has_strangers(&self, group: &Group) -> bool {
+        let Some(engine) = self.engine.as_deref().filter(|engine| !engine.jobs_met().is_empty()) else {
+            return false;
+        };
+        let job = |peer| engine.name_of(peer).map(|name| name.job);
+        let own = job(engine.peers.own());
+        group.members.iter().any(|member| job(*member) != own)
     }
 
     /// Forgets processes of other jobs that have said farewell or are dead, and with which nothing is in
@@ -61,7 +72,9 @@ impl Process {
                 job.crowded.remove(&peer);
             }
         }
-        engine.jobs_met().into_iter().for_each(|job| drop(engine.part_from_job(job)));
+        for job in engine.jobs_met() {
+            engine.part_from_job(job);
+        }
     }
 }
 
@@ -81,10 +94,16 @@ fn index_of(engine: &Engine, peer: PeerId) -> Option<u32> {
 /// waits; `told` are those that have been told.
 pub(crate) fn say_farewell(process: &mut Process, told: &mut HashSet<PeerId>) -> Option<()> {
     let strangers = process.strangers();
+    if strangers.is_empty() {
+        return Some(());
+    }
+    let connected = process.connected();
     let Some(engine) = &mut process.engine else { return Some(()) };
+    let gone = have_said_farewell(engine);
     let mut is_done = true;
     for peer in strangers {
-        if told.contains(&peer) || engine.peers.has_failed(peer) {
+        let waits = connected.contains(&peer) || !gone.contains(&peer);
+        if told.contains(&peer) || engine.peers.has_failed(peer) || !waits {
             continue;
         }
         let Some(source) = engine.own_index(peer) else { continue };

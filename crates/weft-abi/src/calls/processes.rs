@@ -1,0 +1,294 @@
+//! Processes of other jobs: ports, names of services, spawned jobs (MPI-5.0 §11.8 to §11.10).
+
+use crate::arguments::*;
+use crate::calls::creation::{compared, create_between};
+use crate::constants::*;
+use crate::error_codes;
+use crate::types::*;
+use std::ffi::{CStr, c_char, c_int};
+use std::os::fd::BorrowedFd;
+use weft_mpi::communicator::{Creation, broadcast};
+use weft_mpi::error::{Error, ErrorClass, Result};
+use weft_mpi::intercommunicator::Meeting;
+use weft_mpi::process::with;
+use weft_mpi::processes::{self, SpawnProgram, Spawning};
+
+/// MPI_Open_port (MPI-5.0 §11.9.2).
+pub(crate) fn open_port(_info: MPI_Info, port_name: OutString) -> Result<()> {
+    port_name.set(&processes::open_port()?);
+    Ok(())
+}
+
+/// MPI_Close_port (MPI-5.0 §11.9.2).
+pub(crate) fn close_port(port_name: InString) -> Result<()> {
+    processes::close_port(&port_name.to_string())
+}
+
+/// MPI_Publish_name (MPI-5.0 §11.9.4).
+pub(crate) fn publish_name(service_name: InString, _info: MPI_Info, port_name: InString) -> Result<()> {
+    processes::publish(&service_name.to_string(), &port_name.to_string())
+}
+
+/// MPI_Unpublish_name (MPI-5.0 §11.9.4).
+pub(crate) fn unpublish_name(service_name: InString, _info: MPI_Info, port_name: InString) -> Result<()> {
+    processes::unpublish(&service_name.to_string(), &port_name.to_string())
+}
+
+/// MPI_Lookup_name (MPI-5.0 §11.9.4).
+pub(crate) fn lookup_name(service_name: InString, _info: MPI_Info, port_name: OutString) -> Result<()> {
+    port_name.set(&processes::look_up(&service_name.to_string())?);
+    Ok(())
+}
+
+/// The name of a port, which only the root gives.
+fn port_of(port_name: Option<InString>) -> Result<String> {
+    let missing = || Error::new(MPI_ERR_ARG, "port_name is null");
+    port_name.map(|name| name.to_string()).ok_or_else(missing)
+}
+
+/// MPI_Comm_accept (MPI-5.0 §11.9.2).
+pub(crate) fn comm_accept(
+    port_name: Option<InString>,
+    _info: MPI_Info,
+    root: c_int,
+    comm: MPI_Comm,
+    newcomm: Out<MPI_Comm>,
+) -> Result<()> {
+    let root = root_of(comm, root)?;
+    meet(comm, &root, newcomm, || processes::accept(&port_of(port_name)?))
+}
+
+/// MPI_Comm_connect (MPI-5.0 §11.9.3). The info key `timeout` is the longest wait in seconds.
+pub(crate) fn comm_connect(
+    port_name: Option<InString>,
+    info: MPI_Info,
+    root: c_int,
+    comm: MPI_Comm,
+    newcomm: Out<MPI_Comm>,
+) -> Result<()> {
+    let root = root_of(comm, root)?;
+    meet(comm, &root, newcomm, || {
+        let seconds = info_of(info)?.into_iter().find(|(key, _)| key == "timeout");
+        let seconds = seconds.and_then(|(_, seconds)| seconds.trim().parse().ok());
+        processes::connect(&port_of(port_name)?, seconds)
+    })
+}
+
+/// MPI_Comm_join (MPI-5.0 §11.10.4). It is an intercommunicator of these two processes.
+pub(crate) fn comm_join(fd: c_int, intercomm: Out<MPI_Comm>) -> Result<()> {
+    let duplicate = || {
+        if fd < 0 {
+            return Err(Error::new(MPI_ERR_ARG, format!("fd is {fd}, which is no descriptor")));
+        }
+        // SAFETY: the program passes a descriptor that is open until the call returns. It is only duplicated.
+        let owned = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned();
+        let owned =
+            owned.map_err(|error| Error::new(MPI_ERR_ARG, format!("fd is {fd}, which is no descriptor: {error}")))?;
+        Ok(std::os::unix::net::UnixStream::from(owned))
+    };
+    let root = root_of(MPI_COMM_SELF, 0)?;
+    meet(MPI_COMM_SELF, &root, intercomm, || processes::join(duplicate()?))
+}
+
+/// The root of a call, and the place of this process.
+struct Root {
+    rank: u32,
+    is_own: bool,
+}
+
+fn root_of(comm: MPI_Comm, root: c_int) -> Result<Root> {
+    compared(comm)?;
+    with(|process| {
+        let scope = process.collective_scope(comm.0)?;
+        let size = scope.group.size();
+        let rank = u32::try_from(root).ok().filter(|rank| *rank < size).ok_or_else(|| {
+            Error::new(MPI_ERR_ROOT, format!("root is {root}, but the ranks of comm are 0 to {}", size - 1))
+        })?;
+        Ok(Root { rank, is_own: rank == scope.rank })
+    })
+}
+
+/// Lets the group of `comm` meet another one; the root makes the contact.
+fn meet(
+    comm: MPI_Comm,
+    root: &Root,
+    newcomm: Out<MPI_Comm>,
+    contact: impl FnOnce() -> Result<processes::Contact>,
+) -> Result<()> {
+    newcomm.set(MPI_Comm::NULL);
+    let contact = root.is_own.then(contact);
+    let Meeting { scope, remote, is_first } = processes::meet(comm.0, root.rank, contact)?;
+    let local = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.group.clone()))?;
+    create_between(Creation::Meeting, scope, local, remote, is_first, newcomm)
+}
+
+/// Meets the job that has spawned this one, if one has (MPI-5.0 §11.8.2). All processes of the job call it in
+/// MPI_Init.
+pub(crate) fn meet_parent() -> Result<()> {
+    let Some((rank, contact)) = processes::meet_parent()? else { return Ok(()) };
+    let mut parent = MPI_Comm::NULL;
+    let root = Root { rank, is_own: contact.is_some() };
+    // SAFETY: the place is there until the call returns.
+    let place = unsafe { Out::new(&raw mut parent) };
+    meet(MPI_COMM_WORLD, &root, place, || contact.unwrap_or_else(|| Err(Error::new(MPI_ERR_OTHER, "no contact"))))?;
+    with(|process| {
+        process.objects.communicator_mut(parent.0)?.name = "MPI_COMM_PARENT".to_owned();
+        if let Some(job) = &mut process.job {
+            job.parent = Some(parent.0);
+        }
+        Ok(())
+    })
+}
+
+/// MPI_Comm_get_parent (MPI-5.0 §11.8.2).
+pub(crate) fn comm_get_parent(parent: Out<MPI_Comm>) -> Result<()> {
+    let handle = with(|process| {
+        let parent = process.job.as_ref().and_then(|job| job.parent);
+        parent.filter(|handle| process.objects.find_communicator(*handle).is_some())
+    });
+    parent.set(handle.map_or(MPI_Comm::NULL, MPI_Comm));
+    Ok(())
+}
+
+fn info_of(info: MPI_Info) -> Result<Vec<(String, String)>> {
+    if info == MPI_Info::NULL {
+        return Ok(Vec::new());
+    }
+    with(|process| process.objects.info(info.0).cloned())
+}
+
+/// The strings from `first` on, until a null pointer; none where `first` is null (`MPI_ARGV_NULL`).
+///
+/// # Safety
+/// They are there until the call returns.
+unsafe fn strings(first: *mut *mut c_char) -> Vec<String> {
+    let mut strings = Vec::new();
+    let mut next = first;
+    // SAFETY: the caller's promise.
+    while !next.is_null() && !unsafe { *next }.is_null() {
+        // SAFETY: the caller's promise.
+        strings.push(unsafe { CStr::from_ptr(*next) }.to_string_lossy().into_owned());
+        // SAFETY: a null pointer, which ends the list, is still to come.
+        next = unsafe { next.add(1) };
+    }
+    strings
+}
+
+/// A program of a spawn.
+fn program(command: &str, arguments: Vec<String>, maxprocs: c_int, info: MPI_Info) -> Result<SpawnProgram> {
+    let processes = u32::try_from(maxprocs).ok().filter(|processes| *processes > 0).ok_or_else(|| {
+        Error::new(MPI_ERR_ARG, format!("maxprocs is {maxprocs}, but a program has at least one process"))
+    })?;
+    if command.is_empty() {
+        return Err(Error::new(MPI_ERR_ARG, "command is empty"));
+    }
+    Ok(SpawnProgram { command: command.to_owned(), arguments, processes, info: info_of(info)? })
+}
+
+/// MPI_Comm_spawn (MPI-5.0 §11.8.2).
+///
+/// # Safety
+/// At the root the arguments are as the standard says; `array_of_errcodes` is null or has room for all codes.
+pub(crate) unsafe fn comm_spawn(
+    command: Option<InString>,
+    argv: *mut *mut c_char,
+    maxprocs: c_int,
+    info: MPI_Info,
+    root: c_int,
+    comm: MPI_Comm,
+    intercomm: Out<MPI_Comm>,
+    array_of_errcodes: *mut c_int,
+) -> Result<()> {
+    let programs = || {
+        let command = command.ok_or_else(|| Error::new(MPI_ERR_ARG, "command is null"))?;
+        // SAFETY: the caller's promise.
+        let arguments = unsafe { strings(argv) };
+        Ok(vec![program(&command.to_string(), arguments, maxprocs, info)?])
+    };
+    // SAFETY: the caller's promise.
+    unsafe { spawn(comm, root, intercomm, array_of_errcodes, programs) }
+}
+
+/// MPI_Comm_spawn_multiple (MPI-5.0 §11.8.3).
+///
+/// # Safety
+/// As for [`comm_spawn`].
+pub(crate) unsafe fn comm_spawn_multiple(
+    count: c_int,
+    array_of_commands: *mut *mut c_char,
+    array_of_argv: *mut *mut *mut c_char,
+    array_of_maxprocs: UnmeasuredArray<c_int>,
+    array_of_info: UnmeasuredArray<MPI_Info>,
+    root: c_int,
+    comm: MPI_Comm,
+    intercomm: Out<MPI_Comm>,
+    array_of_errcodes: *mut c_int,
+) -> Result<()> {
+    let programs = || {
+        let count = usize::try_from(count)
+            .ok()
+            .filter(|count| *count > 0)
+            .ok_or_else(|| Error::new(MPI_ERR_ARG, format!("count is {count}, but there is at least one program")))?;
+        let is_null = array_of_commands.is_null() || array_of_maxprocs.as_ptr().is_null();
+        if is_null || array_of_info.as_ptr().is_null() {
+            return Err(Error::new(MPI_ERR_ARG, "array_of_commands, array_of_maxprocs or array_of_info is null"));
+        }
+        // SAFETY: the arrays have `count` elements, the caller promises.
+        let (maxprocs, infos) = unsafe { (array_of_maxprocs.measured(count), array_of_info.measured(count)) };
+        (0..count)
+            .map(|index| {
+                // SAFETY: as above; a program without arguments has a null pointer, or all have none
+                // (`MPI_ARGVS_NULL`).
+                let (command, arguments) = unsafe {
+                    let command = *array_of_commands.add(index);
+                    let argv = if array_of_argv.is_null() { std::ptr::null_mut() } else { *array_of_argv.add(index) };
+                    (command, strings(argv))
+                };
+                if command.is_null() {
+                    return Err(Error::new(MPI_ERR_ARG, format!("array_of_commands[{index}] is null")));
+                }
+                // SAFETY: the caller promises a string.
+                let command = unsafe { CStr::from_ptr(command) }.to_string_lossy();
+                program(&command, arguments, maxprocs.get(index), infos.get(index))
+            })
+            .collect()
+    };
+    // SAFETY: the caller's promise.
+    unsafe { spawn(comm, root, intercomm, array_of_errcodes, programs) }
+}
+
+/// Spawns the programs that the root gives, and meets their processes.
+///
+/// # Safety
+/// `errcodes` is null (`MPI_ERRCODES_IGNORE`), or has room for a code of each process of the programs.
+unsafe fn spawn(
+    comm: MPI_Comm,
+    root: c_int,
+    intercomm: Out<MPI_Comm>,
+    errcodes: *mut c_int,
+    programs: impl FnOnce() -> Result<Vec<SpawnProgram>>,
+) -> Result<()> {
+    let root = root_of(comm, root)?;
+    let spawning = root.is_own.then(|| match programs() {
+        Ok(programs) => processes::spawn(&programs),
+        Err(error) => Spawning { outcomes: Vec::new(), contact: Err(error) },
+    });
+    let outcomes = spawning.as_ref().map_or(&[][..], |spawning| &spawning.outcomes);
+    let mut count = [outcomes.len() as i64];
+    let scope = || with(|process| process.collective_scope(comm.0));
+    broadcast(scope()?, root.rank, &mut count)?;
+    let mut classes: Vec<i64> = outcomes.iter().map(|class| i64::from(ErrorClass::to_wire(*class))).collect();
+    classes.resize(count[0] as usize, 0);
+    if !classes.is_empty() {
+        broadcast(scope()?, root.rank, &mut classes)?;
+    }
+    if !errcodes.is_null() {
+        for (index, class) in classes.iter().enumerate() {
+            let code = ErrorClass::from_wire(*class as u32).map_or(MPI_SUCCESS, error_codes::number);
+            // SAFETY: the caller promises room for all codes.
+            unsafe { errcodes.add(index).write(code) };
+        }
+    }
+    let contact = spawning.map(|spawning| spawning.contact);
+    meet(comm, &root, intercomm, || contact.unwrap_or_else(|| Err(Error::new(MPI_ERR_OTHER, "no contact"))))
+}
