@@ -39,6 +39,7 @@ mod peers;
 mod pmix;
 mod porting;
 pub(crate) mod process;
+mod processes;
 mod programs;
 mod rails;
 mod rdma;
@@ -154,6 +155,7 @@ const SUITES: &[Suite] = &[
         what: "random programs on files from seeds, and the faults that users have reported",
         cases: files::cases,
     },
+    Suite { name: "processes", what: "jobs that meet at ports, and jobs that spawn others", cases: processes::cases },
     Suite { name: "fabric", what: "libfabric in the place of UDP", cases: fabric::cases },
     Suite { name: "tcp", what: "kernel TCP in the place of UDP", cases: tcp::cases },
     Suite {
@@ -241,6 +243,11 @@ const LARGE: &[Suite] = &[
         name: "files-all",
         what: "hundreds of random programs on files with 1 to 16 ranks, and writes of two gigabytes",
         cases: files::all_cases,
+    },
+    Suite {
+        name: "processes-all",
+        what: "the same with all kinds of jobs, a thousand clients and a thousand spawned jobs",
+        cases: processes::all_cases,
     },
     Suite {
         name: "launcher-chaos",

@@ -22,7 +22,7 @@ pub(crate) const CHAPTERS: &[(u32, &[&str])] = &[
     (8, &["topologies", "neighbors"]),
     (9, &["environment", "errors"]),
     (10, &["chapter10"]),
-    (11, &["sessions", "sessions_after", "sessions_later", "start", "threads"]),
+    (11, &["sessions", "sessions_after", "sessions_later", "start", "threads", "ports", "spawn"]),
     (12, &["chapter12", "window_access", "window_epochs"]),
     (13, &["chapter13"]),
     (

@@ -1,0 +1,156 @@
+//! Jobs that meet at ports, and jobs that spawn others (MPI-5.0 §11.8 to §11.10).
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::context::{Context, Expected};
+use super::process::Run;
+use super::programs::BAD_DAY;
+use super::{Case, Outcome};
+
+const PORTS: &str = "tests/c/ports.c";
+const SPAWN: &str = "tests/c/spawn.c";
+const LIMIT_SECONDS: u64 = 60;
+const LIMIT_ALL_SECONDS: u64 = 900;
+/// The clients of one server, one after the other, and the jobs that one job spawns: in `make test`, and in
+/// the long target.
+const CLIENTS: u32 = 60;
+const CLIENTS_ALL: u32 = 1_000;
+const SPAWNS: u32 = 40;
+const SPAWNS_ALL: u32 = 1_000;
+
+/// The place of a job.
+#[derive(Clone, Copy)]
+enum Job {
+    /// A process that no launcher has started.
+    Alone,
+    OneHost(u32),
+    TwoHosts(u32),
+}
+
+impl Job {
+    fn name(self) -> String {
+        match self {
+            Job::Alone => "a process that no launcher started".to_owned(),
+            Job::OneHost(ranks) => format!("{ranks} ranks on one host"),
+            Job::TwoHosts(ranks) => format!("{ranks} ranks on two hosts"),
+        }
+    }
+
+    /// The command that runs `program` as this job.
+    fn run(self, context: &Context, program: &Path) -> anyhow::Result<Run> {
+        Ok(match self {
+            Job::Alone => Run::new(program),
+            Job::OneHost(ranks) => context.mpiexec(ranks).arg(program),
+            Job::TwoHosts(ranks) => context.mpiexec_on_hosts(ranks)?.arg(program),
+        })
+    }
+}
+
+/// Runs `server` and, beside it, `client`; both must succeed.
+fn both(server: &Run, client: &Run, limit: u64) -> Outcome {
+    let serving = match server.start() {
+        Ok(serving) => serving,
+        Err(error) => return Outcome::Failed(format!("{error:#}")),
+    };
+    let came = Expected::code(0).judge(client.clone().limit(limit).finish());
+    let served = Expected::code(0).judge(serving.finish(Duration::from_secs(limit)));
+    match came {
+        Outcome::Passed => served,
+        other => other,
+    }
+}
+
+/// The file in which a server tells the name of its port.
+fn port_file(context: &Context, what: &str) -> std::path::PathBuf {
+    let file = context.work.join(format!("port-{what}-{}", std::process::id()));
+    // The file of an earlier run that was ended by force leads nowhere.
+    let _ = std::fs::remove_file(&file);
+    file
+}
+
+/// A case in which two jobs meet at a port, twice.
+fn meeting(what: &'static str, server: Job, client: Job, settings: &'static [(&'static str, &'static str)]) -> Case {
+    let name = format!("{} and {} meet at a port{what}", server.name(), client.name());
+    Case::new(name, move |context| {
+        let made = context.compile(PORTS).and_then(|program| {
+            let file = port_file(context, "meeting");
+            let job = |job: Job, word: &str| {
+                let run = job.run(context, &program)?.arg(word).arg(&file).arg("2");
+                Ok::<_, anyhow::Error>(settings.iter().fold(run, |run, (name, value)| run.env(name, value)))
+            };
+            Ok((job(server, "serve")?, job(client, "come")?))
+        });
+        match made {
+            Ok((server, client)) => both(&server, &client, LIMIT_SECONDS),
+            Err(error) => Outcome::Failed(format!("{error:#}")),
+        }
+    })
+}
+
+/// A case of a server with many clients, one after the other.
+fn clients(count: u32, limit: u64) -> Case {
+    Case::new(format!("a server has {count} clients one after the other, and grows by nothing"), move |context| {
+        let made = context.compile(PORTS).map(|program| {
+            let file = port_file(context, "clients");
+            let server = context.mpiexec(2).arg(&program).arg("clients").arg(&file).arg(count.to_string());
+            let server = server.env("WEFT_TEST_SECONDS", limit.to_string());
+            let loops = format!("for i in $(seq {count}); do \"$@\" || exit 1; done");
+            let client = Run::new("sh").arg("-c").arg(loops).arg("sh").arg(&program).arg("client").arg(&file);
+            (server, client)
+        });
+        match made {
+            Ok((server, client)) => both(&server, &client, limit),
+            Err(error) => Outcome::Failed(format!("{error:#}")),
+        }
+    })
+}
+
+/// A case of a job that spawns others.
+fn spawning(job: Job, settings: &'static [(&'static str, &'static str)], what: &'static str) -> Case {
+    Case::new(format!("{} spawn jobs{what}", job.name()), move |context| {
+        let run = context.compile(SPAWN).and_then(|program| job.run(context, &program));
+        let run = run.map(|run| settings.iter().fold(run, |run, (name, value)| run.env(name, value)));
+        Expected::code(0).judge(run.and_then(|run| run.limit(LIMIT_SECONDS).finish()))
+    })
+}
+
+/// A case of a job that spawns many others, one after the other.
+fn many(count: u32, limit: u64) -> Case {
+    Case::new(format!("{count} jobs are spawned one after the other"), move |context| {
+        let run = context.compile(SPAWN).map(|program| context.mpiexec(1).arg(program));
+        let run = run.map(|run| run.arg("many").arg(count.to_string()).env("WEFT_TEST_SECONDS", limit.to_string()));
+        Expected::code(0).judge(run.and_then(|run| run.limit(limit).finish()))
+    })
+}
+
+/// The suite of `make test`.
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    vec![
+        meeting("", Job::OneHost(3), Job::OneHost(2), &[]),
+        meeting("", Job::Alone, Job::Alone, &[]),
+        meeting("", Job::TwoHosts(4), Job::TwoHosts(2), &[]),
+        meeting(", sealed", Job::OneHost(2), Job::OneHost(2), &[("WEFT_SEALED", "1")]),
+        meeting(" on a bad day", Job::TwoHosts(2), Job::TwoHosts(4), &[("WEFT_FAULTS", BAD_DAY)]),
+        clients(CLIENTS, LIMIT_SECONDS),
+        spawning(Job::OneHost(3), &[], ""),
+        spawning(Job::Alone, &[], ""),
+        spawning(Job::TwoHosts(4), &[], ""),
+        spawning(Job::TwoHosts(2), &[("WEFT_FAULTS", BAD_DAY)], " on a bad day"),
+        many(SPAWNS, LIMIT_SECONDS),
+    ]
+}
+
+/// The long target.
+pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
+    let jobs = [Job::Alone, Job::OneHost(1), Job::OneHost(5), Job::TwoHosts(2), Job::TwoHosts(6)];
+    let mut cases = Vec::new();
+    for server in jobs {
+        cases.extend(jobs.map(|client| meeting("", server, client, &[])));
+        cases.push(meeting(" on a bad day", server, Job::TwoHosts(3), &[("WEFT_FAULTS", BAD_DAY)]));
+        cases.push(spawning(server, &[], ""));
+        cases.push(spawning(server, &[("WEFT_FAULTS", BAD_DAY)], " on a bad day"));
+    }
+    cases.extend([clients(CLIENTS_ALL, LIMIT_ALL_SECONDS), many(SPAWNS_ALL, LIMIT_ALL_SECONDS)]);
+    cases
+}
