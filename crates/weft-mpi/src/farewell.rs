@@ -59,7 +59,9 @@ impl Process {
         let Some(engine) = &mut self.engine else { return };
         let gone = have_said_farewell(engine);
         for peer in strangers {
-            if connected.contains(&peer) || !(gone.contains(&peer) || engine.peers.has_failed(peer)) {
+            // A process that has said farewell waits for the acknowledgement.
+            let has_ended = gone.contains(&peer) && engine.is_quiet_with(peer);
+            if connected.contains(&peer) || !(has_ended || engine.peers.has_failed(peer)) {
                 continue;
             }
             if let Some(index) = index_of(engine, peer) {

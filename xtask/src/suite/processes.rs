@@ -49,15 +49,19 @@ impl Job {
 
 /// Runs `server` and, beside it, `client`; both must succeed.
 fn both(server: &Run, client: &Run, limit: u64) -> Outcome {
-    let serving = match server.start() {
+    let mut serving = match server.start() {
         Ok(serving) => serving,
         Err(error) => return Outcome::Failed(format!("{error:#}")),
     };
     let came = Expected::code(0).judge(client.clone().limit(limit).finish());
-    let served = Expected::code(0).judge(serving.finish(Duration::from_secs(limit)));
-    match came {
-        Outcome::Passed => served,
-        other => other,
+    if let Outcome::Passed = came {
+        return Expected::code(0).judge(serving.finish(Duration::from_secs(limit)));
+    }
+    // The server waits for clients that do not come any more.
+    let served = serving.kill().and_then(|()| serving.finish(Duration::from_secs(limit)));
+    match (came, served) {
+        (Outcome::Failed(text), Ok(served)) => Outcome::Failed(format!("{text}\nthe server:\n{}", served.report())),
+        (came, _) => came,
     }
 }
 

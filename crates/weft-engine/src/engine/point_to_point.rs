@@ -116,6 +116,12 @@ impl<P: Platform> PointToPoint<P> {
         self.network.remotes.get(peer).map(Remote::own_index)
     }
 
+    /// Returns whether a peer that is reached over the network has acknowledged everything, and this process
+    /// has acknowledged everything of the peer.
+    pub fn is_quiet_with(&self, peer: PeerId) -> bool {
+        self.network.remotes.get(peer).is_none_or(|remote| remote.is_idle(&self.network.carriers))
+    }
+
     /// Adds a carrier behind all others, and returns its name; `None` when there are too many. Whoever
     /// watches descriptors for this engine must ask for them anew.
     pub fn add_carrier(&mut self, carrier: BoxedCarrier) -> Option<CarrierId> {

@@ -224,6 +224,7 @@ pub fn meet(communicator: usize, leader: u32, contact: Option<Result<Contact>>) 
         Some(Ok(contact)) => (Some(contact), None),
         Some(Err(error)) => (None, Some(error)),
     };
+    with(|process| process.forget_strangers());
     let mut side = Side { communicator, leader, contact };
     let scope = side.scope()?;
     if leader >= scope.group.size() {

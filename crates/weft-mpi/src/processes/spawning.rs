@@ -32,7 +32,6 @@ pub fn spawn(programs: &[SpawnProgram]) -> Spawning {
         Err(error) => return none(error),
     };
     let spawned = with(|process| {
-        process.forget_strangers();
         let job = process.job.as_mut().ok_or_else(|| failed("MPI is not initialised"))?;
         job.manager.spawn(programs, port.name()).map_err(|error| of_launcher(&error))
     });
