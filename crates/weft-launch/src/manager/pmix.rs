@@ -3,11 +3,10 @@
 
 use super::notices::RECORD_BYTES;
 use super::pmi1::{cut, escaped_card, unescaped_cards};
-use super::spawn::cannot_spawn;
-use super::{Names, Notice, Notices, Observer, ProcessManager, SpawnProgram, Spawned, exit_aborted};
+use super::{Names, Notice, Notices, Observer, ProcessManager, cannot_spawn, exit_aborted};
 use crate::sys::pmix::{self, ALL_RANKS, Datum, GONE, Library, Process};
 use crate::wire::CARD_MAX;
-use crate::{JobSecret, LaunchError};
+use crate::{JobSecret, LaunchError, SpawnProgram, Spawned};
 
 /// The library's name for the system's search.
 const LIBRARY: &str = "libpmix.so.2";
