@@ -29,6 +29,7 @@ pub use run::output;
 
 use crate::reach::RemoteShell;
 use options::Request;
+pub(crate) use options::largest;
 use std::ffi::OsString;
 pub(crate) use table::SINGLETON_OPTION;
 

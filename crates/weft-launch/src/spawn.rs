@@ -117,6 +117,11 @@ pub(crate) fn text(spawn: &Spawn, is_escaped: bool) -> Result<String, LaunchErro
     Ok(out)
 }
 
+/// The name of an info key, in which `_` and `-` are the same.
+pub(crate) fn normal_key(key: &str) -> String {
+    key.replace('_', "-")
+}
+
 /// Returns whether this line begins a program.
 pub(crate) fn begins(line: &str) -> bool {
     line.trim_end() == BEGIN

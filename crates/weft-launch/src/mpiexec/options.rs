@@ -360,7 +360,7 @@ fn add_host_file(settings: &mut Settings, name: &str, text: &str) -> Result<(), 
 
 /// Returns the largest number of triplets `a:b:c` (from a to b in steps of c, MPI-5.0 §11.8.4) that is not
 /// above `limit`. Messages call them `name`.
-pub(super) fn largest(name: &str, triplets: &str, limit: u32) -> Result<u32, String> {
+pub(crate) fn largest(name: &str, triplets: &str, limit: u32) -> Result<u32, String> {
     let wrong = || format!("{name} needs numbers such as 2:8:2 or 1,4, not `{triplets}`");
     let limit = i64::from(limit);
     let mut best = 0;

@@ -7,7 +7,7 @@ use super::plan::Job;
 use super::settings::{Block, RANKS_MAX, Settings, number};
 use crate::control::InputTo;
 use crate::hosts::{self, Host};
-use crate::spawn::{Spawn, SpawnProgram};
+use crate::spawn::{Spawn, SpawnProgram, normal_key};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
@@ -177,7 +177,7 @@ fn take_keys(
 }
 
 fn find(name: &str) -> Option<Key> {
-    let name = name.replace('_', "-");
+    let name = normal_key(name);
     KEYS.iter().find(|(known, _)| *known == name).map(|(_, key)| *key)
 }
 
