@@ -13,12 +13,25 @@
 //! - `signal=NUMBER`, `abort=CODE`.
 //! - `barrier`: a fence.
 //! - `stats`, `env=NAME`, `where`.
+//! - `spawn=PROCESSES PROGRAM ARGUMENT…`: spawn, and say what has become of it. Words `KEY:=VALUE` before the
+//!   number are info; `//` stands for a blank inside a word, `+` between programs.
+//! - `spawns=COUNT PROCESSES PROGRAM ARGUMENT…`: spawn so often, each time when the job before has ended.
+//! - `descriptors`: say how many descriptors `mpiexec` on this host has open.
+//! - `parent`: say the port of the job that has spawned this one.
+//! - `ended=NUMBER`: wait until that spawned job has ended, and say how.
+//! - `publish=NAME`, `lookup=NAME`.
 //! - `done`: finalize.
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::process::exit;
 use std::time::Duration;
-use weft_launch::{CallSite, ProcessManager, process_manager};
+use weft_launch::{CallSite, ProcessManager, SpawnProgram, process_manager};
+
+thread_local! {
+    /// The number of the job that was spawned last.
+    static SPAWNED: Cell<u32> = const { Cell::new(0) };
+}
 
 const CALLS: [&str; 3] = ["MPI_Send", "MPI_Recv", "MPI_Barrier"];
 
@@ -55,6 +68,33 @@ fn run(manager: &mut dyn ProcessManager, name: &str, argument: &str) {
         "stats" => stats(manager),
         "env" => println!("{argument}={}", std::env::var(argument).unwrap_or_else(|_| "(unset)".into())),
         "where" => println!("rank {} of {} in {}", manager.rank(), manager.size(), current_directory()),
+        "spawn" => spawn(manager, argument),
+        "spawns" => {
+            let (count, programs) = argument.split_once(' ').unwrap_or_else(|| fail("spawns needs a number"));
+            for _ in 0..count.parse::<u32>().unwrap_or_else(|_| fail("spawns needs a number")) {
+                spawn(manager, programs);
+                SPAWNED.with(|last| ended(manager, last.get()));
+            }
+        }
+        "descriptors" => {
+            let parent = |pid: &str| {
+                let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)).unwrap_or("0").to_owned()
+            };
+            let mpiexec = parent(&parent("self"));
+            let entries = std::fs::read_dir(format!("/proc/{mpiexec}/fd"));
+            println!("descriptors {}", entries.unwrap_or_else(|error| fail(&error.to_string())).count());
+        }
+        "parent" => println!("parent {:?}", manager.parent_port().unwrap_or_else(|error| fail(&error.to_string()))),
+        "ended" => ended(manager, u32::try_from(number()).unwrap_or(0)),
+        "publish" => {
+            let names = manager.names().unwrap_or_else(|| fail("there is no name service"));
+            names.publish(argument, &format!("port of {argument}")).unwrap_or_else(|error| fail(&error.to_string()));
+        }
+        "lookup" => {
+            let names = manager.names().unwrap_or_else(|| fail("there is no name service"));
+            println!("{argument} is {:?}", names.look_up(argument).unwrap_or_else(|error| fail(&error.to_string())));
+        }
         "done" => manager.finalize().unwrap_or_else(|error| fail(&error.to_string())),
         other => fail(&format!("unknown step {other}")),
     }
@@ -96,6 +136,51 @@ fn echo() {
     let mut bytes = Vec::new();
     let outcome = std::io::stdin().read_to_end(&mut bytes).and_then(|_| std::io::stdout().write_all(&bytes));
     outcome.unwrap_or_else(|error| fail(&error.to_string()));
+}
+
+/// The programs in the argument of `spawn`.
+fn programs(argument: &str) -> Vec<SpawnProgram> {
+    let program = |text: &str| {
+        let words: Vec<String> =
+            text.split(' ').filter(|word| !word.is_empty()).map(|word| word.replace("//", " ")).collect();
+        let info = words.iter().map_while(|word| word.split_once(":="));
+        let info: Vec<(String, String)> = info.map(|(key, value)| (key.into(), value.replace("\\n", "\n"))).collect();
+        match &words[info.len()..] {
+            [processes, command, arguments @ ..] => SpawnProgram {
+                command: command.clone(),
+                arguments: arguments.to_vec(),
+                processes: processes.parse().unwrap_or_else(|_| fail("spawn needs a number of processes")),
+                info,
+            },
+            _ => fail("spawn needs a number of processes and a program"),
+        }
+    };
+    argument.split(" + ").map(program).collect()
+}
+
+fn spawn(manager: &mut dyn ProcessManager, argument: &str) {
+    match manager.spawn(&programs(argument), "the port") {
+        Ok(spawned) if spawned.outcomes.iter().all(Result::is_ok) => {
+            SPAWNED.with(|last| last.set(spawned.number));
+            println!("spawned {} of {}", spawned.number, spawned.outcomes.len());
+        }
+        Ok(spawned) => {
+            for (process, outcome) in spawned.outcomes.iter().enumerate() {
+                println!("process {process}: {}", outcome.as_ref().err().map_or("runs", |why| why));
+            }
+        }
+        Err(error) => println!("not spawned: {error}"),
+    }
+}
+
+fn ended(manager: &mut dyn ProcessManager, number: u32) {
+    loop {
+        match manager.spawned_end(number) {
+            Ok(Some(how)) => return println!("job {number}: {how}"),
+            Ok(None) => std::thread::sleep(Duration::from_millis(2)),
+            Err(error) => fail(&error.to_string()),
+        }
+    }
 }
 
 fn stats(manager: &mut dyn ProcessManager) {

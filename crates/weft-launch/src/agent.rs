@@ -20,6 +20,8 @@ pub(crate) mod server;
 mod without_ranks;
 
 pub(crate) use command::start as start_command;
+pub(crate) use lines::Lines;
+pub(crate) use rank::Conversation;
 
 use crate::call_site::Board;
 use crate::control::{Channel, GREETING, OUTPUT_WINDOW, Phase, Plan, Report, State, VERSION, Watch};
@@ -369,9 +371,9 @@ impl Agent {
                     }
                 }
                 Action::Gathered { exchange, gathered } => self.report(&Report::Gathered { exchange, gathered }),
-                Action::Name { local_rank, request } => {
+                Action::Request { local_rank, request } => {
                     let rank = number(local_rank);
-                    self.report(&Report::Name { rank, request });
+                    self.report(&Report::Request { rank, request });
                 }
                 Action::Abort { local_rank, code, message } => {
                     let rank = number(local_rank);

@@ -5,11 +5,13 @@
 //! before it.
 
 mod channel;
-mod codec;
+pub(crate) mod codec;
+mod family;
 mod relay;
 mod watch;
 
 pub(crate) use channel::{Channel, State};
+pub(crate) use family::{Answer, NameRequest, Request};
 pub(crate) use relay::{FromCommand, ToCommand};
 pub(crate) use watch::Watch;
 
@@ -20,7 +22,7 @@ use crate::sys::Ended;
 use codec::{Decode, Encode, Reader};
 
 /// Version of the messages; both sides must have the same.
-pub(crate) const VERSION: u32 = 6;
+pub(crate) const VERSION: u32 = 7;
 /// The beginning of an agent's greeting. The version, a blank, the name of the agent's machine
 /// ([`crate::processors::machine`]) and a newline follow.
 pub(crate) const GREETING: &str = "WEFT-AGENT ";
@@ -36,7 +38,7 @@ pub(crate) const INPUT_WINDOW: usize = 64 * 1024;
 pub(crate) enum Label {
     /// No label.
     None,
-    /// `[rank] `.
+    /// `[rank] `, and `[job:rank] ` in a spawned job.
     Rank,
     /// `[rank on host] `.
     RankAndHost,
@@ -126,6 +128,10 @@ pub(crate) struct Plan {
     pub(crate) size: u32,
     /// `MPI_UNIVERSE_SIZE`.
     pub(crate) universe: u32,
+    /// The number of the job in its family of jobs; 0: the first job, which was not spawned.
+    pub(crate) spawned: u32,
+    /// Keys and values that the job's processes find from the start.
+    pub(crate) values: Vec<(String, String)>,
     /// The host's name on the command line.
     pub(crate) host: String,
     /// `PMI_process_mapping`, empty when it is too long to be stored.
@@ -153,14 +159,6 @@ pub(crate) struct Gathered {
     pub(crate) cards: Vec<(u32, String)>,
 }
 
-/// A question to the name service.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum NameRequest {
-    Publish { service: String, port: String },
-    Lookup { service: String },
-    Unpublish { service: String },
-}
-
 /// A message from `mpiexec` to an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Order {
@@ -174,9 +172,8 @@ pub(crate) enum Order {
     Credit(u32),
     /// All ranks of the job have arrived: everything that they brought.
     Gathered(Gathered),
-    /// The answer to a name request (`publish`, `lookup`, `unpublish`): the port (empty unless looked up), or
-    /// the reason why not.
-    Name { rank: u32, command: String, answer: Result<String, String> },
+    /// The answer to a rank's request.
+    Answer { rank: u32, answer: Answer },
     /// Send this signal to all ranks.
     Signal(i32),
     /// End all ranks: first with a signal, after the grace by force. The rank `spare` ends by itself and is
@@ -220,8 +217,8 @@ pub(crate) enum Report {
     InputTaken(u64),
     /// All ranks of this host have arrived at a barrier or exchange.
     Gathered { exchange: bool, gathered: Gathered },
-    /// A rank's question to the name service.
-    Name { rank: u32, request: NameRequest },
+    /// A rank's request to the first `mpiexec` of its family.
+    Request { rank: u32, request: Request },
     /// A rank called `MPI_Abort`.
     Abort { rank: u32, code: i32, message: String },
     /// A rank could not be started.
@@ -264,7 +261,7 @@ impl Order {
             Self::InputEnd => 2u8.encode(out),
             Self::Credit(bytes) => (3u8, bytes).encode(out),
             Self::Gathered(gathered) => (4u8, gathered).encode(out),
-            Self::Name { rank, command, answer } => (5u8, rank, command, answer).encode(out),
+            Self::Answer { rank, answer } => (5u8, rank, answer).encode(out),
             Self::Signal(signal) => (6u8, signal).encode(out),
             Self::End { signal, grace_ms, spare } => (7u8, signal, grace_ms, spare).encode(out),
             Self::Where => 8u8.encode(out),
@@ -282,11 +279,7 @@ impl Order {
             2 => Self::InputEnd,
             3 => Self::Credit(Decode::decode(&mut reader)?),
             4 => Self::Gathered(Gathered::decode(&mut reader)?),
-            5 => Self::Name {
-                rank: Decode::decode(&mut reader)?,
-                command: Decode::decode(&mut reader)?,
-                answer: Decode::decode(&mut reader)?,
-            },
+            5 => Self::Answer { rank: Decode::decode(&mut reader)?, answer: Decode::decode(&mut reader)? },
             6 => Self::Signal(Decode::decode(&mut reader)?),
             7 => Self::End {
                 signal: Decode::decode(&mut reader)?,
@@ -309,7 +302,7 @@ impl Report {
             Self::Output { stream, bytes } => (0u8, stream, bytes).encode(out),
             Self::InputTaken(total) => (1u8, total).encode(out),
             Self::Gathered { exchange, gathered } => (2u8, exchange, gathered).encode(out),
-            Self::Name { rank, request } => (3u8, rank, request).encode(out),
+            Self::Request { rank, request } => (3u8, rank, request).encode(out),
             Self::Abort { rank, code, message } => (4u8, rank, code, message).encode(out),
             Self::NotStarted { rank, status, reason } => (5u8, rank, status, reason).encode(out),
             Self::Ended { position, ended } => (6u8, position, ended).encode(out),
@@ -333,7 +326,7 @@ impl Report {
             0 => Self::Output { stream: Decode::decode(reader)?, bytes: Decode::decode(reader)? },
             1 => Self::InputTaken(Decode::decode(reader)?),
             2 => Self::Gathered { exchange: Decode::decode(reader)?, gathered: Decode::decode(reader)? },
-            3 => Self::Name { rank: Decode::decode(reader)?, request: Decode::decode(reader)? },
+            3 => Self::Request { rank: Decode::decode(reader)?, request: Decode::decode(reader)? },
             4 => Self::Abort {
                 rank: Decode::decode(reader)?,
                 code: Decode::decode(reader)?,
@@ -372,6 +365,8 @@ codec::structure!(Plan {
     secret,
     size,
     universe,
+    spawned,
+    values,
     host,
     mapping,
     stats,
@@ -458,28 +453,6 @@ impl Decode for Ended {
     fn decode(reader: &mut Reader<'_>) -> Option<Self> {
         let (signal, number) = (bool::decode(reader)?, i32::decode(reader)?);
         Some(if signal { Self::Signal(number) } else { Self::Exit(number) })
-    }
-}
-
-impl Encode for NameRequest {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Publish { service, port } => (0u8, service, port).encode(out),
-            Self::Lookup { service } => (1u8, service).encode(out),
-            Self::Unpublish { service } => (2u8, service).encode(out),
-        }
-    }
-}
-
-impl Decode for NameRequest {
-    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
-        let (kind, service) = (u8::decode(reader)?, String::decode(reader)?);
-        Some(match kind {
-            0 => Self::Publish { service, port: Decode::decode(reader)? },
-            1 => Self::Lookup { service },
-            2 => Self::Unpublish { service },
-            _ => return None,
-        })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::JobSecret;
 use crate::agent::server::Server;
-use crate::control::{BindTo, Binding, InputTo, Label, MapBy, Order, Plan, Program, Report};
+use crate::control::{Answer, BindTo, Binding, InputTo, Label, MapBy, Order, Plan, Program, Report};
 use crate::hosts;
 use crate::manager;
 use crate::mpiexec::stats::{Format, Stats};
@@ -81,7 +81,7 @@ pub fn control_seeds() -> Vec<Vec<u8>> {
     let orders = [
         Order::Launch(plan()),
         Order::Input(b"input".to_vec()),
-        Order::Name { rank: 1, command: "lookup".into(), answer: Err("nothing".into()) },
+        Order::Answer { rank: 1, answer: Answer::Name { command: "lookup".into(), answer: Err("nothing".into()) } },
         Order::End { signal: 15, grace_ms: 100, spare: Some(0) },
     ];
     let reports = [
@@ -119,6 +119,8 @@ pub(crate) fn plan() -> Plan {
         secret: JobSecret::new([1; 16]),
         size: 2,
         universe: 2,
+        spawned: 0,
+        values: Vec::new(),
         host: "h0".into(),
         mapping: "(vector,(0,1,2))".into(),
         stats: true,

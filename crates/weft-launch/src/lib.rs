@@ -28,6 +28,7 @@ pub mod reach;
 mod say;
 mod secret;
 mod service_names;
+mod spawn;
 pub mod standing;
 #[allow(unsafe_code)]
 mod sys;
@@ -37,13 +38,14 @@ mod words;
 
 pub use call_site::CallSite;
 pub use error::LaunchError;
-pub use manager::{Names, Notice, Notices, Observer, ProcessManager, SpawnProgram, Spawned, process_manager};
+pub use manager::{Names, Notice, Notices, Observer, ProcessManager, process_manager};
 pub use processors::{
     Load, REGISTRY, RESOURCE_KINDS, Resource, ResourceKind, named_processors, resources, usable_processors,
 };
 pub(crate) use say::print;
 pub use say::say;
 pub use secret::JobSecret;
+pub use spawn::{SpawnProgram, Spawned};
 
 /// Runs `handler` in every child that this process forks from now on. `handler` must neither wait nor
 /// allocate.

@@ -19,16 +19,14 @@ mod pmi1;
 mod pmix;
 mod singleton;
 mod slurm;
-mod spawn;
 #[cfg(test)]
 mod tests;
 mod weft;
 
 pub(crate) use slurm::{foreign_seeds as step_seeds, take_foreign_apart as take_step_apart};
 
-use crate::{JobSecret, LaunchError, sys};
+use crate::{JobSecret, LaunchError, SpawnProgram, Spawned, sys};
 pub use notices::{Notice, Notices};
-pub use spawn::{SpawnProgram, Spawned};
 use std::fmt::Debug;
 
 /// Connects to the process manager of this process's job, which the environment names. From now on this
@@ -186,6 +184,11 @@ pub trait Observer {
     /// # Errors
     /// The text is longer than [`STATS_MAX`](crate::wire::STATS_MAX), or the process manager is gone.
     fn report_stats(&mut self, lines: &str) -> Result<(), LaunchError>;
+}
+
+/// The error of a process manager that starts no further processes.
+fn cannot_spawn<T>(manager: &str) -> Result<T, LaunchError> {
+    Err(LaunchError::CannotSpawn(format!("{manager} starts no further processes for a program that runs")))
 }
 
 /// Ends this process for an abort with `code`.

@@ -6,6 +6,7 @@ mod binding;
 mod console;
 mod debugger;
 mod environment;
+mod family;
 mod help;
 mod job;
 mod options;
@@ -13,7 +14,9 @@ mod plan;
 mod reach;
 mod run;
 mod settings;
+mod spawned;
 mod standings;
+mod start;
 pub(crate) mod stats;
 mod survey;
 mod table;
@@ -26,7 +29,9 @@ pub use run::output;
 
 use crate::reach::RemoteShell;
 use options::Request;
+pub(crate) use options::largest;
 use std::ffi::OsString;
+pub(crate) use table::SINGLETON_OPTION;
 
 /// The hosts of an allocation of a batch system.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +70,8 @@ pub fn run(arguments: Vec<OsString>, debugger: &'static dyn Debugger) -> i32 {
             0
         }
         Ok(Request::Agent) => crate::agent::serve_remote(),
+        Ok(Request::Spawned(descriptor)) => start::spawned(descriptor),
+        Ok(Request::Singleton(descriptor, pid)) => start::for_singleton(descriptor, pid),
         Ok(Request::Run(settings)) => match plan::make(*settings).and_then(job::run) {
             Ok(status) => status,
             Err(text) => complain(&text),

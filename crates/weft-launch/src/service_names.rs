@@ -1,6 +1,6 @@
 //! Ports that the processes of a job make known by the name of their service (MPI-5.0 §11.9.4).
 
-use crate::control::NameRequest;
+use crate::control::{Answer, NameRequest};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -12,9 +12,9 @@ const NAMES_MAX: usize = 4096;
 pub(crate) struct ServiceNames(BTreeMap<String, String>);
 
 impl ServiceNames {
-    /// Serves a request. Returns the command that it was, and the answer: a port, nothing, or a reason.
-    pub(crate) fn serve(&mut self, request: NameRequest) -> (&'static str, Result<String, String>) {
-        match request {
+    /// Serves a request. The answer is a port, nothing, or a reason.
+    pub(crate) fn serve(&mut self, request: NameRequest) -> Answer {
+        let (command, answer) = match request {
             NameRequest::Publish { service, port } => {
                 let full = self.0.len() >= NAMES_MAX;
                 let answer = match self.0.entry(service) {
@@ -34,6 +34,7 @@ impl ServiceNames {
                 let found = self.0.remove(&service).map(|_| String::new());
                 ("unpublish", found.ok_or_else(|| "no such name".to_string()))
             }
-        }
+        };
+        Answer::Name { command: command.to_string(), answer }
     }
 }

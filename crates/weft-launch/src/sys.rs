@@ -10,8 +10,11 @@ mod process;
 mod signals;
 
 pub(crate) use affinity::affinity;
+pub(crate) use library::own_file;
 pub(crate) use poll::{Poll, READ, Ready, WRITE};
-pub(crate) use process::{Ended, Fork, Spawn, clear_death_signal, exit_now, fork, is_foreground, on_fork, reap};
+pub(crate) use process::{
+    Ended, Fork, Process, Spawn, clear_death_signal, close_all_but, exit_now, fork, is_foreground, on_fork, reap,
+};
 pub(crate) use process::{SpawnError, Step, become_subreaper, kill, kill_group, new_group, spawn};
 pub(crate) use signals::{Mask, Signals, expect_full_files, is_ignored, spawn_without_signals};
 
@@ -30,6 +33,14 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 /// Turns the result of a system call that reports errors by -1 into an `io::Result`.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Lets programs that this process starts from now on have this descriptor.
+///
+/// # Errors
+/// An error of the system.
+pub(crate) fn pass_on(file: &impl AsFd) -> io::Result<()> {
+    Ok(rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?)
 }
 
 /// Takes over a descriptor that was inherited and marks it close-on-exec. So it ends with this process, and

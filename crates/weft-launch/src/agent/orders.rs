@@ -39,9 +39,9 @@ impl Agent {
                 self.server.handle_gathered(gathered, |cards| file.write_all_at(cards, at).ok().map(|()| at));
                 self.act();
             }
-            Order::Name { rank, command, answer } => {
+            Order::Answer { rank, answer } => {
                 if let Some(local_rank) = self.ranks.iter().position(|other| other.number == rank) {
-                    self.server.handle_name(local_rank, &command, &answer);
+                    self.server.handle_answer(local_rank, &answer);
                     self.act();
                 }
             }

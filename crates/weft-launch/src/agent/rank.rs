@@ -147,6 +147,10 @@ impl<'a> Starter<'a> {
         for (name, value) in std::iter::once(descriptor).chain(own) {
             self.environment.push(CString::new(format!("{name}={value}")).expect("no zero byte"));
         }
+        if self.plan.spawned > 0 {
+            // MPICH's programs ask for their parent where they find this variable.
+            self.environment.push(c"PMI_SPAWNED=1".to_owned());
+        }
         self.environment.push(CString::new(format!("{LOAD_VARIABLE}={}", bound.load)).expect("no zero byte"));
         let streams = [
             child_input.as_ref().unwrap_or(self.null).as_raw_fd(),
@@ -166,7 +170,7 @@ impl<'a> Starter<'a> {
                 Some(Output { file: error, stream: Stream::Error, lines: lines() }),
             ],
             input: input.map(|file| Input { file, taken: 0 }),
-            conversation: Some(Conversation { file: conversation, replies: VecDeque::new(), written: 0 }),
+            conversation: Some(Conversation::new(conversation)),
             file: PathBuf::from(OsStr::from_bytes(self.file.as_bytes())),
         })
     }
@@ -222,10 +226,11 @@ impl<'a> Starter<'a> {
 }
 
 fn label(plan: &Plan, number: u32) -> String {
+    let rank = if plan.spawned == 0 { number.to_string() } else { format!("{}:{number}", plan.spawned) };
     match plan.label {
         Label::None => String::new(),
-        Label::Rank => format!("[{number}] "),
-        Label::RankAndHost => format!("[{number} on {}] ", plan.host),
+        Label::Rank => format!("[{rank}] "),
+        Label::RankAndHost => format!("[{rank} on {}] ", plan.host),
     }
 }
 
@@ -303,6 +308,11 @@ impl Output {
 }
 
 impl Conversation {
+    /// A conversation over `file`, which does not block.
+    pub(crate) fn new(file: File) -> Self {
+        Self { file, replies: VecDeque::new(), written: 0 }
+    }
+
     /// Returns whether replies wait to leave.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.replies.is_empty()

@@ -6,7 +6,8 @@
 //! of the job have put. So `get` never leaves the host. The cards of an exchange reach the ranks of a host in
 //! memory that they share with the agent, and the reply says where.
 
-use crate::control::{Gathered, NameRequest, Phase, Plan};
+use crate::control::{Answer, Gathered, NameRequest, Phase, Plan, Request};
+use crate::spawn::{self, PARENT_PORT_KEY};
 use crate::wire::{self, Line};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -23,8 +24,8 @@ pub(crate) enum Action {
     Reply { local_rank: usize, bytes: Rc<[u8]> },
     /// All local ranks have arrived.
     Gathered { exchange: bool, gathered: Gathered },
-    /// Ask the name service.
-    Name { local_rank: usize, request: NameRequest },
+    /// Ask the first `mpiexec` of the family.
+    Request { local_rank: usize, request: Request },
     /// End the job.
     Abort { local_rank: usize, code: i32, message: String },
     /// Keep these statistics.
@@ -44,8 +45,10 @@ struct Session {
     inbox: Vec<u8>,
     /// The bytes of statistics that follow the last line.
     body: usize,
-    /// The rank is inside a request of several lines.
-    many: bool,
+    /// The request of several lines that the rank has begun.
+    spawn: Option<spawn::Reading>,
+    /// The spawn that the rank waits for was asked for by a client of Weft.
+    is_spawn_escaped: bool,
 }
 
 /// The server for the ranks of one host.
@@ -74,16 +77,20 @@ impl Server {
             card: String::new(),
             inbox: Vec::new(),
             body: 0,
-            many: false,
+            spawn: None,
+            is_spawn_escaped: false,
         };
         let mut values = BTreeMap::new();
         if !plan.mapping.is_empty() {
             values.insert("PMI_process_mapping".to_string(), plan.mapping.clone());
         }
+        values.extend(plan.values.iter().cloned());
+        let parent = plan.values.iter().find(|(key, _)| key == PARENT_PORT_KEY);
+        let parent = parent.map_or_else(String::new, |(_, port)| format!(" parent_port={}", port.replace(' ', "%20")));
         Self {
             job: plan.job.clone(),
             welcome: format!(
-                "cmd=weft_welcome rc=0 kvsname={} universe_size={} secret={} stats={} locals={}",
+                "cmd=weft_welcome rc=0 kvsname={} universe_size={} secret={} stats={} locals={}{parent}",
                 plan.job,
                 plan.universe,
                 plan.secret.expose_hex(),
@@ -142,18 +149,10 @@ impl Server {
     }
 
     fn handle_line(&mut self, local_rank: usize, text: &str) {
+        if self.read_spawn(local_rank, text) {
+            return;
+        }
         let line = Line::parse(text);
-        if line.opens_many() {
-            self.sessions[local_rank].many = true;
-            return;
-        }
-        if self.sessions[local_rank].many {
-            if text == "endcmd" {
-                self.sessions[local_rank].many = false;
-                self.reply(local_rank, "cmd=spawn_result rc=-1 msg=this_mpiexec_cannot_start_more_processes");
-            }
-            return;
-        }
         match line.command() {
             "init" => self.init(local_rank, &line),
             "weft_hello" => self.hello(local_rank),
@@ -188,7 +187,10 @@ impl Server {
                 self.sessions[local_rank].phase = Phase::Finalized;
                 self.reply(local_rank, "cmd=finalize_ack rc=0");
             }
-            "spawn" => self.reply(local_rank, "cmd=spawn_result rc=-1 msg=this_mpiexec_cannot_start_more_processes"),
+            "weft_spawned_end" => match line.number("number") {
+                Some(number) => self.request(local_rank, Request::SpawnedEnd(number)),
+                None => self.violation(local_rank, "a question about a job without a number".into()),
+            },
             command => {
                 // The rest of the line may be secret.
                 let word =
@@ -321,17 +323,53 @@ impl Server {
             ("unpublish_name", Some(service), _) => NameRequest::Unpublish { service },
             _ => return self.violation(local_rank, "a name request without a name".into()),
         };
-        self.actions.push_back(Action::Name { local_rank, request });
+        self.request(local_rank, Request::Name(request));
     }
 
-    /// Passes the answer of the name service on to the rank `local_rank`, which asked `command`.
-    pub(crate) fn handle_name(&mut self, local_rank: usize, command: &str, answer: &Result<String, String>) {
+    fn request(&mut self, local_rank: usize, request: Request) {
+        self.actions.push_back(Action::Request { local_rank, request });
+    }
+
+    /// Takes a line of a request to spawn. Returns whether it is one.
+    fn read_spawn(&mut self, local_rank: usize, text: &str) -> bool {
+        let session = &mut self.sessions[local_rank];
+        if spawn::begins(text) {
+            session.spawn.get_or_insert_default().begin();
+            return true;
+        }
+        let Some(reading) = session.spawn.as_mut().filter(|reading| reading.is_open()) else { return false };
+        match reading.take(text) {
+            Ok(None) => {}
+            Ok(Some(spawn)) => {
+                session.is_spawn_escaped = reading.is_escaped;
+                session.spawn = None;
+                self.request(local_rank, Request::Spawn(spawn));
+            }
+            Err(why) => {
+                session.spawn = None;
+                self.violation(local_rank, why);
+            }
+        }
+        true
+    }
+
+    /// Passes the answer to its request on to the rank `local_rank`.
+    pub(crate) fn handle_answer(&mut self, local_rank: usize, answer: &Answer) {
         let reply = match answer {
-            Ok(port) if port.is_empty() => format!("cmd={command}_result info=ok rc=0 msg=success"),
-            Ok(port) => format!("cmd={command}_result info=ok rc=0 port={port}"),
-            Err(reason) => format!("cmd={command}_result info=fail rc=-1 msg={}", reason.replace(' ', "_")),
+            Answer::Name { command, answer: Ok(port) } if port.is_empty() => {
+                format!("cmd={command}_result info=ok rc=0 msg=success\n")
+            }
+            Answer::Name { command, answer: Ok(port) } => format!("cmd={command}_result info=ok rc=0 port={port}\n"),
+            Answer::Name { command, answer: Err(reason) } => {
+                format!("cmd={command}_result info=fail rc=-1 msg={}\n", reason.replace(' ', "_"))
+            }
+            Answer::Spawned(spawned) => spawn::answer(spawned, self.sessions[local_rank].is_spawn_escaped),
+            Answer::SpawnedEnd(None) => "cmd=weft_spawned_end_result rc=0 ended=0\n".into(),
+            Answer::SpawnedEnd(Some(how)) => {
+                format!("cmd=weft_spawned_end_result rc=0 ended=1 how={}\n", wire::escape(how))
+            }
         };
-        self.reply(local_rank, &reply);
+        self.actions.push_back(Action::Reply { local_rank, bytes: reply.into_bytes().into() });
     }
 
     fn abort(&mut self, local_rank: usize, text: &str, line: &Line<'_>) {

@@ -1,9 +1,10 @@
 //! Conversations of ranks with the server, line by line.
 
 use super::*;
+use crate::Spawned;
 use crate::control::{BindTo, Binding, InputTo, Label, MapBy, Program};
 
-fn server(ranks: &[u32]) -> Server {
+fn plan(ranks: &[u32]) -> Plan {
     let program = Program {
         number: 0,
         words: vec![],
@@ -13,11 +14,13 @@ fn server(ranks: &[u32]) -> Server {
         directory_required: false,
         search_path: Vec::new(),
     };
-    let plan = Plan {
+    Plan {
         job: "weft-job".into(),
         secret: crate::JobSecret::new([0; 16]),
         size: 4,
         universe: 4,
+        spawned: 0,
+        values: Vec::new(),
         host: "h0".into(),
         mapping: "(vector,(0,1,4))".into(),
         stats: false,
@@ -28,8 +31,11 @@ fn server(ranks: &[u32]) -> Server {
         patience_ms: 0,
         programs: vec![program.clone(), Program { number: 7, ..program }],
         ranks: ranks.iter().map(|&rank| (rank, rank % 2)).collect(),
-    };
-    Server::new(&plan, 9)
+    }
+}
+
+fn server(ranks: &[u32]) -> Server {
+    Server::new(&plan(ranks), 9)
 }
 
 fn say(server: &mut Server, local_rank: usize, line: &str) -> Vec<Action> {
@@ -176,12 +182,12 @@ fn bytes_may_arrive_in_any_pieces() {
 }
 
 #[test]
-fn spawn_is_refused_and_nonsense_is_reported() {
+fn nonsense_is_reported() {
     let mut server = server(&[0]);
-    for line in ["mcmd=spawn", "nprocs=1", "execname=a.out"] {
+    for line in ["mcmd=spawn", "nprocs=0", "execname=a.out"] {
         assert_eq!(say(&mut server, 0, line), []);
     }
-    assert!(ask(&mut server, 0, "endcmd").starts_with("cmd=spawn_result rc=-1"));
+    assert!(matches!(&say(&mut server, 0, "endcmd")[..], [Action::Violation { .. }]));
     assert!(matches!(&say(&mut server, 0, "hello")[..], [Action::Violation { .. }]));
     server.handle_bytes(0, &vec![b'x'; wire::LINE_MAX + 1]);
     assert!(matches!(server.poll_action(), Some(Action::Violation { .. })));
@@ -203,11 +209,51 @@ fn names_are_asked_for_and_answered() {
     let mut server = server(&[0]);
     let request = NameRequest::Publish { service: "s".into(), port: "p".into() };
     let actions = say(&mut server, 0, "cmd=publish_name service=s port=p");
-    assert_eq!(actions, [Action::Name { local_rank: 0, request }]);
-    server.handle_name(0, "lookup", &Ok("p".into()));
+    assert_eq!(actions, [Action::Request { local_rank: 0, request: Request::Name(request) }]);
+    server.handle_answer(0, &Answer::Name { command: "lookup".into(), answer: Ok("p".into()) });
     let bytes: Rc<[u8]> = b"cmd=lookup_result info=ok rc=0 port=p\n"[..].into();
     assert_eq!(server.poll_action(), Some(Action::Reply { local_rank: 0, bytes }));
-    server.handle_name(0, "publish", &Err("name taken".into()));
+    server.handle_answer(0, &Answer::Name { command: "publish".into(), answer: Err("name taken".into()) });
     let bytes: Rc<[u8]> = b"cmd=publish_result info=fail rc=-1 msg=name_taken\n"[..].into();
     assert_eq!(server.poll_action(), Some(Action::Reply { local_rank: 0, bytes }));
+}
+
+#[test]
+fn a_spawn_is_asked_for_and_answered() {
+    let mut server = server(&[0, 1]);
+    let mut spawned = |lines: &[&str], outcomes: Vec<Result<(), String>>| {
+        let actions = lines.iter().flat_map(|line| say(&mut server, 1, line)).collect::<Vec<_>>();
+        let [Action::Request { local_rank: 1, request: Request::Spawn(spawn) }] = &actions[..] else {
+            panic!("{actions:?}")
+        };
+        assert_eq!(spawn.processes(), 2);
+        server.handle_answer(1, &Answer::Spawned(Spawned { number: 4, outcomes }));
+        let Some(Action::Reply { local_rank: 1, bytes }) = server.poll_action() else { panic!("no reply") };
+        String::from_utf8(bytes.to_vec()).expect("text")
+    };
+    // A client of MPICH, and one of Weft that spawns two programs.
+    let plain = ["mcmd=spawn", "nprocs=2", "execname=a", "endcmd"];
+    assert_eq!(spawned(&plain, vec![Ok(()), Ok(())]), "cmd=spawn_result rc=0 errcodes=0,0\n");
+    let head = ["mcmd=spawn", "nprocs=1", "execname=a", "totspawns=2", "weft_directory=%2Ftmp", "endcmd"];
+    let escaped = [head, head].concat();
+    let reply = spawned(&escaped, vec![Ok(()), Err("no".into())]);
+    assert_eq!(reply, "cmd=spawn_result rc=0 number=4 bytes=4\n\nno\n");
+    assert_eq!(spawned(&plain, vec![Err("not here".into()); 2]), "cmd=spawn_result rc=-1 msg=not_here\n");
+    let actions = say(&mut server, 0, "cmd=weft_spawned_end number=4");
+    assert_eq!(actions, [Action::Request { local_rank: 0, request: Request::SpawnedEnd(4) }]);
+    server.handle_answer(0, &Answer::SpawnedEnd(Some("it is over".into())));
+    let bytes: Rc<[u8]> = b"cmd=weft_spawned_end_result rc=0 ended=1 how=it%20is%20over\n"[..].into();
+    assert_eq!(server.poll_action(), Some(Action::Reply { local_rank: 0, bytes }));
+}
+
+#[test]
+fn a_spawned_job_finds_its_parents_port() {
+    let mut plan = plan(&[0]);
+    plan.values = vec![("PARENT_ROOT_PORT_NAME".into(), "port%20one".into())];
+    let mut server = Server::new(&plan, 5);
+    assert!(ask(&mut server, 0, "cmd=weft_hello").contains(" parent_port=port%20one "), "beside the other facts");
+    assert_eq!(
+        ask(&mut server, 0, "cmd=get kvsname=weft-job key=PARENT_ROOT_PORT_NAME"),
+        "cmd=get_result rc=0 msg=success value=port%20one\n"
+    );
 }

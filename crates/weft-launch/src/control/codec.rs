@@ -6,26 +6,26 @@ use crate::JobSecret;
 const LIST_CAPACITY_MAX: usize = 4096;
 
 /// A value that can be written into a message.
-pub(super) trait Encode {
+pub(crate) trait Encode {
     fn encode(&self, out: &mut Vec<u8>);
 }
 
 /// A value that can be read from a message; `None` when the bytes do not hold it.
-pub(super) trait Decode: Sized {
+pub(crate) trait Decode: Sized {
     fn decode(reader: &mut Reader<'_>) -> Option<Self>;
 }
 
 /// The bytes of a message that were not read yet.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
@@ -146,6 +146,18 @@ impl<T: Decode, E: Decode> Decode for Result<T, E> {
     }
 }
 
+impl<T: Encode> Encode for Box<T> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (**self).encode(out);
+    }
+}
+
+impl<T: Decode> Decode for Box<T> {
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        T::decode(reader).map(Self::new)
+    }
+}
+
 impl<T: Encode + ?Sized> Encode for &T {
     fn encode(&self, out: &mut Vec<u8>) {
         (**self).encode(out);
@@ -214,4 +226,4 @@ macro_rules! enumeration {
     };
 }
 
-pub(super) use {enumeration, structure};
+pub(crate) use {enumeration, structure};

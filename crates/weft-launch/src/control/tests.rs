@@ -1,6 +1,7 @@
 //! Expect: every message comes back as it was sent, and other bytes are refused.
 
 use super::*;
+use crate::spawn::{Spawn, SpawnProgram, Spawned};
 
 fn plan() -> Plan {
     Plan {
@@ -8,6 +9,8 @@ fn plan() -> Plan {
         secret: crate::JobSecret::new([7; 16]),
         size: 3,
         universe: 4,
+        spawned: 2,
+        values: vec![("key".into(), "value".into())],
         host: "h0".into(),
         mapping: "(vector,(0,1,3))".into(),
         stats: true,
@@ -29,6 +32,12 @@ fn plan() -> Plan {
     }
 }
 
+fn spawn() -> Spawn {
+    let info = vec![("wdir".to_owned(), "/".to_owned())];
+    let program = SpawnProgram { command: "a".into(), arguments: vec!["b".into()], processes: 2, info };
+    Spawn { programs: vec![program], values: vec![("k".into(), "v".into())], directory: "/tmp".into() }
+}
+
 fn orders() -> Vec<Order> {
     let gathered = Gathered { puts: vec![("k".into(), "v".into())], cards: vec![(1, "card".into())] };
     vec![
@@ -37,8 +46,14 @@ fn orders() -> Vec<Order> {
         Order::InputEnd,
         Order::Credit(5),
         Order::Gathered(gathered),
-        Order::Name { rank: 1, command: "lookup".into(), answer: Ok("port".into()) },
-        Order::Name { rank: 1, command: "publish".into(), answer: Err("no".into()) },
+        Order::Answer { rank: 1, answer: Answer::Name { command: "lookup".into(), answer: Ok("port".into()) } },
+        Order::Answer { rank: 1, answer: Answer::Name { command: "publish".into(), answer: Err("no".into()) } },
+        Order::Answer {
+            rank: 1,
+            answer: Answer::Spawned(Spawned { number: 3, outcomes: vec![Ok(()), Err("no".into())] }),
+        },
+        Order::Answer { rank: 1, answer: Answer::SpawnedEnd(Some("it has ended".into())) },
+        Order::Answer { rank: 1, answer: Answer::SpawnedEnd(None) },
         Order::Signal(2),
         Order::End { signal: 15, grace_ms: 100, spare: Some(1) },
         Order::End { signal: 15, grace_ms: 100, spare: None },
@@ -57,9 +72,14 @@ fn reports() -> Vec<Report> {
         Report::Output { stream: Stream::Error, bytes: vec![] },
         Report::InputTaken(1 << 40),
         Report::Gathered { exchange: true, gathered: Gathered::default() },
-        Report::Name { rank: 0, request: NameRequest::Publish { service: "s".into(), port: "p".into() } },
-        Report::Name { rank: 0, request: NameRequest::Lookup { service: "s".into() } },
-        Report::Name { rank: 0, request: NameRequest::Unpublish { service: "s".into() } },
+        Report::Request { rank: 0, request: Request::Spawn(spawn()) },
+        Report::Request { rank: 0, request: Request::SpawnedEnd(4) },
+        Report::Request {
+            rank: 0,
+            request: Request::Name(NameRequest::Publish { service: "s".into(), port: "p".into() }),
+        },
+        Report::Request { rank: 0, request: Request::Name(NameRequest::Lookup { service: "s".into() }) },
+        Report::Request { rank: 0, request: Request::Name(NameRequest::Unpublish { service: "s".into() }) },
         Report::Abort { rank: 0, code: -1, message: "m".into() },
         Report::NotStarted { rank: 0, status: 127, reason: "r".into() },
         Report::Ended { position: position(Phase::Silent, Whereabouts::Unknown), ended: Ended::Exit(3) },

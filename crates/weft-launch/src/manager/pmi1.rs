@@ -2,10 +2,10 @@
 //! request has one reply, over a connection that the process manager left open or listens for.
 
 use super::link::Link;
-use super::spawn::cannot_spawn;
-use super::{Names, Notices, Observer, ProcessManager, SpawnProgram, Spawned, exit_aborted};
+use super::{Names, Notices, Observer, ProcessManager, exit_aborted};
+use crate::spawn::{self, PARENT_PORT_KEY, Spawn};
 use crate::wire::{self, Line};
-use crate::{JobSecret, LaunchError};
+use crate::{JobSecret, LaunchError, SpawnProgram, Spawned};
 
 /// The requests that every process manager with PMI-1.1 answers.
 #[derive(Debug)]
@@ -107,6 +107,38 @@ impl Conversation {
         if let Some(link) = self.link.as_mut() {
             let _ = link.send(line);
         }
+    }
+
+    /// Starts a new job. `is_weft`: the process manager is Weft's `mpiexec`, which gives a number to the job
+    /// and a reason for each process that does not run.
+    pub(super) fn spawn(
+        &mut self,
+        programs: &[SpawnProgram],
+        port: &str,
+        is_weft: bool,
+    ) -> Result<Spawned, LaunchError> {
+        let values = vec![(PARENT_PORT_KEY.to_owned(), wire::escape(port))];
+        let directory = std::env::current_dir().ok().and_then(|path| path.into_os_string().into_string().ok());
+        let spawn = Spawn { programs: programs.to_vec(), values, directory: directory.unwrap_or_default() };
+        let text = spawn::text(&spawn, is_weft)?;
+        let reply = self.ask_with_body("spawn", "mcmd=spawn", text.as_bytes(), "spawn_result")?;
+        let (line, wanted) = (Line::parse(&reply), spawn.processes());
+        let nonsense = || LaunchError::Protocol("the launcher's answer to a spawn makes no sense".into());
+        let outcomes = if is_weft {
+            let length = line.number("bytes").filter(|&bytes| bytes <= spawn::answer_bytes_max(wanted));
+            let body = String::from_utf8(self.receive_bytes(length.ok_or_else(nonsense)?)?).map_err(|_| nonsense())?;
+            spawn::outcomes(&body, wanted)
+        } else {
+            spawn::outcomes_of_codes(line.get("errcodes"), wanted)
+        };
+        Ok(Spawned { number: line.number("number").unwrap_or(0), outcomes: outcomes.ok_or_else(nonsense)? })
+    }
+
+    /// How a spawned job has ended. Only Weft's `mpiexec` can be asked.
+    pub(super) fn spawned_end(&mut self, number: u32) -> Result<Option<String>, LaunchError> {
+        let line = format!("cmd=weft_spawned_end number={number}");
+        let reply = self.ask("weft_spawned_end", &line, "weft_spawned_end_result")?;
+        Ok(Line::parse(&reply).get("how").and_then(wire::unescape))
     }
 
     pub(super) fn finalize(&mut self) -> Result<(), LaunchError> {
@@ -303,8 +335,8 @@ impl ProcessManager for Pmi1 {
         ))
     }
 
-    fn spawn(&mut self, _programs: &[SpawnProgram], _port: &str) -> Result<Spawned, LaunchError> {
-        cannot_spawn("this PMI-1.1 launcher")
+    fn spawn(&mut self, programs: &[SpawnProgram], port: &str) -> Result<Spawned, LaunchError> {
+        self.talk.spawn(programs, port, false)
     }
 
     fn spawned_end(&mut self, _number: u32) -> Result<Option<String>, LaunchError> {
@@ -312,7 +344,7 @@ impl ProcessManager for Pmi1 {
     }
 
     fn parent_port(&mut self) -> Result<Option<String>, LaunchError> {
-        Ok(None)
+        self.talk.get(PARENT_PORT_KEY)
     }
 
     fn names(&mut self) -> Option<&mut dyn Names> {

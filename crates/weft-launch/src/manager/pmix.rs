@@ -1,13 +1,14 @@
 //! PMIx, which Open MPI's `mpirun` and `prterun` speak, and Slurm (`--mpi=pmix`). The launcher's own libpmix
 //! carries the requests: each version of it understands its server.
 
+mod spawning;
+
 use super::notices::RECORD_BYTES;
 use super::pmi1::{cut, escaped_card, unescaped_cards};
-use super::spawn::cannot_spawn;
-use super::{Names, Notice, Notices, Observer, ProcessManager, SpawnProgram, Spawned, exit_aborted};
-use crate::sys::pmix::{self, ALL_RANKS, Datum, GONE, Library, Process};
+use super::{Names, Notice, Notices, Observer, ProcessManager, cannot_spawn, exit_aborted};
+use crate::sys::pmix::{self, ALL_RANKS, Datum, GONE, Library, NOT_SUPPORTED, Process};
 use crate::wire::CARD_MAX;
-use crate::{JobSecret, LaunchError};
+use crate::{JobSecret, LaunchError, SpawnProgram, Spawned};
 
 /// The library's name for the system's search.
 const LIBRARY: &str = "libpmix.so.2";
@@ -28,6 +29,8 @@ pub(super) struct Pmix {
     exchanges: u32,
     /// Set once this process has said goodbye.
     has_left: bool,
+    /// The number of jobs that this process has spawned.
+    spawned: u32,
 }
 
 /// The files that may be the library, in the order in which they are tried. `prefix` is what the launcher
@@ -74,7 +77,7 @@ impl Pmix {
             }
             Err(status) => return Err(refused(&library, "PMIx_Get", status)),
         };
-        Ok(Self { library, own, job: own.namespace(), size, exchanges: 0, has_left: false })
+        Ok(Self { library, own, job: own.namespace(), size, exchanges: 0, has_left: false, spawned: 0 })
     }
 
     /// A fact that the server knows of the job or of this process.
@@ -248,8 +251,33 @@ impl ProcessManager for Pmix {
         Err(LaunchError::Protocol("a PMIx launcher lets no process come back that has left its job".into()))
     }
 
-    fn spawn(&mut self, _programs: &[SpawnProgram], _port: &str) -> Result<Spawned, LaunchError> {
-        cannot_spawn("this PMIx launcher")
+    fn spawn(&mut self, programs: &[SpawnProgram], port: &str) -> Result<Spawned, LaunchError> {
+        self.stays()?;
+        let own: Vec<(String, String)> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        let directory = std::env::current_dir().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
+        let mut spawned = Spawned { number: self.spawned + 1, outcomes: Vec::new() };
+        let result = spawning::job(programs, port, &own, &directory);
+        let result = result.map_err(|(_, why)| why).and_then(|job| {
+            let failed = |status| match status {
+                NOT_SUPPORTED => String::new(),
+                _ => format!("the launcher says {}", self.library.describe(status)),
+            };
+            self.library.spawn(&job.attributes, &job.programs).map(|()| job).map_err(failed)
+        });
+        for (index, program) in programs.iter().enumerate() {
+            for process in 0..program.processes {
+                spawned.outcomes.push(match &result {
+                    Err(why) if why.is_empty() => return cannot_spawn("this PMIx launcher"),
+                    Err(why) => Err(why.clone()),
+                    Ok(job) if process < job.programs[index].processes => Ok(()),
+                    Ok(job) => Err(format!("the info key soft asks for {} processes", job.programs[index].processes)),
+                });
+            }
+        }
+        self.spawned += 1;
+        Ok(spawned)
     }
 
     fn spawned_end(&mut self, _number: u32) -> Result<Option<String>, LaunchError> {
@@ -257,7 +285,7 @@ impl ProcessManager for Pmix {
     }
 
     fn parent_port(&mut self) -> Result<Option<String>, LaunchError> {
-        Ok(None)
+        Ok(std::env::var(spawning::PARENT_PORT).ok())
     }
 
     fn names(&mut self) -> Option<&mut dyn Names> {

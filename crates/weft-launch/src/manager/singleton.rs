@@ -1,9 +1,11 @@
 //! A process that was not started as a part of a job: it is a job of its own (MPI-5.0 §11.10.5, singleton
-//! init).
+//! init). When it spawns for the first time, it starts an `mpiexec` of its own, which serves it from then on.
 
-use super::spawn::cannot_spawn;
-use super::{Names, Notices, Observer, ProcessManager, SpawnProgram, Spawned, exit_aborted};
-use crate::{JobSecret, LaunchError, sys, wire};
+mod helper;
+
+use super::pmi1::Conversation;
+use super::{Names, Notices, Observer, ProcessManager, exit_aborted};
+use crate::{JobSecret, LaunchError, SpawnProgram, Spawned, sys, wire};
 use std::collections::BTreeMap;
 
 /// The job of one process.
@@ -12,6 +14,8 @@ pub(super) struct Singleton {
     job: String,
     secret: JobSecret,
     values: BTreeMap<String, String>,
+    /// The connection to the `mpiexec` that starts processes for this one, once it does.
+    helper: Option<Conversation>,
 }
 
 impl Singleton {
@@ -27,7 +31,21 @@ impl Singleton {
             job: format!("weft-{}-{}", std::process::id(), wire::to_hex(&random)),
             secret: JobSecret::filled(sys::random).map_err(no_random)?,
             values: BTreeMap::new(),
+            helper: None,
         })
+    }
+}
+
+impl Singleton {
+    /// Tells the helper something, if there is one. A helper that is gone has left nothing that could matter.
+    fn tell_helper(
+        &mut self,
+        tell: impl FnOnce(&mut Conversation) -> Result<(), LaunchError>,
+    ) -> Result<(), LaunchError> {
+        match self.helper.as_mut().map(tell) {
+            Some(Err(error)) if error != LaunchError::Gone => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -79,11 +97,14 @@ impl ProcessManager for Singleton {
 
     fn abort(&mut self, code: i32, message: &str) -> ! {
         crate::say(&format!("rank 0 of 1 ends the job with code {code}: {message}"));
+        if let Some(helper) = &mut self.helper {
+            helper.abort(&format!("cmd=abort exitcode={code} escaped={}", wire::escape(message)));
+        }
         exit_aborted(code)
     }
 
     fn finalize(&mut self) -> Result<(), LaunchError> {
-        Ok(())
+        self.tell_helper(Conversation::finalize)
     }
 
     fn can_come_back(&self) -> bool {
@@ -91,23 +112,34 @@ impl ProcessManager for Singleton {
     }
 
     fn come_back(&mut self) -> Result<(), LaunchError> {
-        Ok(())
+        self.tell_helper(|helper| helper.init().map(drop))
     }
 
-    fn spawn(&mut self, _programs: &[SpawnProgram], _port: &str) -> Result<Spawned, LaunchError> {
-        cannot_spawn("a process that runs alone")
+    fn spawn(&mut self, programs: &[SpawnProgram], port: &str) -> Result<Spawned, LaunchError> {
+        let helper = match self.helper.take() {
+            Some(helper) => helper,
+            None => helper::start()?,
+        };
+        let helper = self.helper.insert(helper);
+        let spawned = helper.spawn(programs, port, true);
+        if spawned == Err(LaunchError::Gone) {
+            // The next spawn starts another one.
+            self.helper = None;
+        }
+        spawned
     }
 
-    fn spawned_end(&mut self, _number: u32) -> Result<Option<String>, LaunchError> {
-        Ok(None)
+    fn spawned_end(&mut self, number: u32) -> Result<Option<String>, LaunchError> {
+        self.helper.as_mut().map_or(Ok(None), |helper| helper.spawned_end(number))
     }
 
     fn parent_port(&mut self) -> Result<Option<String>, LaunchError> {
         Ok(None)
     }
 
+    /// Names are known to the family of jobs that this process has spawned, once there is one.
     fn names(&mut self) -> Option<&mut dyn Names> {
-        None
+        self.helper.as_mut().map(|helper| helper as &mut dyn Names)
     }
 
     fn notices(&mut self) -> Option<Notices> {

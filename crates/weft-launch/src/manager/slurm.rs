@@ -18,11 +18,10 @@ pub(super) use step::tests::RECORDED;
 
 use super::link::Link;
 use super::pmi1::Conversation;
-use super::spawn::cannot_spawn;
 use super::weft::Weft;
-use super::{Names, Notices, Observer, ProcessManager, SpawnProgram, Spawned, exit_aborted};
+use super::{Names, Notices, Observer, ProcessManager, cannot_spawn, exit_aborted};
 use crate::sys::munge::{Munge, MungeError};
-use crate::{JobSecret, LaunchError, sys};
+use crate::{JobSecret, LaunchError, SpawnProgram, Spawned, sys};
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::TcpStream;

@@ -6,8 +6,9 @@ use super::singleton::Singleton;
 use super::weft::Weft;
 use super::{Observer, ProcessManager};
 use crate::agent::server::{Action, Server};
+use crate::control::{Answer, Request};
 use crate::service_names::ServiceNames;
-use crate::{LaunchError, foreign};
+use crate::{LaunchError, SpawnProgram, Spawned, foreign};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -43,9 +44,16 @@ fn serve(streams: Vec<UnixStream>) {
                     (&streams[local_rank]).write_all(&bytes).expect("the rank listens")
                 }
                 Action::Gathered { gathered, .. } => server.handle_gathered(gathered, |_| None),
-                Action::Name { local_rank, request } => {
-                    let (command, answer) = names.serve(request);
-                    server.handle_name(local_rank, command, &answer);
+                Action::Request { local_rank, request } => {
+                    let answer = match request {
+                        Request::Name(request) => names.serve(request),
+                        Request::Spawn(spawn) => {
+                            let outcomes = vec![Err("two\nlines".into()); spawn.processes()];
+                            Answer::Spawned(Spawned { number: 3, outcomes })
+                        }
+                        Request::SpawnedEnd(number) => Answer::SpawnedEnd((number == 3).then(|| "it is over".into())),
+                    };
+                    server.handle_answer(local_rank, &answer);
                 }
                 Action::Stats { text } => assert_eq!(text, "0 1 udp 5 100 0\n"),
                 other => panic!("nobody asked for {other:?}"),
@@ -141,6 +149,24 @@ fn ranks_keep_the_promises_with_wefts_mpiexec() {
         observer.name_calls(&["MPI_Send"]);
         observer.report_stats("0 1 udp 5 100 0\n").expect("it wants them");
         assert!(matches!(observer.report_stats(&"x".repeat(2 << 20)), Err(LaunchError::TooLong { .. })));
+    });
+}
+
+#[test]
+fn ranks_ask_for_a_spawn_and_hear_what_has_become_of_it() {
+    in_a_job(Weft::meet, |manager| {
+        let info = vec![("env".to_owned(), "A=1\nB=2".to_owned())];
+        let program =
+            || SpawnProgram { command: "a".into(), arguments: vec![" ".into()], processes: 2, info: info.clone() };
+        let spawned = manager.spawn(&[program(), program()], "a port").expect("an answer");
+        assert_eq!(spawned, Spawned { number: 3, outcomes: vec![Err("two\nlines".into()); 4] });
+        assert_eq!(manager.spawned_end(3), Ok(Some("it is over".into())));
+        assert_eq!((manager.spawned_end(4), manager.parent_port()), (Ok(None), Ok(None)));
+    });
+    in_a_job(Pmi1::meet, |manager| {
+        let program = SpawnProgram { command: "a".into(), arguments: vec![], processes: 1, info: vec![] };
+        assert!(matches!(manager.spawn(&[program], "a port"), Err(LaunchError::Refused { .. })));
+        assert_eq!((manager.spawned_end(3), manager.parent_port()), (Ok(None), Ok(None)));
     });
 }
 

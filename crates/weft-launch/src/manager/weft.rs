@@ -1,11 +1,10 @@
 //! Weft's own `mpiexec`: PMI-1.1 with additional requests, of which one does the work of several.
 
 use super::pmi1::{Conversation, escaped_card, unescaped_cards};
-use super::spawn::cannot_spawn;
-use super::{Names, Notices, Observer, ProcessManager, SpawnProgram, Spawned, exit_aborted};
+use super::{Names, Notices, Observer, ProcessManager, exit_aborted};
 use crate::call_site::Board;
 use crate::wire::{self, Line};
-use crate::{JobSecret, LaunchError, sys};
+use crate::{JobSecret, LaunchError, SpawnProgram, Spawned, sys};
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
@@ -19,6 +18,8 @@ pub(super) struct Weft {
     secret: Option<JobSecret>,
     locals: Vec<u32>,
     stats: bool,
+    /// The port of the job that has spawned this one.
+    parent_port: Option<String>,
     /// The board on which this process notes the call that it is in, and its entry there.
     board: Option<(Board, usize)>,
     /// The file in memory that the agent shares with the ranks of this host: the board, then the cards of the
@@ -65,6 +66,7 @@ impl Weft {
             secret: line.get("secret").and_then(JobSecret::from_hex),
             locals: locals.ok_or_else(|| bad("list of local ranks"))?,
             stats: line.get("stats") == Some("1"),
+            parent_port: line.get("parent_port").and_then(wire::unescape),
             board,
             shared,
         })
@@ -175,16 +177,16 @@ impl ProcessManager for Weft {
         self.talk.init().map(drop)
     }
 
-    fn spawn(&mut self, _programs: &[SpawnProgram], _port: &str) -> Result<Spawned, LaunchError> {
-        cannot_spawn("Weft's mpiexec")
+    fn spawn(&mut self, programs: &[SpawnProgram], port: &str) -> Result<Spawned, LaunchError> {
+        self.talk.spawn(programs, port, true)
     }
 
-    fn spawned_end(&mut self, _number: u32) -> Result<Option<String>, LaunchError> {
-        Ok(None)
+    fn spawned_end(&mut self, number: u32) -> Result<Option<String>, LaunchError> {
+        self.talk.spawned_end(number)
     }
 
     fn parent_port(&mut self) -> Result<Option<String>, LaunchError> {
-        Ok(None)
+        Ok(self.parent_port.clone())
     }
 
     fn names(&mut self) -> Option<&mut dyn Names> {

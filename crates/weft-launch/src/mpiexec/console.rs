@@ -44,9 +44,14 @@ impl Console {
         Self { files, limits, same, queues: [VecDeque::new(), VecDeque::new()], broken: None }
     }
 
-    /// Queues bytes that an agent sent.
-    pub(crate) fn queue_output(&mut self, agent: usize, stream: Stream, bytes: Vec<u8>) {
-        self.queue(Chunk { stream: usize::from(stream == Stream::Error), bytes, written: 0, agent: Some(agent) });
+    /// Queues bytes that an agent sent, or a spawned job (`None`).
+    pub(crate) fn queue_output(&mut self, agent: Option<usize>, stream: Stream, bytes: Vec<u8>) {
+        self.queue(Chunk { stream: usize::from(stream == Stream::Error), bytes, written: 0, agent });
+    }
+
+    /// The bytes that were queued and have not been written whole.
+    pub(crate) fn unsent(&self) -> usize {
+        self.queues.iter().flatten().map(|chunk| chunk.bytes.len()).sum()
     }
 
     /// Queues a line of `mpiexec` for standard error, behind the lines of ranks.

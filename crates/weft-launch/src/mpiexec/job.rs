@@ -2,11 +2,15 @@
 //! the clock.
 
 mod endings;
+mod family;
+mod parent;
 mod reaching;
 mod relaying;
 mod reports;
+mod singleton;
 
 use super::console::{Console, Fed, Feeder};
+use super::family::ToSpawned;
 use super::plan::Job;
 use super::reach::{Agent, Stage};
 use super::settings::Loudness;
@@ -14,10 +18,12 @@ use super::stats::Stats;
 use super::survey::{Purpose, Survey};
 use super::verdict::{self, Verdict};
 use crate::control::{INPUT_WINDOW, InputTo, Order, Phase, Watch};
-use crate::service_names::ServiceNames;
 use crate::sys::{self, Mask, Poll, READ, Ready, Signals};
 use crate::wire;
+use family::Family;
+pub(super) use parent::Parent;
 use reaching::Connecting;
+pub(super) use singleton::Singleton;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
@@ -53,18 +59,51 @@ const SIGNALS: [i32; 9] = [
     libc::SIGCONT,
 ];
 
-/// Runs the job and returns the exit status of `mpiexec`.
+/// The place of this `mpiexec` in its family of jobs.
+enum Place {
+    /// It is the first one, which serves all.
+    First(Family),
+    /// It runs a spawned job.
+    Spawned(Parent),
+}
+
+/// The origin of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asker {
+    /// A rank of this job, and its agent.
+    Rank { agent: usize, rank: u32 },
+    /// A rank of a spawned job.
+    Job { number: u32, rank: u32 },
+    /// The process without a launcher.
+    Singleton,
+}
+
+/// Runs the first job of a family and returns the exit status of `mpiexec`.
 ///
 /// # Errors
 /// One sentence with the reason why the job could not even be tried.
 pub(crate) fn run(job: Job) -> Result<i32, String> {
+    run_in(job, Place::First(Family::default()))
+}
+
+/// Runs a job that another one has spawned, as [`run`] does.
+pub(super) fn run_spawned(job: Job, parent: Parent) -> Result<i32, String> {
+    run_in(job, Place::Spawned(parent))
+}
+
+/// Serves a process without a launcher, as [`run`] does. `job` has no ranks.
+pub(super) fn run_for_singleton(job: Job, singleton: Singleton) -> Result<i32, String> {
+    run_in(job, Place::First(Family::of_singleton(singleton)))
+}
+
+fn run_in(job: Job, place: Place) -> Result<i32, String> {
     let system = |error: std::io::Error| format!("the system refuses to start a job: {}", sys::reason(&error));
     // Under nohup the loss of the terminal is no reason to end.
     let wanted: Vec<i32> =
         SIGNALS.into_iter().filter(|&signal| signal != libc::SIGHUP || !sys::is_ignored(signal)).collect();
     let (signals, mask) = Signals::block(&wanted).map_err(system)?;
     let (agents, unreachable) = reaching::start_agents(&job, &mask)?;
-    let mut running = Running::new(job, agents, signals, mask);
+    let mut running = Running::new(job, agents, signals, mask, place);
     if let Some(text) = unreachable {
         running.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
     }
@@ -76,7 +115,9 @@ pub(crate) fn run(job: Job) -> Result<i32, String> {
         running.turn().map_err(|error| format!("the system refuses to wait: {}", sys::reason(&error)))?;
     }
     running.finish();
-    Ok(running.failed.or(running.verdict).unwrap_or(0))
+    let status = running.failed.or(running.verdict).unwrap_or(0);
+    running.part_from_family(status);
+    Ok(status)
 }
 
 struct Running {
@@ -118,15 +159,15 @@ struct Running {
     check_at: Option<Instant>,
     /// The number of times that the user wanted the end.
     interrupts: u32,
-    /// Service names and ports (MPI-5.0 §11.9.4).
-    names: ServiceNames,
+    /// The place of this job in its family.
+    place: Place,
     stats: Stats,
     /// The bytes of written output that were not reported to agents yet, by agent.
     credits: Vec<usize>,
 }
 
 impl Running {
-    fn new(job: Job, agents: Vec<Agent>, signals: Signals, mask: Mask) -> Self {
+    fn new(job: Job, agents: Vec<Agent>, signals: Signals, mask: Mask, place: Place) -> Self {
         let now = Instant::now();
         let wants_input = job.settings.input != InputTo::Nobody;
         let size = job.size as usize;
@@ -155,7 +196,7 @@ impl Running {
             survey: None,
             check_at: None,
             interrupts: 0,
-            names: ServiceNames::default(),
+            place,
             stats: Stats::default(),
         }
     }
@@ -198,7 +239,9 @@ impl Running {
 
     fn is_over(&self) -> bool {
         let impatient = self.interrupts > 1;
-        self.agents.iter().all(|agent| agent.stage == Stage::Done) && (self.console.is_empty() || impatient)
+        let is_family_over = if let Place::First(family) = &self.place { family.is_over() } else { true };
+        let is_over = self.agents.iter().all(|agent| agent.stage == Stage::Done) && is_family_over;
+        is_over && (self.console.is_empty() || impatient)
     }
 
     /// Waits for an event and handles it.
@@ -218,6 +261,14 @@ impl Running {
             };
             entries.push((channel, agent.wait_for_errors(&mut poll)));
         }
+        let (mut jobs, mut singleton, mut parent) = (Vec::new(), None, (None, None));
+        match &self.place {
+            Place::First(family) => {
+                jobs = family.wait_in(&mut poll, self.has_room());
+                singleton = family.singleton.as_ref().map(|singleton| singleton.wait_in(&mut poll));
+            }
+            Place::Spawned(link) => parent = link.wait_in(&mut poll),
+        }
         let limit = self.next_timeout();
         let ready = poll.wait(limit)?;
         if ready.has(signals) {
@@ -233,6 +284,9 @@ impl Running {
             }
             self.hear(index);
         }
+        self.handle_family(&ready, jobs);
+        self.handle_singleton(&ready, singleton);
+        self.handle_parent(&ready, parent);
         self.write_console(&ready, console);
         if input.is_some_and(|entry| ready.has(entry)) {
             self.feed();
@@ -386,7 +440,10 @@ impl Running {
                     self.pass_on(libc::SIGSTOP);
                     sys::kill(i32::try_from(std::process::id()).expect("a process id"), libc::SIGSTOP);
                 }
-                libc::SIGQUIT if self.launched && self.verdict.is_none() => self.ask_where(Purpose::Look),
+                libc::SIGQUIT if self.launched && self.verdict.is_none() => {
+                    self.ask_where(Purpose::Look);
+                    self.tell_jobs(&ToSpawned::Look);
+                }
                 _ => self.interrupt(signal),
             }
         }
@@ -397,6 +454,13 @@ impl Running {
             let fits = agent.order(&Order::Signal(signal));
             assert!(fits, "a short order");
         }
+        self.tell_jobs(&ToSpawned::Signal(signal));
+    }
+
+    fn tell_jobs(&mut self, message: &ToSpawned) {
+        if let Place::First(family) = &mut self.place {
+            family.tell_all(message);
+        }
     }
 
     fn reap(&mut self) {
@@ -404,6 +468,8 @@ impl Running {
             if let Some(agent) = self.agents.iter_mut().find(|agent| agent.pid == Some(pid)) {
                 agent.pid = None;
                 agent.ended = Some(how);
+            } else if let Place::First(family) = &mut self.place {
+                family.note_end(pid, how);
             }
         }
     }
@@ -418,7 +484,9 @@ impl Running {
         self.judge_silent_ends();
         if let Some(format) = self.job.settings.stats {
             let table = self.stats.print(format);
-            self.console.queue_text(&table);
+            let title = self.title();
+            let title = if title.is_empty() { title } else { format!("mpiexec: {}\n", title.trim_end()) };
+            self.console.queue_text(&(title + &table));
         }
         self.see_off();
         while !self.console.is_empty() && self.interrupts < 2 {

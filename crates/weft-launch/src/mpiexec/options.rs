@@ -31,6 +31,10 @@ pub(crate) enum Request {
     Version,
     /// Serve as the agent of a host.
     Agent,
+    /// Run a spawned job, which comes over this descriptor.
+    Spawned(i32),
+    /// Serve a singleton that spawns: its connection, and the number of its process.
+    Singleton(i32, i32),
 }
 
 /// Reads the command line (without the program's own name). `variable` looks into the environment.
@@ -44,6 +48,9 @@ pub(crate) fn parse(arguments: Vec<OsString>, variable: &dyn Fn(&str) -> Option<
     while let Some(word) = words.pop_front() {
         if word == table::AGENT_OPTION {
             return Ok(Request::Agent);
+        }
+        if let Some(request) = hidden(&word) {
+            return request;
         }
         let mut rest = std::iter::from_fn(|| words.pop_front());
         let Some(option) = is_option(&word) else {
@@ -71,6 +78,22 @@ pub(crate) fn parse(arguments: Vec<OsString>, variable: &dyn Fn(&str) -> Option<
         }
     }
     parser.finish().map(|settings| Request::Run(Box::new(settings)))
+}
+
+/// Reads the options by which `mpiexec` and the library start this program; `None`: it is another word.
+fn hidden(word: &OsStr) -> Option<Result<Request, String>> {
+    let text = word.to_str()?;
+    let (name, value) = text.split_once('=')?;
+    let number = |text: &str| text.parse().map_err(|_| format!("{name} needs a number, not `{text}`"));
+    let both = || {
+        let (descriptor, pid) = value.split_once(':').ok_or_else(|| format!("{name} needs two numbers"))?;
+        Ok(Request::Singleton(number(descriptor)?, number(pid)?))
+    };
+    match name {
+        table::SPAWNED_OPTION => Some(number(value).map(Request::Spawned)),
+        table::SINGLETON_OPTION => Some(both()),
+        _ => None,
+    }
 }
 
 /// The next thing to read after an option.
@@ -265,7 +288,7 @@ impl<'a> Parser<'a> {
         let mut block = std::mem::replace(&mut self.block, Block::new());
         block.environment.base = self.own_base.take().unwrap_or(Base::All);
         if let Some(soft) = self.soft.take() {
-            block.count = Some(largest(&soft, block.count.unwrap_or(RANKS_MAX))?);
+            block.count = Some(largest("-soft", &soft, block.count.unwrap_or(RANKS_MAX))?);
         }
         if name == ":" {
             return Err("a program is missing before `:`".into());
@@ -336,9 +359,9 @@ fn add_host_file(settings: &mut Settings, name: &str, text: &str) -> Result<(), 
 }
 
 /// Returns the largest number of triplets `a:b:c` (from a to b in steps of c, MPI-5.0 §11.8.4) that is not
-/// above `limit`.
-fn largest(triplets: &str, limit: u32) -> Result<u32, String> {
-    let wrong = || format!("-soft needs numbers such as 2:8:2 or 1,4, not `{triplets}`");
+/// above `limit`. Messages call them `name`.
+pub(crate) fn largest(name: &str, triplets: &str, limit: u32) -> Result<u32, String> {
+    let wrong = || format!("{name} needs numbers such as 2:8:2 or 1,4, not `{triplets}`");
     let limit = i64::from(limit);
     let mut best = 0;
     for triplet in triplets.split(',') {
@@ -365,11 +388,11 @@ fn largest(triplets: &str, limit: u32) -> Result<u32, String> {
         }
     }
     let found = u32::try_from(best).ok().filter(|&number| number > 0);
-    found.ok_or_else(|| format!("-soft {triplets}: none of these numbers is between 1 and {limit}"))
+    found.ok_or_else(|| format!("{name} {triplets}: none of these numbers is between 1 and {limit}"))
 }
 
 /// Checks that `text` names this host's architecture: ranks run only on processors like those of this host.
-fn architecture(name: &str, text: &str) -> Result<(), String> {
+pub(super) fn architecture(name: &str, text: &str) -> Result<(), String> {
     let own = std::env::consts::ARCH;
     let asked = match text.to_ascii_lowercase().as_str() {
         "amd64" | "x86-64" | "x64" => "x86_64".to_owned(),

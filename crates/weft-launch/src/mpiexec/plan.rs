@@ -24,6 +24,16 @@ pub(crate) struct Job {
     /// The index into `shares` of every rank.
     pub(crate) share_of_rank: Vec<usize>,
     pub(crate) size: u32,
+    /// The hosts that were named; empty: none, so the job is on this host.
+    pub(crate) hosts: Vec<Host>,
+}
+
+impl Job {
+    /// A job without ranks, which exists for the jobs that its family spawns.
+    pub(crate) fn without_ranks(settings: Settings) -> Self {
+        let template = settings.remote_shell.template();
+        Self { settings, template, shares: Vec::new(), share_of_rank: Vec::new(), size: 0, hosts: Vec::new() }
+    }
 }
 
 /// The part of one host in the job.
@@ -89,7 +99,8 @@ pub(crate) fn make(mut settings: Settings) -> Result<Job, String> {
         share_of_rank.push(share);
     }
     let template = template(&settings, &mut shares, allocation);
-    let job = Job { settings, template, shares, share_of_rank, size };
+    let hosts = if named { all } else { Vec::new() };
+    let job = Job { settings, template, shares, share_of_rank, size, hosts };
     complete(job)
 }
 
@@ -189,6 +200,8 @@ fn empty_plan(settings: &Settings, host: &str, size: u32) -> Plan {
         secret: JobSecret::new([0; JobSecret::LENGTH]),
         size,
         universe: settings.universe.unwrap_or(size),
+        spawned: settings.spawned,
+        values: settings.values.clone(),
         host: host.to_string(),
         mapping: String::new(),
         stats: settings.stats.is_some(),
@@ -218,7 +231,8 @@ fn complete(mut job: Job) -> Result<Job, String> {
     let nodes: Vec<u32> = job.share_of_rank.iter().map(|&share| share as u32).collect();
     let mapping = wire::format_mapping(&nodes);
     let own: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    let directory = std::env::current_dir().map(|path| path.into_os_string().into_vec()).unwrap_or_default();
+    let here = std::env::current_dir().map(|path| path.into_os_string().into_vec()).unwrap_or_default();
+    let directory = absolute(&here, job.settings.directory.clone().map(OsString::into_vec));
     let label = match (job.settings.labels, job.shares.len()) {
         (false, _) => Label::None,
         (true, 1) => Label::Rank,

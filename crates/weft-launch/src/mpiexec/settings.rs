@@ -19,7 +19,7 @@ const AGENT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(reach::ANSWER_SECOND
 const HOST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 
 /// A program of the command line.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) count: Option<u32>,
     pub(crate) words: Vec<OsString>,
@@ -40,7 +40,7 @@ impl Block {
 }
 
 /// The settings of the command line.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) blocks: Vec<Block>,
     pub(crate) hosts: Vec<Host>,
@@ -67,6 +67,12 @@ pub(crate) struct Settings {
     pub(crate) print_rank_map: bool,
     pub(crate) stats: Option<stats::Format>,
     pub(crate) universe: Option<u32>,
+    /// The number of the job in its family; 0: it was not spawned.
+    pub(crate) spawned: u32,
+    /// The directory in which programs start that name none; `None`: that of `mpiexec`.
+    pub(crate) directory: Option<OsString>,
+    /// Keys and values that the job's processes find from the start.
+    pub(crate) values: Vec<(String, String)>,
     pub(crate) verbose: bool,
     pub(crate) quiet: bool,
     /// Options that change nothing here, with the users who are told: all, or only those who ask for notes.
@@ -97,6 +103,9 @@ impl Settings {
             print_rank_map: false,
             stats: None,
             universe: None,
+            spawned: 0,
+            directory: None,
+            values: Vec::new(),
             verbose: false,
             quiet: false,
             notes: Vec::new(),

@@ -12,6 +12,11 @@ pub(crate) use suggestions::unknown;
 
 /// The hidden option that makes this program the agent of a host.
 pub(crate) const AGENT_OPTION: &str = "--weft-agent";
+/// The hidden option, with `=` and a descriptor, that makes this program run a spawned job.
+pub(crate) const SPAWNED_OPTION: &str = "--weft-spawned";
+/// The hidden option, with `=`, a descriptor, `:` and a process, that makes this program serve a singleton
+/// that spawns.
+pub(crate) const SINGLETON_OPTION: &str = "--weft-singleton";
 
 /// The number of values that follow an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -69,6 +69,30 @@ pub(crate) fn of_abort(rank: u32, host: &str, code: i32, message: &str) -> Verdi
     Verdict::new(if code & 0xff == 0 { 1 } else { code & 0xff }, clause)
 }
 
+/// What else ends with a failure, to be appended to a sentence: other ranks of this job, and spawned jobs.
+pub(crate) fn ending_others(others: usize, jobs: usize) -> String {
+    let ranks = match others {
+        0 => String::new(),
+        1 => "the other rank".to_string(),
+        _ => format!("the other {others} ranks"),
+    };
+    match (ranks.is_empty(), jobs) {
+        (true, 0) => String::new(),
+        (true, _) => format!("; ending {}", self::jobs(jobs)),
+        (false, 0) => format!("; ending {ranks}"),
+        (false, _) => format!("; ending {ranks} and {}", self::jobs(jobs)),
+    }
+}
+
+/// A number of ranks and of spawned jobs in words.
+pub(crate) fn ranks_and_jobs(count: usize, jobs: usize) -> String {
+    if jobs == 0 { ranks(count) } else { format!("{} and {}", ranks(count), self::jobs(jobs)) }
+}
+
+fn jobs(count: usize) -> String {
+    if count == 1 { "1 spawned job".to_string() } else { format!("{count} spawned jobs") }
+}
+
 /// A number of ranks in words.
 pub(crate) fn ranks(count: usize) -> String {
     if count == 1 { "1 rank".to_string() } else { format!("{count} ranks") }
@@ -112,6 +136,20 @@ mod tests {
 
     fn at(phase: Phase, whereabouts: Whereabouts) -> Position {
         Position { rank: 3, phase, whereabouts }
+    }
+
+    #[test]
+    fn the_end_of_others_is_said_in_words() {
+        let words = [(0, 0), (1, 0), (2, 0), (0, 1), (2, 3)].map(|(ranks, jobs)| ending_others(ranks, jobs));
+        let expected = [
+            "",
+            "; ending the other rank",
+            "; ending the other 2 ranks",
+            "; ending 1 spawned job",
+            "; ending the other 2 ranks and 3 spawned jobs",
+        ];
+        assert_eq!(words, expected);
+        assert_eq!([ranks_and_jobs(1, 0), ranks_and_jobs(0, 1)], ["1 rank", "0 ranks and 1 spawned job"]);
     }
 
     #[test]

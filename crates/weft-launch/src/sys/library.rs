@@ -19,6 +19,17 @@ pub(super) fn open(file: &str) -> Result<*mut c_void, String> {
     Ok(library)
 }
 
+/// The file from which this code was loaded: the library, or the program that it is linked into.
+pub(crate) fn own_file() -> Option<String> {
+    // SAFETY: an all-zero Dl_info is a valid value to be overwritten.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    let address = own_file as *const c_void;
+    // SAFETY: the address is of a function of this file; the other pointer is to a local.
+    let found = unsafe { libc::dladdr(address, &mut info) } != 0;
+    // SAFETY: a name that was found is valid as long as the file is loaded, which this code is a part of.
+    found.then(|| unsafe { text(info.dli_fname) }).flatten()
+}
+
 /// The address of a symbol of the library that [`open`] returned for `file`.
 ///
 /// # Errors

@@ -6,8 +6,10 @@
 #![allow(unsafe_code)]
 
 mod notices;
+mod spawn;
 
 pub(crate) use notices::{ABORTED, RECORD_BYTES, is_loss_of_server, reason};
+pub(crate) use spawn::Program;
 
 use super::library;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -125,6 +127,7 @@ pub(crate) struct Library {
     publish: Publish,
     lookup: Lookup,
     unpublish: Unpublish,
+    spawn: spawn::Spawn,
     register_handler: notices::RegisterHandler,
     error_string: ErrorString,
 }
@@ -170,6 +173,7 @@ impl Library {
                 publish: transmute::<*mut c_void, Publish>(symbol(c"PMIx_Publish")?),
                 lookup: transmute::<*mut c_void, Lookup>(symbol(c"PMIx_Lookup")?),
                 unpublish: transmute::<*mut c_void, Unpublish>(symbol(c"PMIx_Unpublish")?),
+                spawn: transmute::<*mut c_void, spawn::Spawn>(symbol(c"PMIx_Spawn")?),
                 register_handler: transmute::<*mut c_void, notices::RegisterHandler>(symbol(
                     c"PMIx_Register_event_handler",
                 )?),
@@ -287,6 +291,12 @@ impl Library {
         done(unsafe { (self.unpublish)(names.as_ptr(), null(), 0) })
     }
 
+    /// Starts a job of these programs, and waits until its processes are started. `attributes` are those of
+    /// the job.
+    pub(crate) fn spawn(&self, attributes: &[(&'static str, String)], programs: &[Program]) -> Result<(), Status> {
+        spawn::spawn(self.spawn, attributes, programs)
+    }
+
     /// The library's name of a status.
     pub(crate) fn describe(&self, status: Status) -> String {
         // SAFETY: the library returns a constant text, or null.
@@ -322,6 +332,9 @@ unsafe fn taken(value: &Value) -> Option<Datum> {
 fn done(status: Status) -> Result<(), Status> {
     if status == 0 { Ok(()) } else { Err(status) }
 }
+
+/// What a call returns that the server does not support.
+pub(crate) const NOT_SUPPORTED: Status = -47;
 
 /// The status of a text that no structure holds: PMIX_ERR_BAD_PARAM.
 const BAD_PARAMETER: Status = -27;

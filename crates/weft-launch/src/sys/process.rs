@@ -2,10 +2,10 @@
 
 use super::{Mask, check};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 
 /// The stack of a child between its creation and its `execve`, where it makes only a few system calls.
@@ -45,7 +45,7 @@ pub(crate) struct Spawn<'a> {
     pub(crate) streams: [RawFd; 3],
     /// Descriptors that stay open under their own numbers. All others are expected to be close-on-exec.
     pub(crate) keep: &'a [RawFd],
-    /// The signal that the child gets when this process dies.
+    /// The signal that the child gets when this process dies; 0: none.
     pub(crate) death_signal: i32,
     /// The signals that are blocked in the child.
     pub(crate) mask: &'a Mask,
@@ -233,6 +233,40 @@ pub(crate) fn kill_group(leader: libc::pid_t, signal: i32) {
     if let (Some(leader), Some(signal)) = (Pid::from_raw(leader), Signal::from_named_raw(signal)) {
         let _ = rustix::process::kill_process_group(leader, signal);
     }
+}
+
+/// A process that can be signalled even when its number may have been given to another one.
+pub(crate) struct Process(OwnedFd);
+
+impl Process {
+    /// The process with this number.
+    ///
+    /// # Errors
+    /// There is none, or the kernel is older than Linux 5.3.
+    pub(crate) fn open(pid: libc::pid_t) -> io::Result<Self> {
+        let pid = Pid::from_raw(pid).ok_or(Errno::SRCH)?;
+        Ok(Self(rustix::process::pidfd_open(pid, PidfdFlags::empty())?))
+    }
+
+    /// Sends a signal. A process that is gone, or a number that is no signal, is no error.
+    pub(crate) fn signal(&self, signal: i32) {
+        if let Some(signal) = Signal::from_named_raw(signal) {
+            let _ = rustix::process::pidfd_send_signal(&self.0, signal);
+        }
+    }
+}
+
+/// Closes every descriptor of this process but the standard streams and `kept`.
+pub(crate) fn close_all_but(kept: RawFd) {
+    let close = |first: RawFd, last: u32| {
+        if i64::from(first) <= i64::from(last) {
+            // SAFETY: it takes numbers only. This process has just begun and uses none of these descriptors.
+            // Where the kernel does not know the call (before Linux 5.9) they stay open.
+            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+        }
+    };
+    close(3, u32::try_from(kept - 1).unwrap_or(0));
+    close(kept + 1, u32::MAX);
 }
 
 /// The end of a process.

@@ -4,16 +4,18 @@
 use super::table::TABLE;
 
 /// Names with the prefix that are no settings: variables that `weft hosts run` sets for its command,
-/// `mpiexec` for its ranks, the compilers behind the wrappers, and the project's own tools.
-const OTHER_NAMES: [&str; 10] = [
+/// `mpiexec` and a spawn for ranks, the compilers behind the wrappers, and the project's own tools.
+const OTHER_NAMES: [&str; 12] = [
     "WEFT_HOSTS",
     "WEFT_LOAD",
+    "WEFT_PARENT_PORT",
     "WEFT_CC",
     "WEFT_CXX",
     "WEFT_BUILD",
     "WEFT_SUITE_RUN",
     "WEFT_MEASUREMENT_JOB",
     "WEFT_TEST_HYDRA",
+    "WEFT_TEST_MPIRUN",
     "WEFT_TEST_SECONDS",
     "WEFT_SCALE",
 ];

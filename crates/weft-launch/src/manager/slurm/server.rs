@@ -9,10 +9,10 @@ use super::member::Member;
 use super::sealed::{CONTENT_MAX, Challenge, FRAME_MAX, Kind, Sealed, Side};
 use super::{Ending, step::Step};
 use crate::agent::server::{Action, Server};
-use crate::control::{BindTo, Binding, InputTo, Label, MapBy, Phase, Plan, Program};
+use crate::control::{Answer, BindTo, Binding, InputTo, Label, MapBy, Phase, Plan, Program, Request};
 use crate::service_names::ServiceNames;
 use crate::sys::{self, Poll, READ, Ready};
-use crate::{JobSecret, LaunchError, wire};
+use crate::{JobSecret, LaunchError, Spawned, wire};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
@@ -158,6 +158,8 @@ fn plan(step: &Step, secret: JobSecret) -> Plan {
         secret,
         size: step.size,
         universe: step.size,
+        spawned: 0,
+        values: Vec::new(),
         host: String::new(),
         mapping: String::new(),
         stats: false,
@@ -380,9 +382,17 @@ impl StepServer {
                     }
                 }
                 Action::Gathered { gathered, .. } => self.server.handle_gathered(gathered, |_| None),
-                Action::Name { local_rank, request } => {
-                    let (command, answer) = self.names.serve(request);
-                    self.server.handle_name(local_rank, command, &answer);
+                Action::Request { local_rank, request } => {
+                    let answer = match request {
+                        Request::Name(request) => self.names.serve(request),
+                        // No task of this library asks for more: see `ProcessManager::spawn` of `Slurm`.
+                        Request::Spawn(spawn) => {
+                            let reason = "srun starts no further processes".to_owned();
+                            Answer::Spawned(Spawned { number: 0, outcomes: vec![Err(reason); spawn.processes()] })
+                        }
+                        Request::SpawnedEnd(_) => Answer::SpawnedEnd(None),
+                    };
+                    self.server.handle_answer(local_rank, &answer);
                 }
                 Action::Abort { local_rank, code, .. } => self.abort(local_rank, code),
                 Action::Violation { local_rank, .. } => self.miss(local_rank),

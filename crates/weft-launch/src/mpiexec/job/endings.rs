@@ -1,7 +1,7 @@
 //! The early ends of a job: a rank fails, the user interrupts the job, its time is up, or ranks wait for
 //! others that will never come.
 
-use super::{EARLY_END_GRACE, END_GRACE_MS, END_RESERVE, INTERRUPT_LIMIT, Running, SURVEY_LIMIT};
+use super::{EARLY_END_GRACE, END_GRACE_MS, END_RESERVE, INTERRUPT_LIMIT, Place, Running, SURVEY_LIMIT};
 use crate::control::{Order, Phase, Watch};
 use crate::mpiexec::debugger;
 use crate::mpiexec::reach::{Agent, Stage};
@@ -30,8 +30,7 @@ impl Running {
         let name = verdict::describe(signal);
         let name = name.split(',').next().unwrap_or("a signal");
         if self.verdict.is_none() {
-            let ranks =
-                if self.launched { format!("; ending {}", verdict::ranks(self.living())) } else { String::new() };
+            let ranks = if self.launched { format!("; ending {}", self.living_words()) } else { String::new() };
             let standings = survey.map_or_else(String::new, |survey| format!("\n{}", self.standings(survey)));
             self.console.say(format!("interrupted by {name}{ranks}{standings}").trim_end());
         }
@@ -43,7 +42,7 @@ impl Running {
     fn look(&mut self, survey: &Survey) {
         let seconds = self.started_at.elapsed().as_secs_f64();
         let standings = self.standings(survey);
-        self.console.say(format!("after {seconds:.1} s\n{standings}").trim_end());
+        self.console.say(format!("{}after {seconds:.1} s\n{standings}", self.title()).trim_end());
     }
 
     /// Describes the states of the ranks, a line for each place, and the reason why nothing goes on, if that
@@ -74,14 +73,13 @@ impl Running {
         }
         let others = self.living() - usize::from(spare.is_some());
         let others = if self.launched { others } else { 0 };
-        let ending = match others {
-            0 => String::new(),
-            1 => "; ending the other rank".to_string(),
-            _ => format!("; ending the other {others} ranks"),
-        };
+        debugger::show_abort(&verdict.clause);
+        if self.fail_in_family(&verdict, spare) {
+            return;
+        }
+        let ending = verdict::ending_others(others, self.spawned_jobs());
         self.console.say(&format!("{}{ending}", verdict.clause));
         self.verdict = Some(verdict.status);
-        debugger::show_abort(&verdict.clause);
         self.end_ranks(libc::SIGTERM, END_GRACE_MS, spare);
     }
 
@@ -99,6 +97,7 @@ impl Running {
                 }
             }
         }
+        self.end_family(signal, grace_ms);
         let give_up_at = Instant::now() + Duration::from_millis(u64::from(grace_ms)) + END_RESERVE;
         self.give_up_at = Some(self.give_up_at.map_or(give_up_at, |at| at.min(give_up_at)));
     }
@@ -113,6 +112,19 @@ impl Running {
             }
             agent.kill();
         }
+        if let Place::First(family) = &mut self.place {
+            family.kill_all();
+        }
+    }
+
+    /// The number of spawned jobs that have not failed.
+    fn spawned_jobs(&self) -> usize {
+        if let Place::First(family) = &self.place { family.running() } else { 0 }
+    }
+
+    /// What lives of the family, in words.
+    fn living_words(&self) -> String {
+        verdict::ranks_and_jobs(self.living(), self.spawned_jobs())
     }
 
     /// Asks all hosts for a sign of life, and gives up a host that has given none for too long. Returns the
@@ -192,8 +204,8 @@ impl Running {
 
     pub(super) fn end_at_time_limit(&mut self, survey: &Survey) {
         let limit = self.job.settings.time_limit.unwrap_or_default().as_secs_f64();
-        let living = if self.launched { self.living() } else { 0 };
-        let mut text = format!("the time limit of {limit} s is over; ending {}\n", verdict::ranks(living));
+        let living = if self.launched { self.living_words() } else { verdict::ranks(0) };
+        let mut text = format!("the time limit of {limit} s is over; ending {living}\n");
         text.push_str(&self.standings(survey));
         let unreached = |agent: &&Agent| matches!(agent.stage, Stage::Queued | Stage::Started);
         for agent in self.agents.iter().filter(unreached) {
@@ -217,8 +229,8 @@ impl Running {
     pub(super) fn judge_silent_ends(&mut self) {
         let ranks = self.unfinalized();
         if self.verdict.is_none() && !ranks.is_empty() {
-            self.console.say(&format!("{} exited with status 0 without MPI_Finalize", verdict::named(&ranks)));
-            self.verdict = Some(verdict::STATUS_LAUNCHER);
+            let clause = format!("{} exited with status 0 without MPI_Finalize", verdict::named(&ranks));
+            self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause));
         }
     }
 

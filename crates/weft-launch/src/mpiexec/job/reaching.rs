@@ -122,6 +122,7 @@ impl Running {
                 self.start_behind(index);
             } else if let Err(why) = self.agents[index].start(&self.mask) {
                 let text = format!("the host {} cannot be reached: {why}", self.agents[index].host);
+                self.blame_host(index, &text);
                 return self.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
             }
         }
@@ -143,6 +144,7 @@ impl Running {
         let others = self.agents.iter().enumerate().filter(|(index, agent)| *index != late && silent(agent, nearly));
         let others: Vec<String> = others.map(|(_, agent)| agent.host.clone()).collect();
         let mut text = self.agents[late].explain(Some(limit.as_secs_f64()));
+        self.blame_host(late, &text);
         if !others.is_empty() {
             let names = others[..others.len().min(HOSTS_NAMED_MAX)].join(", ");
             let more = others.len().saturating_sub(HOSTS_NAMED_MAX);

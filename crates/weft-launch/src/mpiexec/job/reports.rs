@@ -1,7 +1,7 @@
 //! Handles the reports of agents.
 
 use super::{EARLY_END_GRACE, Running, STATUS_WAIT};
-use crate::control::{Gathered, NameRequest, Order, Phase, Position, Report};
+use crate::control::{Gathered, Order, Phase, Position, Report};
 use crate::mpiexec::debugger;
 use crate::mpiexec::reach::Stage;
 use crate::mpiexec::verdict::{self, Verdict};
@@ -19,6 +19,7 @@ impl Running {
             let text = format!("the host {} cannot be used: {why}", self.agents[index].host);
             self.signal_command(index, libc::SIGKILL);
             self.agents[index].stage = Stage::Done;
+            self.blame_host(index, &text);
             return self.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
         }
         if self.launched && self.agents[index].stage == Stage::Greeted {
@@ -76,6 +77,7 @@ impl Running {
             format!("the agent on {} is lost: {fate}{behind}", agent.host)
         };
         agent.stage = Stage::Done;
+        self.blame_host(index, &text);
         // Without their agent these ranks are gone.
         for &(rank, _) in &self.job.shares[index].plan.ranks {
             self.ended[rank as usize].get_or_insert(Phase::Silent);
@@ -86,13 +88,13 @@ impl Running {
 
     fn handle_report(&mut self, index: usize, report: Report) {
         match report {
-            Report::Output { stream, bytes } => self.console.queue_output(index, stream, bytes),
+            Report::Output { stream, bytes } => self.console.queue_output(Some(index), stream, bytes),
             Report::InputTaken(total) => self.agents[index].input_taken = total,
             Report::Gathered { exchange, gathered } => {
                 self.agents[index].gathered = Some((exchange, gathered));
                 self.spread_when_all_arrived();
             }
-            Report::Name { rank, request } => self.serve_name(index, rank, request),
+            Report::Request { rank, request } => self.handle_request(index, rank, request),
             Report::Abort { rank, code, message } => {
                 let verdict = verdict::of_abort(rank, self.host_of(rank), code, &message);
                 self.fail_sparing(verdict, Some(rank));
@@ -100,7 +102,7 @@ impl Running {
             Report::NotStarted { rank, status, reason } => {
                 let clause = format!("rank {rank} on {} was not started: {reason}", self.agents[index].host);
                 // Ranks that have not been started yet will not be, so there is nothing to end there.
-                self.mark_unstarted(index, rank);
+                self.mark_unstarted(index, rank, &reason);
                 self.fail(Verdict::new(status, clause));
             }
             Report::Ended { position, ended } => self.handle_end(&position, ended),
@@ -140,6 +142,7 @@ impl Running {
             }
         }
         let Some(pids) = self.processes.iter().copied().collect::<Option<Vec<i32>>>() else { return };
+        self.tell_started();
         let describe = |(rank, pid): (usize, i32)| {
             let share = &self.job.shares[self.job.share_of_rank[rank]];
             let program = share.plan.ranks.iter().find(|(number, _)| *number as usize == rank);
@@ -149,9 +152,15 @@ impl Running {
         debugger::show_ranks(pids.into_iter().enumerate().map(describe));
     }
 
-    fn mark_unstarted(&mut self, index: usize, first: u32) {
-        let ranks: Vec<u32> = self.job.shares[index].plan.ranks.iter().map(|&(rank, _)| rank).collect();
-        for rank in ranks.into_iter().filter(|&rank| rank >= first) {
+    /// Notes that the ranks of a host from `first` on were not started. The reason is that of all ranks of
+    /// the same program.
+    fn mark_unstarted(&mut self, index: usize, first: u32, reason: &str) {
+        let ranks = self.job.shares[index].plan.ranks.clone();
+        let program = ranks.iter().find(|(rank, _)| *rank == first).map(|(_, program)| *program);
+        let unstarted = ranks.into_iter().filter(|(rank, _)| *rank >= first);
+        let (same, others): (Vec<_>, Vec<_>) = unstarted.partition(|(_, other)| Some(*other) == program);
+        self.blame(same.iter().map(|(rank, _)| *rank), reason);
+        for (rank, _) in same.into_iter().chain(others) {
             self.ended[rank as usize] = Some(Phase::Silent);
         }
     }
@@ -196,12 +205,5 @@ impl Running {
             let clause = "the ranks exchange more than a frame holds";
             self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause.into()));
         }
-    }
-
-    fn serve_name(&mut self, index: usize, rank: u32, request: NameRequest) {
-        let (command, answer) = self.names.serve(request);
-        let order = Order::Name { rank, command: command.to_string(), answer };
-        let fits = self.agents[index].order(&order);
-        assert!(fits, "a name and a port are short");
     }
 }
