@@ -57,6 +57,11 @@ pub fn named(name: &[u8], members: impl IntoIterator<Item = ProcessName>) -> (u3
     (NAMED_FIRST + (((hash >> 32) * spread) >> 32) as u32, (hash & 0x7fff_ffff) as i32)
 }
 
+/// Returns whether a context may have come from [`named`].
+pub fn is_named(context: u32) -> bool {
+    (NAMED_FIRST..CONTEXT_NONE).contains(&context)
+}
+
 /// The first context that is agreed upon. `MPI_COMM_WORLD` and `MPI_COMM_SELF` have the contexts before it.
 const CONTEXT_FIRST: u32 = 2 * CONTEXTS_EACH;
 

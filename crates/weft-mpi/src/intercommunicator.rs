@@ -71,6 +71,14 @@ impl Process {
         names.iter().map(|name| engine.find_process(*name).ok_or_else(unknown)).collect()
     }
 
+    /// Forgets the queues of a context in which two groups have met: each meeting has a context of its own.
+    /// Other contexts stay.
+    pub fn end_context(&mut self, context: u32) {
+        if let Some(engine) = self.engine.as_deref_mut().filter(|_| context::is_named(context)) {
+            engine.messages.release_contexts(context..context + 1);
+        }
+    }
+
     /// The scope in which the processes of `group`, which have nothing in common but `name`, can agree.
     /// Errors go to `communicator`.
     ///

@@ -55,7 +55,10 @@ pub(super) fn create_between(
 ) -> Result<()> {
     let nobody = || Arc::new(Group { members: Vec::new(), rank: None, session: None });
     let local = if remote.members.is_empty() { nobody() } else { local };
-    create(creation, scope, local, newcomm, |object| object.connect(remote, is_first))
+    let context = scope.context;
+    let created = create(creation, scope, local, newcomm, |object| object.connect(remote, is_first));
+    with(|process| process.end_context(context));
+    created
 }
 
 /// Carries out MPI_Comm_create for an intercommunicator. `group` is the part of the local group that is in
