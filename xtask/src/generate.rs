@@ -16,7 +16,6 @@ mod scan;
 mod spec;
 mod status;
 mod tables;
-mod unimplemented;
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
@@ -95,7 +94,6 @@ fn outputs(root: &Path) -> Result<Vec<Output>> {
     outputs.push(("crates/weft-mpi/src/constants.rs".to_owned(), tables::library_constants(&spec)?));
     outputs.push(("include/mpi.h".to_owned(), header::header(&spec)?));
     outputs.push(("tests/c/misuse_calls.h".to_owned(), misuse::calls(&spec)?));
-    outputs.push(("tests/c/unimplemented_calls.h".to_owned(), unimplemented::calls(&spec, &implemented)));
     outputs.push(("docs/status.md".to_owned(), status::status(&spec, &implemented)));
     outputs.extend(fortran::outputs(&spec)?);
     outputs.push(("docs/conformance.md".to_owned(), conformance::page(root)?));

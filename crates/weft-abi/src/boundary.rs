@@ -5,9 +5,7 @@
 //! and never reaches C.
 
 use crate::caller::procedure;
-use crate::constants::{
-    MPI_ERR_INTERN, MPI_ERR_OTHER, MPI_ERR_UNSUPPORTED_OPERATION, MPI_SUCCESS, MPI_T_ERR_NOT_SUPPORTED,
-};
+use crate::constants::{MPI_ERR_INTERN, MPI_ERR_OTHER, MPI_SUCCESS};
 use crate::error_codes::number;
 use crate::error_handling;
 use crate::functions::Function;
@@ -60,24 +58,6 @@ pub(crate) fn value<T: Default>(function: Function, body: impl FnOnce() -> T) ->
             T::default()
         }
     }
-}
-
-/// The body of a function that is not implemented yet.
-#[cold]
-#[inline(never)]
-pub(crate) fn unsupported(function: Function, scope: Scope) -> c_int {
-    let class = if scope == Scope::Tool { MPI_T_ERR_NOT_SUPPORTED } else { MPI_ERR_UNSUPPORTED_OPERATION };
-    failed(function, scope, Err(Error::new(class, "not implemented yet")))
-}
-
-/// The body of a function that returns a value and is not implemented yet.
-// Sometimes there is no such function.
-#[allow(dead_code)]
-#[cold]
-#[inline(never)]
-pub(crate) fn unsupported_value<T: Default>(function: Function) -> T {
-    unsupported(function, Scope::None);
-    T::default()
 }
 
 /// The way out of a call that did not succeed: an error, or (`Ok`) the payload of a panic.

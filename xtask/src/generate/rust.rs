@@ -69,7 +69,7 @@ fn chapter_module(spec: &Spec, implemented: &Implemented, chapter: &Chapter) -> 
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
 use crate::arguments::*;
-use crate::boundary::{{{calls}, unsupported, unsupported_value, value}};
+use crate::boundary::{{{calls}, value}};
 use crate::check;
 use crate::constants::*;
 use crate::functions::Function;
@@ -104,7 +104,7 @@ struct Entry<'a> {
     form: Form,
     returns: Option<&'a str>,
     anytime: bool,
-    implementation: Option<Implementation>,
+    implementation: Implementation,
 }
 
 /// The function that implements a procedure.
@@ -130,7 +130,8 @@ fn entry(spec: &Spec, implemented: &Implemented, procedure: &Procedure, form: Fo
         form: source_form,
         returns: source.returns.as_deref(),
         anytime: procedure.anytime,
-        implementation: implementation(implemented, source, source_form),
+        implementation: implementation(implemented, source, source_form)
+            .context("no function of crates/weft-abi/src/calls implements it")?,
     };
     entry.text()
 }
@@ -201,24 +202,18 @@ impl Entry<'_> {
 
     fn value_body(&self) -> Result<String> {
         let function = variant(&self.symbol);
-        Ok(match &self.implementation {
-            None => format!("    unsupported_value(Function::{function})\n"),
-            Some(Implementation { path, .. }) => {
-                let mut arguments = Vec::new();
-                for parameter in self.c_parameters() {
-                    arguments.push(self.argument(parameter)?);
-                }
-                format!("    value(Function::{function}, || unsafe {{ {path}({}) }})\n", arguments.join(", "))
-            }
-        })
+        let mut arguments = Vec::new();
+        for parameter in self.c_parameters() {
+            arguments.push(self.argument(parameter)?);
+        }
+        let path = &self.implementation.path;
+        Ok(format!("    value(Function::{function}, || unsafe {{ {path}({}) }})\n", arguments.join(", ")))
     }
 
     fn call_body(&self) -> Result<String> {
         let function = variant(&self.symbol);
         let scope = self.scope();
-        let Some(Implementation { path, form, takes_groups }) = &self.implementation else {
-            return Ok(format!("    unsupported(Function::{function}, {scope})\n"));
-        };
+        let Implementation { path, form, takes_groups } = &self.implementation;
         let mut lines = self.checks()?;
         if let Some((creation, communicator)) = creation(&self.symbol)
             && !lines.is_empty()

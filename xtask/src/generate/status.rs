@@ -53,8 +53,6 @@ fn write_status(spec: &Spec, implemented: &Implemented) -> Result<String, std::f
     let mut out = format!(
         "<!-- {} from spec/ and crates/weft-abi/src/calls/; do not edit. -->\n\n# What is implemented\n\n\
          Weft exports every procedure of MPI 5.0. {done} of {all} procedures are implemented.\n\
-         The others return `MPI_ERR_UNSUPPORTED_OPERATION` through the error handler.\n\
-         Those of the tool interface return `MPI_T_ERR_NOT_SUPPORTED`.\n\
          A procedure counts as implemented together with its large-count form (`_c`).\n\n\
          | chapter | implemented | of |\n|---|---:|---:|\n",
         super::MARKER

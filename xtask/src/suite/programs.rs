@@ -89,14 +89,6 @@ pub(crate) fn one_host(_: &Context) -> Vec<Case> {
             cases.push(program(name, ranks, Where::OneHost, None));
         }
     }
-    cases.push(Case::new("unimplemented, without mpiexec", |context| {
-        attempt(|| Ok(Run::new(context.compile(&source("unimplemented"))?)))
-    }));
-    cases.push(Case::new("a thread spawns while all others wait, 2 ranks", |context| {
-        let run = || Ok(context.mpiexec(2).arg(context.compile(&source("unimplemented"))?).arg("spawn-in-a-thread"));
-        let finished = run().and_then(|run| run.limit(LIMIT_SECONDS).finish());
-        Expected::failure().says("rank 0").says("MPI_Comm_spawn: not implemented yet").judge(finished)
-    }));
     for ranks in [1, 2, 4] {
         for (name, limit) in [("run_out", "60"), ("contexts", "80")] {
             cases.push(Case::new(

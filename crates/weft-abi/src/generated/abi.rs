@@ -6,7 +6,7 @@
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
 use crate::arguments::*;
-use crate::boundary::{call, call_anytime, unsupported, unsupported_value, value};
+use crate::boundary::{call, call_anytime, value};
 use crate::check;
 use crate::constants::*;
 use crate::functions::Function;

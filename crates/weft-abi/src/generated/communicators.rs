@@ -6,7 +6,7 @@
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
 use crate::arguments::*;
-use crate::boundary::{call_anytime, call_together as call, unsupported, unsupported_value, value};
+use crate::boundary::{call_anytime, call_together as call, value};
 use crate::check;
 use crate::constants::*;
 use crate::functions::Function;
