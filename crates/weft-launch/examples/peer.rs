@@ -15,7 +15,8 @@
 //! - `stats`, `env=NAME`, `where`.
 //! - `spawn=PROCESSES PROGRAM ARGUMENT…`: spawn, and say what has become of it. Words `KEY:=VALUE` before the
 //!   number are info; `//` stands for a blank inside a word, `+` between programs.
-//! - `spawns=COUNT PROCESSES PROGRAM ARGUMENT…`: spawn so often, each time when the job before has ended.
+//! - `spawns=COUNT PROCESSES PROGRAM ARGUMENT…`: spawn so often, each time when the job before has ended, and
+//!   say how long it takes.
 //! - `descriptors`: say how many descriptors `mpiexec` on this host has open.
 //! - `parent`: say the port of the job that has spawned this one.
 //! - `ended=NUMBER`: wait until that spawned job has ended, and say how.
@@ -25,7 +26,7 @@
 use std::cell::Cell;
 use std::io::{Read, Write};
 use std::process::exit;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weft_launch::{CallSite, ProcessManager, SpawnProgram, process_manager};
 
 thread_local! {
@@ -71,10 +72,15 @@ fn run(manager: &mut dyn ProcessManager, name: &str, argument: &str) {
         "spawn" => spawn(manager, argument),
         "spawns" => {
             let (count, programs) = argument.split_once(' ').unwrap_or_else(|| fail("spawns needs a number"));
+            let mut took = Vec::new();
             for _ in 0..count.parse::<u32>().unwrap_or_else(|_| fail("spawns needs a number")) {
+                let began = Instant::now();
                 spawn(manager, programs);
+                took.push(began.elapsed().as_micros());
                 SPAWNED.with(|last| ended(manager, last.get()));
             }
+            took.sort_unstable();
+            println!("a spawn takes {} us (median)", took.get(took.len() / 2).unwrap_or(&0));
         }
         "descriptors" => {
             let parent = |pid: &str| {

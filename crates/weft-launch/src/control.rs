@@ -17,6 +17,7 @@ pub(crate) use watch::Watch;
 
 use crate::JobSecret;
 use crate::call_site::Whereabouts;
+use crate::spawn::{PROCESSES_MAX, REASON_BYTES_MAX};
 use crate::standing::Standing;
 use crate::sys::Ended;
 use codec::{Decode, Encode, Reader};
@@ -28,6 +29,8 @@ pub(crate) const VERSION: u32 = 7;
 pub(crate) const GREETING: &str = "WEFT-AGENT ";
 /// The longest frame, in bytes: an exchange of thousands of ranks fits.
 pub(crate) const FRAME_MAX: usize = 64 * 1024 * 1024;
+/// The outcomes of a spawn fit into a frame, each with its length and a byte beside the reason.
+const _: () = assert!(PROCESSES_MAX as usize * (REASON_BYTES_MAX + 8) < FRAME_MAX / 2);
 /// The bytes of output that an agent may have sent without a report that they were written.
 pub(crate) const OUTPUT_WINDOW: usize = 256 * 1024;
 /// The bytes of input that `mpiexec` may have sent without a report that a rank took them.

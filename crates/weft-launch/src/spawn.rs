@@ -57,7 +57,9 @@ pub(crate) const PARENT_PORT_KEY: &str = "PARENT_ROOT_PORT_NAME";
 /// The most programs of a request.
 const PROGRAMS_MAX: usize = 1024;
 /// The most processes of a request.
-const PROCESSES_MAX: u32 = 1 << 16;
+pub(crate) const PROCESSES_MAX: u32 = 1 << 16;
+/// The longest reason of a process that does not run, in bytes.
+pub(crate) const REASON_BYTES_MAX: usize = 400;
 /// The most bytes of a request.
 const BYTES_MAX: usize = 1024 * 1024;
 /// The first line of each program, and the last.
@@ -115,6 +117,12 @@ pub(crate) fn text(spawn: &Spawn, is_escaped: bool) -> Result<String, LaunchErro
         return Err(LaunchError::TooLong { what: "the request to spawn", length: out.len(), limit: BYTES_MAX });
     }
     Ok(out)
+}
+
+/// The beginning of a reason, short enough that those of all processes fit into one message.
+pub(crate) fn short(reason: &str) -> String {
+    let end = (0..=REASON_BYTES_MAX.min(reason.len())).rev().find(|&end| reason.is_char_boundary(end));
+    reason[..end.unwrap_or(0)].to_owned()
 }
 
 /// The name of an info key, in which `_` and `-` are the same.
@@ -356,6 +364,7 @@ mod tests {
         assert_eq!(outcomes_of_codes(None, 2), Some(vec![Ok(()), Ok(())]));
         assert!(outcomes_of_codes(Some("0,5"), 2).expect("two")[1].is_err());
         assert_eq!(outcomes_of_codes(Some("0"), 2), None);
+        assert_eq!((short("why").as_str(), short(&"é".repeat(REASON_BYTES_MAX)).len()), ("why", REASON_BYTES_MAX));
         let none = Spawned { number: 1, outcomes: vec![Err("no program".into()); 2] };
         assert_eq!(answer(&none, false), "cmd=spawn_result rc=-1 msg=no_program\n");
         let all = Spawned { number: 1, outcomes: vec![Ok(()); 2] };

@@ -138,7 +138,9 @@ fn interrupts_and_time_limits_end_all_jobs() {
     // mpiexec, its agent and the rank, then those of the spawned job with two ranks.
     await_processes(&mark, 7);
     job.signal("INT");
-    job.wait().expect(130).says("interrupted by SIGINT; ending 1 rank and 1 spawned job");
+    let outcome = job.wait().expect(130);
+    outcome.says("interrupted by SIGINT; ending 1 rank and 1 spawned job\n  rank 0 on ");
+    outcome.says("mpiexec: spawned job 1 (sleep): after ").says(" s\n  ranks 0-1 on ");
     await_processes(&mark, 0);
     run(&format!("--timeout 1 {line}")).expect(124).says("ending 1 rank and 1 spawned job");
     await_processes(&mark, 0);

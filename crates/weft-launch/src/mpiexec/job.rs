@@ -440,10 +440,7 @@ impl Running {
                     self.pass_on(libc::SIGSTOP);
                     sys::kill(i32::try_from(std::process::id()).expect("a process id"), libc::SIGSTOP);
                 }
-                libc::SIGQUIT if self.launched && self.verdict.is_none() => {
-                    self.ask_where(Purpose::Look);
-                    self.tell_jobs(&ToSpawned::Look);
-                }
+                libc::SIGQUIT if self.launched && self.verdict.is_none() => self.ask_where(Purpose::Look),
                 _ => self.interrupt(signal),
             }
         }

@@ -7,7 +7,7 @@ use super::plan::Job;
 use super::settings::{Block, RANKS_MAX, Settings, number};
 use crate::control::InputTo;
 use crate::hosts::{self, Host};
-use crate::spawn::{Spawn, SpawnProgram, normal_key};
+use crate::spawn::{Spawn, SpawnProgram, normal_key, short};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
@@ -210,8 +210,8 @@ pub(crate) fn outcomes(
             let is_wanted = process < count;
             let own = failures.get(&rank).filter(|_| is_wanted);
             outcomes.push(match (own, given_up) {
-                (Some(why), _) => Err(why.clone()),
-                (None, Some(why)) => Err(format!("the spawn is given up because {why}")),
+                (Some(why), _) => Err(short(why)),
+                (None, Some(why)) => Err(short(&format!("the spawn is given up because {why}"))),
                 (None, None) if is_wanted => Ok(()),
                 (None, None) => Err(format!("the info key soft asks for {count} of {} processes", program.processes)),
             });
@@ -231,7 +231,7 @@ pub(crate) fn refused(spawn: &Spawn, refusal: &Refusal) -> Vec<Result<(), String
             }
             _ => reason.clone(),
         };
-        vec![Err(why); wanted.processes as usize]
+        vec![Err(short(&why)); wanted.processes as usize]
     };
     spawn.programs.iter().enumerate().flat_map(of).collect()
 }

@@ -4,6 +4,7 @@
 use super::{EARLY_END_GRACE, END_GRACE_MS, END_RESERVE, INTERRUPT_LIMIT, Place, Running, SURVEY_LIMIT};
 use crate::control::{Order, Phase, Watch};
 use crate::mpiexec::debugger;
+use crate::mpiexec::family::ToSpawned;
 use crate::mpiexec::reach::{Agent, Stage};
 use crate::mpiexec::standings::Found;
 use crate::mpiexec::survey::{Purpose, Survey};
@@ -186,6 +187,10 @@ impl Running {
         for agent in self.agents.iter_mut().filter(|agent| agent.is_working()) {
             let fits = agent.order(&Order::Where);
             assert!(fits, "a short order");
+        }
+        if purpose != Purpose::Waiting {
+            // Each spawned job shows its own ranks. An order to end comes behind this one.
+            self.tell_jobs(&ToSpawned::Look);
         }
         let asked = self.agents.iter().map(Agent::is_working);
         let limit = if let Purpose::Interrupt(_) = purpose { INTERRUPT_LIMIT } else { SURVEY_LIMIT };

@@ -90,7 +90,7 @@ impl SpawnedJob {
     fn tell(&mut self, message: &ToSpawned) {
         // A message is far shorter than a frame, because a request is.
         let fits = self.channel.queue(|out| message.encode(out));
-        debug_assert!(fits);
+        assert!(fits, "a request is far shorter than a frame");
         self.channel.flush();
     }
 
@@ -297,7 +297,7 @@ impl Running {
             Asker::Rank { agent, rank } => {
                 // An answer is as long as the request, or shorter than a frame.
                 let fits = self.agents[agent].order(&Order::Answer { rank, answer });
-                debug_assert!(fits);
+                assert!(fits, "a request is far shorter than a frame");
             }
             Asker::Job { number, rank } => {
                 let Place::First(family) = &mut self.place else { return };
