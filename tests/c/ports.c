@@ -184,7 +184,7 @@ static int descriptors(void)
     return count;
 }
 
-/* Serves jobs that come, say a word and end. What a server has after the first few of them suffices for all. */
+/* Serves jobs that come, say a word and end. What a server has after the first few suffices for all. */
 static void clients(const char *file, int times)
 {
     enum { FIRST = 20, GROWTH_KB = 2500 }; /* a library touches its buffers for packets one after the other */
@@ -288,7 +288,7 @@ static void alone(void)
         exchange(inter);
         MPI_Comm_disconnect(&inter);
         MPI_Comm_free(&half);
-        STORY("11.10.4 two processes join at a socket");
+        STORY("11.10.5 two processes join at a socket");
         join_first_two();
     }
     STORY("11.9.2 a port that is closed, or never was, is an error of its class");

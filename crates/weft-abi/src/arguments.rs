@@ -9,6 +9,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
 use crate::constants::MPI_UNDEFINED;
@@ -44,7 +45,30 @@ pub(crate) struct InOut<'call, T>(Out<'call, T>);
 #[derive(Clone, Copy)]
 pub(crate) struct Buffer(*mut c_void);
 
+/// A descriptor of the program.
+#[derive(Clone, Copy)]
+pub(crate) struct InDescriptor<'call>(Option<BorrowedFd<'call>>);
+
 copies! { Out InOut }
+
+impl InDescriptor<'_> {
+    /// The descriptor with this number.
+    ///
+    /// # Safety
+    /// It is negative, or stays open until the call returns.
+    pub(crate) unsafe fn new(number: c_int) -> Self {
+        // SAFETY: the caller's promise. -1 is no descriptor, and no negative number is one.
+        Self((number >= 0).then(|| unsafe { BorrowedFd::borrow_raw(number) }))
+    }
+
+    /// Another descriptor of the same file or socket.
+    ///
+    /// # Errors
+    /// The number is no open descriptor, or the process has no room for another.
+    pub(crate) fn duplicate(self) -> std::io::Result<OwnedFd> {
+        self.0.ok_or(std::io::ErrorKind::InvalidInput)?.try_clone_to_owned()
+    }
+}
 
 impl<T: Copy> Out<'_, T> {
     /// The place at `pointer`.

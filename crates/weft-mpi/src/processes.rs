@@ -79,8 +79,8 @@ pub fn accept(name: &str) -> Result<Contact> {
     accept_at(port, |_| Ok(()))
 }
 
-/// Waits for a process at `port`, as long as `look` finds no reason why nobody can come any more. It looks now
-/// and then.
+/// Waits for a process at `port`, as long as `look` finds no reason why nobody can come any more. It looks
+/// now and then.
 fn accept_at(port: Arc<Port>, mut look: impl FnMut(&mut Process) -> Result<()> + Send + 'static) -> Result<Contact> {
     let wait = move || {
         let mut reason = None;
@@ -180,7 +180,7 @@ pub fn look_up(service: &str) -> Result<String> {
     found.ok_or_else(|| Error::new(MPI_ERR_NAME, format!("no service is published as \"{service}\"")))
 }
 
-/// Lets the owners of two ends of a connected socket meet (MPI-5.0 §11.10.4, `MPI_Comm_join`): over the
+/// Lets the owners of two ends of a connected socket meet (MPI-5.0 §11.10.5, `MPI_Comm_join`): over the
 /// socket, each tells the other a port. The socket can be used again afterwards.
 ///
 /// # Errors

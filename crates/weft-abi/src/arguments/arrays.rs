@@ -27,6 +27,28 @@ pub(crate) struct InOutArray<'call, T>(OutArray<'call, T>);
 /// for each process of a communicator) or from the values of another array.
 pub(crate) struct UnmeasuredArray<'call, T>(*const T, PhantomData<&'call T>);
 
+/// The places of error codes, one for each process that a call starts, where the program wants to know them.
+#[derive(Clone, Copy)]
+pub(crate) struct OutCodes<'call>(*mut c_int, PhantomData<&'call c_int>);
+
+impl OutCodes<'_> {
+    /// The places from `first` on.
+    ///
+    /// # Safety
+    /// `first` is null (`MPI_ERRCODES_IGNORE`), or there is a place for each process until the call returns.
+    pub(crate) unsafe fn new(first: *mut c_int) -> Self {
+        Self(first, PhantomData)
+    }
+
+    /// Sets the code of each process.
+    pub(crate) fn fill(self, codes: impl Iterator<Item = c_int>) {
+        if !self.0.is_null() {
+            // SAFETY: the code that made this value promised a place for each process.
+            codes.enumerate().for_each(|(index, code)| unsafe { self.0.add(index).write(code) });
+        }
+    }
+}
+
 copies! { InArray OutArray InOutArray UnmeasuredArray }
 
 /// The length in an argument. It is never negative: that has been checked where it is an error.
@@ -43,6 +65,11 @@ impl<T: Copy> InArray<'_, T> {
     #[inline(always)]
     pub(crate) unsafe fn new(first: *const T, length: i64) -> Self {
         Self { first, length: length_of(length), call: PhantomData }
+    }
+
+    /// Returns whether there should be elements, and the program has passed a null pointer.
+    pub(crate) fn is_missing(self) -> bool {
+        self.first.is_null() && self.length > 0
     }
 
     /// The number of elements.

@@ -27,6 +27,63 @@ pub(crate) struct OutText<'call> {
     length: Option<InOut<'call, c_int>>,
 }
 
+/// A list of strings of the program: as many as another argument says, or up to a null pointer.
+#[derive(Clone, Copy)]
+pub(crate) struct InStrings<'call>(*const *mut c_char, PhantomData<&'call c_char>);
+
+/// The arguments of several commands, a list of strings for each.
+#[derive(Clone, Copy)]
+pub(crate) struct InCommandLines<'call>(*const *mut *mut c_char, PhantomData<&'call c_char>);
+
+impl InStrings<'_> {
+    /// The strings from `first` on.
+    ///
+    /// # Safety
+    /// `first` is null, or the pointers are there until the call returns, as many as the standard says, each
+    /// null or a string.
+    pub(crate) unsafe fn new(first: *const *mut c_char) -> Self {
+        Self(first, PhantomData)
+    }
+
+    /// The strings before the first null pointer; none where there is no list. Bytes that are no UTF-8 are
+    /// replaced. Only for lists that end like that.
+    pub(crate) fn up_to_null(self) -> Vec<String> {
+        (0..).map_while(|index| self.at(index)).collect()
+    }
+
+    /// The string at `index`, one of those that the standard gives the list; `None` where its pointer is
+    /// null.
+    pub(crate) fn at(self, index: usize) -> Option<String> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: the code that made this value promised the pointer, and a string behind it.
+        let text = unsafe { InString::if_wanted(*self.0.add(index)) }?;
+        Some(text.to_string())
+    }
+}
+
+impl InCommandLines<'_> {
+    /// The lists from `first` on.
+    ///
+    /// # Safety
+    /// `first` is null, or there are as many lists as commands until the call returns, each null or ending
+    /// with a null pointer.
+    pub(crate) unsafe fn new(first: *const *mut *mut c_char) -> Self {
+        Self(first, PhantomData)
+    }
+
+    /// The arguments of the command at `index`, one of those that there are; none where it has no list, or no
+    /// command has.
+    pub(crate) fn at(self, index: usize) -> Vec<String> {
+        if self.0.is_null() {
+            return Vec::new();
+        }
+        // SAFETY: the code that made this value promised the list.
+        unsafe { InStrings::new(*self.0.add(index)) }.up_to_null()
+    }
+}
+
 impl<'call> InString<'call> {
     /// The string at `first`.
     ///

@@ -5,8 +5,8 @@ use crate::calls::creation::{compared, create_between};
 use crate::constants::*;
 use crate::error_codes;
 use crate::types::*;
-use std::ffi::{CStr, c_char, c_int};
-use std::os::fd::BorrowedFd;
+use std::ffi::c_int;
+use std::os::unix::net::UnixStream;
 use weft_mpi::communicator::{Creation, broadcast};
 use weft_mpi::error::{Error, ErrorClass, Result};
 use weft_mpi::intercommunicator::Meeting;
@@ -74,20 +74,13 @@ pub(crate) fn comm_connect(
     })
 }
 
-/// MPI_Comm_join (MPI-5.0 §11.10.4). It is an intercommunicator of these two processes.
-pub(crate) fn comm_join(fd: c_int, intercomm: Out<MPI_Comm>) -> Result<()> {
-    let duplicate = || {
-        if fd < 0 {
-            return Err(Error::new(MPI_ERR_ARG, format!("fd is {fd}, which is no descriptor")));
-        }
-        // SAFETY: the program passes a descriptor that is open until the call returns. It is only duplicated.
-        let owned = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned();
-        let owned =
-            owned.map_err(|error| Error::new(MPI_ERR_ARG, format!("fd is {fd}, which is no descriptor: {error}")))?;
-        Ok(std::os::unix::net::UnixStream::from(owned))
-    };
+/// MPI_Comm_join (MPI-5.0 §11.10.5). It is an intercommunicator of these two processes.
+pub(crate) fn comm_join(fd: InDescriptor, intercomm: Out<MPI_Comm>) -> Result<()> {
     let root = root_of(MPI_COMM_SELF, 0)?;
-    meet(MPI_COMM_SELF, &root, intercomm, || processes::join(duplicate()?))
+    meet(MPI_COMM_SELF, &root, intercomm, || {
+        let wrong = |error| Error::new(MPI_ERR_ARG, format!("fd is no socket that can be used: {error}"));
+        processes::join(UnixStream::from(fd.duplicate().map_err(wrong)?))
+    })
 }
 
 /// The root of a call, and the place of this process.
@@ -128,9 +121,9 @@ pub(crate) fn meet_parent() -> Result<()> {
     let Some((rank, contact)) = processes::meet_parent()? else { return Ok(()) };
     let mut parent = MPI_Comm::NULL;
     let root = Root { rank, is_own: contact.is_some() };
-    // SAFETY: the place is there until the call returns.
-    let place = unsafe { Out::new(&raw mut parent) };
-    meet(MPI_COMM_WORLD, &root, place, || contact.unwrap_or_else(|| Err(Error::new(MPI_ERR_OTHER, "no contact"))))?;
+    meet(MPI_COMM_WORLD, &root, Out::from(&mut parent), || {
+        contact.unwrap_or_else(|| Err(Error::new(MPI_ERR_OTHER, "no contact")))
+    })?;
     with(|process| {
         process.objects.communicator_mut(parent.0)?.name = "MPI_COMM_PARENT".to_owned();
         if let Some(job) = &mut process.job {
@@ -157,115 +150,70 @@ fn info_of(info: MPI_Info) -> Result<Vec<(String, String)>> {
     with(|process| process.objects.info(info.0).cloned())
 }
 
-/// The strings from `first` on, until a null pointer; none where `first` is null (`MPI_ARGV_NULL`).
-///
-/// # Safety
-/// They are there until the call returns.
-unsafe fn strings(first: *mut *mut c_char) -> Vec<String> {
-    let mut strings = Vec::new();
-    let mut next = first;
-    // SAFETY: the caller's promise.
-    while !next.is_null() && !unsafe { *next }.is_null() {
-        // SAFETY: the caller's promise.
-        strings.push(unsafe { CStr::from_ptr(*next) }.to_string_lossy().into_owned());
-        // SAFETY: a null pointer, which ends the list, is still to come.
-        next = unsafe { next.add(1) };
-    }
-    strings
-}
-
 /// A program of a spawn.
-fn program(command: &str, arguments: Vec<String>, maxprocs: c_int, info: MPI_Info) -> Result<SpawnProgram> {
+fn program(command: String, arguments: Vec<String>, maxprocs: c_int, info: MPI_Info) -> Result<SpawnProgram> {
     let processes = u32::try_from(maxprocs).ok().filter(|processes| *processes > 0).ok_or_else(|| {
         Error::new(MPI_ERR_ARG, format!("maxprocs is {maxprocs}, but a program has at least one process"))
     })?;
     if command.is_empty() {
         return Err(Error::new(MPI_ERR_ARG, "command is empty"));
     }
-    Ok(SpawnProgram { command: command.to_owned(), arguments, processes, info: info_of(info)? })
+    Ok(SpawnProgram { command, arguments, processes, info: info_of(info)? })
 }
 
 /// MPI_Comm_spawn (MPI-5.0 §11.8.2).
-///
-/// # Safety
-/// At the root the arguments are as the standard says; `array_of_errcodes` is null or has room for all codes.
-pub(crate) unsafe fn comm_spawn(
+pub(crate) fn comm_spawn(
     command: Option<InString>,
-    argv: *mut *mut c_char,
+    argv: InStrings,
     maxprocs: c_int,
     info: MPI_Info,
     root: c_int,
     comm: MPI_Comm,
     intercomm: Out<MPI_Comm>,
-    array_of_errcodes: *mut c_int,
+    array_of_errcodes: OutCodes,
 ) -> Result<()> {
-    let programs = || {
+    spawn(comm, root, intercomm, array_of_errcodes, || {
         let command = command.ok_or_else(|| Error::new(MPI_ERR_ARG, "command is null"))?;
-        // SAFETY: the caller's promise.
-        let arguments = unsafe { strings(argv) };
-        Ok(vec![program(&command.to_string(), arguments, maxprocs, info)?])
-    };
-    // SAFETY: the caller's promise.
-    unsafe { spawn(comm, root, intercomm, array_of_errcodes, programs) }
+        Ok(vec![program(command.to_string(), argv.up_to_null(), maxprocs, info)?])
+    })
 }
 
 /// MPI_Comm_spawn_multiple (MPI-5.0 §11.8.3).
-///
-/// # Safety
-/// As for [`comm_spawn`].
-pub(crate) unsafe fn comm_spawn_multiple(
+pub(crate) fn comm_spawn_multiple(
     count: c_int,
-    array_of_commands: *mut *mut c_char,
-    array_of_argv: *mut *mut *mut c_char,
-    array_of_maxprocs: UnmeasuredArray<c_int>,
-    array_of_info: UnmeasuredArray<MPI_Info>,
+    array_of_commands: InStrings,
+    array_of_argv: InCommandLines,
+    array_of_maxprocs: InArray<c_int>,
+    array_of_info: InArray<MPI_Info>,
     root: c_int,
     comm: MPI_Comm,
     intercomm: Out<MPI_Comm>,
-    array_of_errcodes: *mut c_int,
+    array_of_errcodes: OutCodes,
 ) -> Result<()> {
-    let programs = || {
+    spawn(comm, root, intercomm, array_of_errcodes, || {
         let count = usize::try_from(count)
             .ok()
             .filter(|count| *count > 0)
             .ok_or_else(|| Error::new(MPI_ERR_ARG, format!("count is {count}, but there is at least one program")))?;
-        let is_null = array_of_commands.is_null() || array_of_maxprocs.as_ptr().is_null();
-        if is_null || array_of_info.as_ptr().is_null() {
-            return Err(Error::new(MPI_ERR_ARG, "array_of_commands, array_of_maxprocs or array_of_info is null"));
+        if array_of_maxprocs.is_missing() || array_of_info.is_missing() {
+            return Err(Error::new(MPI_ERR_ARG, "array_of_maxprocs or array_of_info is null"));
         }
-        // SAFETY: the arrays have `count` elements, the caller promises.
-        let (maxprocs, infos) = unsafe { (array_of_maxprocs.measured(count), array_of_info.measured(count)) };
         (0..count)
             .map(|index| {
-                // SAFETY: as above; a program without arguments has a null pointer, or all have none
-                // (`MPI_ARGVS_NULL`).
-                let (command, arguments) = unsafe {
-                    let command = *array_of_commands.add(index);
-                    let argv = if array_of_argv.is_null() { std::ptr::null_mut() } else { *array_of_argv.add(index) };
-                    (command, strings(argv))
-                };
-                if command.is_null() {
-                    return Err(Error::new(MPI_ERR_ARG, format!("array_of_commands[{index}] is null")));
-                }
-                // SAFETY: the caller promises a string.
-                let command = unsafe { CStr::from_ptr(command) }.to_string_lossy();
-                program(&command, arguments, maxprocs.get(index), infos.get(index))
+                let missing = || Error::new(MPI_ERR_ARG, format!("array_of_commands[{index}] is null"));
+                let command = array_of_commands.at(index).ok_or_else(missing)?;
+                program(command, array_of_argv.at(index), array_of_maxprocs.get(index), array_of_info.get(index))
             })
             .collect()
-    };
-    // SAFETY: the caller's promise.
-    unsafe { spawn(comm, root, intercomm, array_of_errcodes, programs) }
+    })
 }
 
 /// Spawns the programs that the root gives, and meets their processes.
-///
-/// # Safety
-/// `errcodes` is null (`MPI_ERRCODES_IGNORE`), or has room for a code of each process of the programs.
-unsafe fn spawn(
+fn spawn(
     comm: MPI_Comm,
     root: c_int,
     intercomm: Out<MPI_Comm>,
-    errcodes: *mut c_int,
+    errcodes: OutCodes,
     programs: impl FnOnce() -> Result<Vec<SpawnProgram>>,
 ) -> Result<()> {
     let root = root_of(comm, root)?;
@@ -282,13 +230,8 @@ unsafe fn spawn(
     if !classes.is_empty() {
         broadcast(scope()?, root.rank, &mut classes)?;
     }
-    if !errcodes.is_null() {
-        for (index, class) in classes.iter().enumerate() {
-            let code = ErrorClass::from_wire(*class as u32).map_or(MPI_SUCCESS, error_codes::number);
-            // SAFETY: the caller promises room for all codes.
-            unsafe { errcodes.add(index).write(code) };
-        }
-    }
+    let code = |class: &i64| ErrorClass::from_wire(*class as u32).map_or(MPI_SUCCESS, error_codes::number);
+    errcodes.fill(classes.iter().map(code));
     let contact = spawning.map(|spawning| spawning.contact);
     meet(comm, &root, intercomm, || contact.unwrap_or_else(|| Err(Error::new(MPI_ERR_OTHER, "no contact"))))
 }

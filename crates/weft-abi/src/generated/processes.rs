@@ -77,7 +77,7 @@ entry! { MPI_Comm_get_parent PMPI_Comm_get_parent(parent: *mut MPI_Comm) -> c_in
 entry! { MPI_Comm_join PMPI_Comm_join(fd: c_int, intercomm: *mut MPI_Comm) -> c_int {
     call(Function::CommJoin, Scope::None, || {
         check::pointer("intercomm", intercomm)?;
-        unsafe { crate::calls::processes::comm_join(fd, Out::new(intercomm)) }
+        unsafe { crate::calls::processes::comm_join(InDescriptor::new(fd), Out::new(intercomm)) }
     })
 } }
 
@@ -95,7 +95,14 @@ entry! { MPI_Comm_spawn PMPI_Comm_spawn(
         check::pointer("intercomm", intercomm)?;
         unsafe {
             crate::calls::processes::comm_spawn(
-                InString::if_wanted(command), argv, maxprocs, info, root, comm, Out::new(intercomm), array_of_errcodes
+                InString::if_wanted(command),
+                InStrings::new(argv),
+                maxprocs,
+                info,
+                root,
+                comm,
+                Out::new(intercomm),
+                OutCodes::new(array_of_errcodes),
             )
         }
     })
@@ -117,14 +124,14 @@ entry! { MPI_Comm_spawn_multiple PMPI_Comm_spawn_multiple(
         unsafe {
             crate::calls::processes::comm_spawn_multiple(
                 count,
-                array_of_commands,
-                array_of_argv,
-                UnmeasuredArray::new(array_of_maxprocs),
-                UnmeasuredArray::new(array_of_info),
+                InStrings::new(array_of_commands),
+                InCommandLines::new(array_of_argv),
+                InArray::new(array_of_maxprocs, i64::from(count)),
+                InArray::new(array_of_info, i64::from(count)),
                 root,
                 comm,
                 Out::new(intercomm),
-                array_of_errcodes,
+                OutCodes::new(array_of_errcodes),
             )
         }
     })

@@ -38,6 +38,13 @@ impl Entry<'_> {
         if c_type == "fn" {
             return Ok(name);
         }
+        match parameter.kind.as_str() {
+            "STRING_ARRAY" => return Ok(format!("InStrings::new({name})")),
+            "STRING_2DARRAY" => return Ok(format!("InCommandLines::new({name})")),
+            "FILE_DESCRIPTOR" => return Ok(format!("InDescriptor::new({name})")),
+            "ERROR_CODE" if parameter.lengths == ["*"] => return Ok(format!("OutCodes::new({name})")),
+            _ => {}
+        }
         if !parameter.lengths.is_empty() {
             return self.array(parameter, &name);
         }
@@ -169,7 +176,9 @@ impl Entry<'_> {
             of => of,
         };
         let length = self.c_parameters().find(|p| p.name == *of)?;
-        let is_number = length.direction == Direction::In && length.lengths.is_empty() && !length.root;
+        // At processes that are not the root, neither the array nor its length is looked at.
+        let is_known = !length.root || parameter.root;
+        let is_number = length.direction == Direction::In && length.lengths.is_empty() && is_known;
         is_number.then(|| self.as_wide(length, &rust_name(length)))
     }
 
