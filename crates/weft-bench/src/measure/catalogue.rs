@@ -72,6 +72,8 @@ pub(crate) const MEASUREMENTS: &[Measurement] = &[
     sized("put_rate", "messages/s"),
     Measurement { ranks_min: 1, ..unsized_("startup", "ms", &[]) },
     Measurement { program: "startup", ranks_min: 1, method: Method::Launch, ..unsized_("launch", "ms", &[]) },
+    Measurement { ranks_min: 1, ..sized("spawn", "us") },
+    unsized_("connect", "us", SHORT),
     Measurement { arguments: FILES, ranks_min: 1, ..sized("file_write", "MB/s") },
     Measurement { arguments: FILES, ranks_min: 1, ..sized("file_read", "MB/s") },
     Measurement { arguments: FILES, ranks_min: 1, ..sized("file_write_all", "MB/s") },

@@ -1,0 +1,59 @@
+/* The time to spawn a job of `size` processes from one process, and to part from it, µs. The children are this
+ * program, whose file is where the parent's is. */
+#include "common.h"
+
+#include <unistd.h>
+
+static char program[4096];
+
+static double run(bench *b, size_t size, long iterations)
+{
+    double began = bench_now();
+    (void)b;
+    for (long i = 0; i < iterations; i++) {
+        MPI_Comm children;
+        MPI_Comm_spawn(program, MPI_ARGV_NULL, (int)size, MPI_INFO_NULL, 0, MPI_COMM_SELF, &children, MPI_ERRCODES_IGNORE);
+        MPI_Comm_disconnect(&children);
+    }
+    return bench_now() - began;
+}
+
+/* The children answer: as many as were asked for, each with its rank. */
+static int check(const bench *b, size_t size, char why[BENCH_WHY_MAX])
+{
+    MPI_Comm children;
+    int remote = -1;
+    (void)b;
+    MPI_Comm_spawn(program, MPI_ARGV_NULL, (int)size, MPI_INFO_NULL, 0, MPI_COMM_SELF, &children, MPI_ERRCODES_IGNORE);
+    MPI_Comm_remote_size(children, &remote);
+    MPI_Comm_disconnect(&children);
+    if (remote == (int)size)
+        return 1;
+    snprintf(why, BENCH_WHY_MAX, "the new job has %d processes and not %zu", remote, size);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const bench_case c = {.unit = "us", .ranks_min = 1, .run = run, .check = check, .value = bench_microseconds};
+    MPI_Comm parent;
+    bench b;
+    int status = 1;
+    /* A child has no options, and prints nothing. */
+    if (argc == 1) {
+        MPI_Init(&argc, &argv);
+        MPI_Comm_get_parent(&parent);
+        if (parent != MPI_COMM_NULL)
+            MPI_Comm_disconnect(&parent);
+        else
+            fprintf(stderr, "spawn: it needs an option, such as --samples 3\n");
+        MPI_Finalize();
+        return 0;
+    }
+    bench_start(&b, "spawn", "1,16", &argc, &argv, NULL, 0);
+    if (readlink("/proc/self/exe", program, sizeof program - 1) > 0 && b.ranks == 1)
+        status = bench_measure(&b, &c);
+    else
+        bench_failed(&b, 1, "us", "it runs with one rank, where its path can be read");
+    return bench_end(&b, status);
+}
