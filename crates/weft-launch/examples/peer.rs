@@ -165,9 +165,12 @@ fn programs(argument: &str) -> Vec<SpawnProgram> {
 }
 
 fn spawn(manager: &mut dyn ProcessManager, argument: &str) {
-    match manager.spawn(&programs(argument), "the port") {
+    let spawned = manager.spawn(&programs(argument), "the port");
+    if let Ok(spawned) = &spawned {
+        SPAWNED.with(|last| last.set(spawned.number));
+    }
+    match spawned {
         Ok(spawned) if spawned.outcomes.iter().all(Result::is_ok) => {
-            SPAWNED.with(|last| last.set(spawned.number));
             println!("spawned {} of {}", spawned.number, spawned.outcomes.len());
         }
         Ok(spawned) => {
