@@ -92,7 +92,9 @@ pub(crate) fn pmi_seeds() -> Vec<Vec<u8>> {
     let puts =
         "cmd=put kvsname=weft-job key=a value=b c\ncmd=get kvsname=weft-job key=a\ncmd=getbyidx kvsname=x idx=0\n";
     let ends = "cmd=barrier_in\n\u{ff}cmd=barrier_in\n\u{ff}cmd=weft_stats bytes=5\nabcde\ncmd=abort exitcode=3\ncmd=finalize\n";
-    let many = "mcmd=spawn\nnprocs=1\nendcmd\ncmd=publish_name service=a port=b\ncmd=weft_exchange value=card\n";
+    let many = "mcmd=spawn\nnprocs=1\nexecname=a\ntotspawns=2\nargcnt=1\narg1=b%20c\ninfo_num=1\ninfo_key_0=wdir\ninfo_val_0=/\npreput_num=1\n\
+                preput_key_0=k\npreput_val_0=v\nweft_directory=/\nendcmd\nmcmd=spawn\nnprocs=1\nexecname=a\nendcmd\n\
+                cmd=weft_spawned_end number=1\ncmd=publish_name service=a port=b\ncmd=weft_exchange value=card\n";
     // A byte that is no text marks the turns.
     [turns, puts, ends, many].map(|text| text.chars().map(|letter| letter as u8).collect()).to_vec()
 }

@@ -21,6 +21,7 @@
 //! - `parent`: say the port of the job that has spawned this one.
 //! - `ended=NUMBER`: wait until that spawned job has ended, and say how.
 //! - `publish=NAME`, `lookup=NAME`.
+//! - `touch=FILE`: make a file.
 //! - `done`: finalize.
 
 use std::cell::Cell;
@@ -69,6 +70,7 @@ fn run(manager: &mut dyn ProcessManager, name: &str, argument: &str) {
         "stats" => stats(manager),
         "env" => println!("{argument}={}", std::env::var(argument).unwrap_or_else(|_| "(unset)".into())),
         "where" => println!("rank {} of {} in {}", manager.rank(), manager.size(), current_directory()),
+        "touch" => drop(std::fs::File::create(argument).unwrap_or_else(|error| fail(&error.to_string()))),
         "spawn" => spawn(manager, argument),
         "spawns" => {
             let (count, programs) = argument.split_once(' ').unwrap_or_else(|| fail("spawns needs a number"));
@@ -165,9 +167,12 @@ fn programs(argument: &str) -> Vec<SpawnProgram> {
 }
 
 fn spawn(manager: &mut dyn ProcessManager, argument: &str) {
-    match manager.spawn(&programs(argument), "the port") {
+    let spawned = manager.spawn(&programs(argument), "the port");
+    if let Ok(spawned) = &spawned {
+        SPAWNED.with(|last| last.set(spawned.number));
+    }
+    match spawned {
         Ok(spawned) if spawned.outcomes.iter().all(Result::is_ok) => {
-            SPAWNED.with(|last| last.set(spawned.number));
             println!("spawned {} of {}", spawned.number, spawned.outcomes.len());
         }
         Ok(spawned) => {

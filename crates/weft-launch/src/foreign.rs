@@ -2,11 +2,12 @@
 //! They panic only where the code is wrong.
 
 use crate::JobSecret;
-use crate::agent::server::Server;
-use crate::control::{Answer, BindTo, Binding, InputTo, Label, MapBy, Order, Plan, Program, Report};
+use crate::agent::server::{Action, Server};
+use crate::control::{Answer, BindTo, Binding, InputTo, Label, MapBy, Order, Plan, Program, Report, Request};
 use crate::hosts;
 use crate::manager;
 use crate::mpiexec::stats::{Format, Stats};
+use crate::spawn;
 use crate::wire::{self, Line};
 
 /// Processes of the job that ranks and mappings are read for.
@@ -37,7 +38,11 @@ pub fn pmi(bytes: &[u8]) {
     let mut server = Server::new(&plan(), 0);
     for (turn, said) in bytes.split(|byte| *byte == TURN).enumerate() {
         server.handle_bytes(turn % 2, said);
-        while server.poll_action().is_some() {}
+        while let Some(action) = server.poll_action() {
+            if let Action::Request { request: Request::Spawn(spawn), .. } = action {
+                assert!(spawn::reread(&spawn).is_none_or(|again| again == spawn));
+            }
+        }
     }
     server.handle_bytes(0, b"\n");
 }

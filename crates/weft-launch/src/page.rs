@@ -81,6 +81,32 @@ pub fn find(below: Option<u32>) -> Vec<(u32, PathBuf)> {
     processes.into_iter().flat_map(|pid| pages_of(pid).into_iter().map(move |path| (pid, path))).collect()
 }
 
+/// The `mpiexec` that runs the job of each of these processes, where Weft's does. The jobs of a family, which
+/// ranks have spawned, have an `mpiexec` each.
+pub fn launchers(pids: &[u32]) -> BTreeMap<u32, u32> {
+    let parents = parents();
+    let is_mpiexec = |pid: u32| {
+        let file = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        name.trim_end_matches(" (deleted)") == "mpiexec"
+    };
+    pids.iter().filter_map(|&pid| Some((pid, launcher(pid, &parents, &is_mpiexec)?))).collect()
+}
+
+/// The `mpiexec` above a process. The nearest one is an agent, whose parent is the `mpiexec` of the job, if
+/// that is on this host.
+fn launcher(pid: u32, parents: &BTreeMap<u32, u32>, is_mpiexec: &dyn Fn(u32) -> bool) -> Option<u32> {
+    let ancestors = std::iter::successors(parents.get(&pid), |pid| parents.get(pid)).copied();
+    let agent = ancestors.take(GENERATIONS_MAX).find(|&pid| is_mpiexec(pid))?;
+    Some(parents.get(&agent).copied().filter(|&parent| is_mpiexec(parent)).unwrap_or(agent))
+}
+
+/// The words by which a process was started, for people.
+pub fn command_of(pid: u32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).replace('\0', " ").trim_end().to_owned()
+}
+
 /// Returns whether a page whose process calls itself `own` is that of process `pid`. A forked child has its
 /// parent's page. A process in another process namespace knows itself by another number.
 pub fn is_of(own: u32, pid: u32) -> bool {
@@ -174,6 +200,15 @@ mod tests {
                 .iter()
                 .any(|path| read(path, WORDS_MAX).is_ok_and(|words| words == [7, 0, 0, 9]))
         );
+    }
+
+    #[test]
+    fn the_jobs_of_a_family_have_an_mpiexec_each() {
+        // mpiexec 2, its agent 3, a shell 4, rank 5; the spawned job's mpiexec 6, its agent 7, rank 8. An ssh
+        // server 19 has started agent 20 for rank 21.
+        let parents = BTreeMap::from([(2, 1), (3, 2), (4, 3), (5, 4), (6, 2), (7, 6), (8, 7), (20, 19), (21, 20)]);
+        let is_mpiexec = |pid| [2, 3, 6, 7, 20].contains(&pid);
+        assert_eq!([5, 8, 21, 19].map(|pid| launcher(pid, &parents, &is_mpiexec)), [Some(2), Some(6), Some(20), None]);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{LIMIT, MPIEXEC, Outcome, Run, TWO_HOSTS, await_processes, command, mark, peer, processes, run, signal};
+use common::{
+    LIMIT, MPIEXEC, Outcome, Ready, Run, TWO_HOSTS, await_processes, command, mark, peer, processes, run, signal,
+};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -114,9 +116,12 @@ fn a_family_ends_when_a_rank_of_any_job_fails() {
             ("echo//cmd=abort//exitcode=7//>&$PMI_FD;//sleep//600", 7, "called MPI_Abort with code 7"),
             ("exit//5", 5, "exited with status 5"),
         ] {
-            let script = format!("test//$PMI_RANK//=//1//&&//{{//sleep//0.2;//{end};//}};//exec//sleep//{mark}");
+            let ready = Ready::new(32);
+            let wait = format!("until//test//-e//{}/0;//do//sleep//0.02;//done", ready.path());
+            let script = format!("test//$PMI_RANK//=//1//&&//{{//{wait};//{end};//}};//exec//sleep//{mark}");
             let steps = spawn(&format!("2 bash -c {script}"));
-            let outcome = run(&format!("{hosts} -n 2 PEER meet {steps} sleep=600000")).expect(status);
+            let outcome =
+                run(&format!("{hosts} -n 2 PEER meet {steps} 0@touch={}/0 sleep=600000", ready.path())).expect(status);
             outcome.says("mpiexec: in spawned job 1 (bash), rank 1 on ").says(says);
             outcome.says("; ending the other 2 ranks\n");
             assert_eq!(outcome.err.lines().count(), 1, "one line is enough: {outcome:?}");
@@ -133,31 +138,34 @@ fn a_family_ends_when_a_rank_of_any_job_fails() {
 #[test]
 fn interrupts_and_time_limits_end_all_jobs() {
     let mark = mark(33);
-    let line = format!("-n 1 PEER {} sleep=600000", spawn(&format!("2 sleep {mark}")));
-    let job = Run::start(command(&line), b"");
-    // mpiexec, its agent and the rank, then those of the spawned job with two ranks.
-    await_processes(&mark, 7);
+    let line = format!("-n 1 PEER {}", spawn(&format!("2 sleep {mark}")));
+    let ready = Ready::new(33);
+    let job = Run::start(command(&format!("{line} touch={}/0 sleep=600000", ready.path())), b"");
+    ready.wait(1);
     job.signal("INT");
     let outcome = job.wait().expect(130);
     outcome.says("interrupted by SIGINT; ending 1 rank and 1 spawned job\n  rank 0 on ");
     outcome.says("mpiexec: spawned job 1 (sleep): after ").says(" s\n  ranks 0-1 on ");
     await_processes(&mark, 0);
-    run(&format!("--timeout 1 {line}")).expect(124).says("ending 1 rank and 1 spawned job");
+    run(&format!("--timeout 3 {line} sleep=600000")).expect(124).says("ending 1 rank and 1 spawned job");
     await_processes(&mark, 0);
 }
 
 #[test]
 fn killing_an_mpiexec_leaves_nobody() {
     let mark = mark(34);
-    let line = format!("-n 1 PEER {} sleep=600000", spawn(&format!("2 sleep {mark}")));
-    let job = Run::start(command(&line), b"");
-    await_processes(&mark, 7);
+    let (first, second) = (Ready::new(34), Ready::new(36));
+    let line = |ready: &Ready| {
+        format!("-n 1 PEER {} touch={}/0 sleep=600000", spawn(&format!("2 sleep {mark}")), ready.path())
+    };
+    let job = Run::start(command(&line(&first)), b"");
+    first.wait(1);
     job.signal("KILL");
     job.wait();
     await_processes(&mark, 0);
     // The mpiexec of the spawned job alone.
-    let job = Run::start(command(&line), b"");
-    await_processes(&mark, 7);
+    let job = Run::start(command(&line(&second)), b"");
+    second.wait(1);
     let spawned = processes("--weft-spawned").into_iter().filter(|pid| processes(&mark).contains(pid));
     let parent = |pid: u32| -> u32 {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it lives");
@@ -222,15 +230,18 @@ fn a_process_without_a_launcher_spawns() {
 #[test]
 fn a_process_without_a_launcher_and_its_jobs_end_together() {
     let mark = mark(35);
-    let line = format!("spawn=2|sleep|{mark} sleep=600000");
+    let ready = Ready::new(35);
+    let line = format!("spawn=2|sleep|{mark} touch={}/0 sleep=600000", ready.path());
     let job = Run::start(singleton(&line), b"");
-    await_processes(&mark, 5);
+    ready.wait(1);
     job.signal("KILL");
     job.wait();
     await_processes(&mark, 0);
     // A rank of the spawned job fails.
-    let outcome =
-        Run::start(singleton(&format!("spawn=2|sh|-c|sleep//0.2;//exit//4;//:{mark} sleep=600000")), b"").wait();
+    let ready = Ready::new(37);
+    let wait = format!("until//test//-e//{}/0;//do//sleep//0.02;//done", ready.path());
+    let line = format!("spawn=2|sh|-c|{wait};//exit//4;//:{mark} touch={}/0 sleep=600000", ready.path());
+    let outcome = Run::start(singleton(&line), b"").wait();
     assert_eq!(outcome.status, -15, "{outcome:?}");
     outcome.says("in spawned job 1 (sh), rank ").says("exited with status 4");
     await_processes(&mark, 0);

@@ -57,6 +57,8 @@ pub(super) fn run(below: Option<u32>, as_json: bool, once: bool) -> ExitCode {
 /// A rank's process and the content of its page.
 struct Found {
     pid: u32,
+    /// The `mpiexec` that runs its job, if Weft's does.
+    launcher: Option<u32>,
     says: Result<Snapshot, String>,
 }
 
@@ -69,9 +71,15 @@ fn look(below: Option<u32>) -> Vec<Found> {
         if says.as_ref().is_ok_and(|snapshot| !page::is_of(snapshot.standing.pid, pid)) {
             continue;
         }
-        found.push(Found { pid, says });
+        found.push(Found { pid, launcher: None, says });
     }
-    found.sort_by_key(|one| (one.says.as_ref().map_or(u32::MAX, |snapshot| snapshot.standing.rank), one.pid));
+    let launchers = page::launchers(&found.iter().map(|one| one.pid).collect::<Vec<_>>());
+    for one in &mut found {
+        one.launcher = launchers.get(&one.pid).copied();
+    }
+    found.sort_by_key(|one| {
+        (one.launcher, one.says.as_ref().map_or(u32::MAX, |snapshot| snapshot.standing.rank), one.pid)
+    });
     found
 }
 
@@ -123,8 +131,13 @@ fn sentence(standing: &Standing) -> String {
     text
 }
 
-/// Sentences that say which ranks wait for which others. A rank without a page on this host counts as
-/// running: it may be on another host, or have ended. There is no sentence when the pages are of several
+/// The ranks of each job that Weft's `mpiexec` runs, and all others together.
+fn jobs(found: &[Found]) -> impl Iterator<Item = &[Found]> {
+    found.chunk_by(|one, other| one.launcher == other.launcher)
+}
+
+/// Sentences that say which ranks of a job wait for which others. A rank without a page on this host counts
+/// as running: it may be on another host, or have ended. There is no sentence when the pages are of several
 /// jobs: their numbers of ranks differ, or a rank occurs twice.
 fn reasons(found: &[Found]) -> Vec<String> {
     let standings = || found.iter().filter_map(|one| one.says.as_ref().ok().map(|snapshot| &snapshot.standing));
@@ -196,7 +209,13 @@ fn table(found: &[Found], style: Style) -> String {
         let _ = write!(heading, "{name:>11}");
     });
     let _ = writeln!(text, "{}", style.paint(BOLD, &heading));
-    for Found { pid, says } in found {
+    let mut job = None;
+    for Found { pid, launcher, says } in found {
+        if let Some(launcher) = launcher.filter(|_| jobs(found).count() > 1 && job != Some(*launcher)) {
+            let title = format!("job of process {launcher}: {}", page::command_of(launcher));
+            let _ = writeln!(text, "{}", style.paint(GREY, &title));
+        }
+        job = Some(*launcher);
         let snapshot = match says {
             Ok(snapshot) => snapshot,
             Err(why) => {
@@ -232,7 +251,7 @@ fn table(found: &[Found], style: Style) -> String {
             let _ = writeln!(text, "{}", style.paint(GREY, &more));
         }
     }
-    for reason in reasons(found) {
+    for reason in jobs(found).flat_map(reasons) {
         let _ = writeln!(text, "{} {reason}", style.paint(BOLD, "why:"));
     }
     text
@@ -270,15 +289,15 @@ fn line(
 
 fn object(found: &[Found]) -> String {
     let ranks: Vec<Value> = found.iter().map(rank_object).collect();
-    serde_json::to_string_pretty(&json!({ "ranks": ranks, "why": reasons(found) }))
+    serde_json::to_string_pretty(&json!({ "ranks": ranks, "why": jobs(found).flat_map(reasons).collect::<Vec<_>>() }))
         .map(|text| text + "\n")
         .unwrap_or_default()
 }
 
-fn rank_object(Found { pid, says }: &Found) -> Value {
+fn rank_object(Found { pid, launcher, says }: &Found) -> Value {
     let snapshot = match says {
         Ok(snapshot) => snapshot,
-        Err(why) => return json!({ "pid": pid, "why": why }),
+        Err(why) => return json!({ "pid": pid, "launcher": launcher, "why": why }),
     };
     let standing = &snapshot.standing;
     let waits = standing.waits.iter().map(|wait| {
@@ -300,7 +319,7 @@ fn rank_object(Found { pid, says }: &Found) -> Value {
         })
     });
     json!({
-        "pid": pid, "rank": standing.rank, "size": standing.size,
+        "pid": pid, "launcher": launcher, "rank": standing.rank, "size": standing.size,
         "doing": match doing(standing) { Doing::Waits => "waits", Doing::Works => "works", Doing::Computes => "computes" },
         "call": standing.call, "still_seconds": standing.still_ns as f64 / 1e9,
         "published_seconds_ago": standing.published_ns as f64 / 1e9, "threads_waiting": standing.threads,
@@ -365,7 +384,7 @@ mod tests {
             goes_straight: false,
             packets: [500, 40, 30],
         };
-        let table = |snapshot| table(&[Found { pid: 9, says: Ok(snapshot) }], Style::Plain);
+        let table = |snapshot| table(&[Found { pid: 9, launcher: None, says: Ok(snapshot) }], Style::Plain);
         let text = table(Snapshot { carried: Carried::Yes, groups: vec![group], ..snapshot() });
         let line = "MPI_COMM_WORLD, 4 hosts, aggregate-10: 500 packets multicast, 40 sent again, 30 asked for";
         assert!(text.contains("multicast: the network carries it") && text.contains(line), "{text}");
@@ -376,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_rank_that_waits_says_for_what_and_how_long() {
-        let text = table(&[Found { pid: 9, says: Ok(snapshot()) }], Style::Plain);
+        let text = table(&[Found { pid: 9, launcher: None, says: Ok(snapshot()) }], Style::Plain);
         assert!(
             text.contains(
                 "rank 1 of 20 (process 9) waits in MPI_Recv for 12.3 s: receive from rank 3, tag 7, 100 bytes on MPI_COMM_WORLD"
@@ -389,6 +408,21 @@ mod tests {
     }
 
     #[test]
+    fn the_jobs_of_a_family_are_told_apart() {
+        let found = [(9, Some(7)), (10, Some(7)), (11, Some(8))].map(|(pid, launcher)| Found {
+            pid,
+            launcher,
+            says: Ok(snapshot()),
+        });
+        let text = table(&found, Style::Plain);
+        let titles: Vec<&str> = text.lines().filter(|line| line.starts_with("job of process ")).collect();
+        assert_eq!(titles.len(), 2, "{text}");
+        assert!(text.contains("why: rank 1 waits for rank 3"), "the second job has one rank of each number: {text}");
+        let object: Value = serde_json::from_str(&object(&found)).unwrap();
+        assert_eq!((&object["ranks"][2]["launcher"], object["why"].as_array().unwrap().len()), (&json!(8), 1));
+    }
+
+    #[test]
     fn packets_add_up_and_of_times_the_longest_counts() {
         assert_eq!(total(&snapshot(), COUNTERS[3].0), 60);
         assert_eq!((total(&snapshot(), "round_trip_ns"), total(&snapshot(), "window_packets")), (20_000, 210_000));
@@ -396,7 +430,8 @@ mod tests {
 
     #[test]
     fn an_object_has_every_counter_of_every_peer() {
-        let object: Value = serde_json::from_str(&object(&[Found { pid: 9, says: Ok(snapshot()) }])).unwrap();
+        let object: Value =
+            serde_json::from_str(&object(&[Found { pid: 9, launcher: None, says: Ok(snapshot()) }])).unwrap();
         let peers = object["ranks"][0]["peers"].as_array().unwrap();
         assert_eq!((peers.len(), peers[0]["counters"].as_object().unwrap().len()), (20, COUNTERS.len()));
         assert_eq!(object["ranks"][0]["doing"], "waits");
