@@ -23,6 +23,7 @@ use super::conversion::Converted;
 use super::failure::{self, Failure, WORDS};
 use super::window::Window;
 use super::workers::By;
+use crate::check::Call;
 use crate::collective::CollectiveScope;
 use crate::constants::MPI_ERR_INTERN;
 use crate::error::{Error, Result};
@@ -172,6 +173,17 @@ fn view_of(told: &Told, description: &[u8]) -> Option<View> {
 }
 
 impl Process {
+    /// Begins a collective access, behind a comparison of the calls where there is one.
+    pub(super) fn begin_checked(&mut self, comparison: Option<CollectiveScope>, this: Box<Together>) {
+        let Some(comparison) = comparison.filter(|scope| scope.group.size() > 1) else {
+            return self.begin_together(this);
+        };
+        self.compare_then(this.request, comparison, Call::default(), move |process, error| match error {
+            None => process.begin_together(this),
+            Some(error) => process.end_together(this, Err(error)),
+        });
+    }
+
     /// Begins a collective access: all processes tell their parts.
     pub(super) fn begin_together(&mut self, mut this: Box<Together>) {
         let (part, description) = this.measure().unwrap_or_else(|error| {
@@ -271,8 +283,8 @@ impl Process {
                 .collect(),
         };
         let receives = arriving.iter().map(|(rank, buffer)| (*rank, buffer.describe_all())).collect();
-        let scope = this.scope.clone();
-        self.exchange_then(&scope, sends, receives, move |process, error| {
+        let (request, scope) = (this.request, this.scope.clone());
+        self.exchange_then(request, &scope, sends, receives, move |process, error| {
             drop(buffer);
             if let Some(error) = error {
                 return process.end_together(this, Err(error));
@@ -425,8 +437,8 @@ impl Process {
         let window = this.window(&round);
         let sends = this.own_pieces(&round);
         let receives = window.as_ref().map_or_else(Vec::new, Window::messages);
-        let scope = this.scope.clone();
-        self.exchange_then(&scope, sends, receives, move |process, error| {
+        let (request, scope) = (this.request, this.scope.clone());
+        self.exchange_then(request, &scope, sends, receives, move |process, error| {
             if let Some(error) = error {
                 return process.end_together(this, Err(error));
             }
@@ -469,8 +481,8 @@ impl Process {
         sends: Vec<(u32, UserData)>,
         buffers: Vec<SharedBuffer>,
     ) {
-        let scope = this.scope.clone();
-        self.exchange_then(&scope, sends, receives, move |process, error| {
+        let (request, scope) = (this.request, this.scope.clone());
+        self.exchange_then(request, &scope, sends, receives, move |process, error| {
             // The messages were in these.
             drop(buffers);
             match error {
