@@ -7,10 +7,12 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use weft_core::two_phase::window::Store;
 use weft_engine::error::ErrorClass;
 
 use crate::sys;
@@ -437,6 +439,23 @@ impl Drop for Lock<'_> {
     fn drop(&mut self) {
         // To give back a lock that is there cannot fail.
         let _ = sys::lock_range(self.file.file.as_fd(), sys::RangeLock::Unlocked, self.offset, self.bytes);
+    }
+}
+
+impl Store for File {
+    type Error = Error;
+    type Lock<'a> = Lock<'a>;
+
+    fn write_at(&self, from: &[u8], offset: u64) -> Result<()> {
+        File::write_at(self, from, offset)
+    }
+
+    fn read_at(&self, to: &mut [u8], offset: u64) -> Result<()> {
+        File::read_at(self, to, offset).map(drop)
+    }
+
+    fn lock(&self, exclusive: bool, range: Range<u64>) -> Result<Lock<'_>> {
+        File::lock(self, exclusive, range.start, range.end - range.start)
     }
 }
 
