@@ -152,6 +152,7 @@ swarm: setup
 	$(CARGO) run --package weft-sim -- all --seed $(SEED) --runs 10 --jobs "$$(nproc)" --quiet
 	$(CARGO) run --package weft-sim -- swarm --seed $(SEED) --runs $(RUNS) --jobs "$$(nproc)" --quiet
 	$(CARGO) run --package weft-sim -- programs --seed $(SEED) --runs $(PROGRAMS) --jobs "$$(nproc)"
+	$(CARGO) run --package weft-sim -- files --seed $(SEED) --runs "$$((10 * $(PROGRAMS)))"
 
 collectives:
 	WEFT_EVERY_COLLECTIVE=1 $(CARGO) test --release --package weft-core --test collective

@@ -1,6 +1,6 @@
 #!/bin/sh
 # tools/mutants.sh [NAME...]: builds weft-sim with one error at a time put in by hand, and demands that
-# programs by chance find the error.
+# programs by chance find the error; those of collective accesses to files by accesses by chance.
 #
 # Errors are the lines marked `weft_mutant = "NAME"` in the sources. A compiler wrapper of that name sets the
 # mark, for the workspace's own crates only: so each build is kept apart, and libraries are built once.
@@ -25,8 +25,12 @@ for name in ${*:-$all}; do
     ln -sf wrapper "$wrappers/$name"
     export RUSTC_WORKSPACE_WRAPPER="$wrappers/$name" CARGO_TARGET_DIR=target/mutants
     cargo build --quiet --package weft-sim
-    if found=$(timeout 540 target/mutants/debug/weft-sim programs --runs $programs --until-failure --jobs "$(nproc)" 2>&1); then
-        echo "$name: not found by $programs programs"
+    case $(grep -rlF "weft_mutant = \"$name\"" crates --include=*.rs) in
+    *two_phase*) kind=files ;;
+    *) kind=programs ;;
+    esac
+    if found=$(timeout 540 target/mutants/debug/weft-sim $kind --runs $programs --until-failure --jobs "$(nproc)" 2>&1); then
+        echo "$name: not found by $programs $kind"
         missed="$missed $name"
     else
         case $found in

@@ -2,7 +2,8 @@
  * A program that hangs as it is told, for the tests of mpiexec's explanations: `hang WHAT`. Each kind has one
  * culprit or one circle.
  */
-#define _DEFAULT_SOURCE
+#define _GNU_SOURCE
+#include <fcntl.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,6 +79,37 @@ int main(int argc, char **argv)
             for (;;)
                 pause();
         MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+    } else if (strncmp(what, "file-", 5) == 0) {
+        char name[100];
+        const char *directory = getenv("TMPDIR");
+        long number = (long)getpid();
+        MPI_Bcast(&number, 1, MPI_LONG, 0, MPI_COMM_WORLD);
+        snprintf(name, sizeof name, "%s/hang-%ld", directory ? directory : "/tmp", number);
+        MPI_File file;
+        MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file);
+        int other = open(name, O_RDWR);
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 0) /* the end of the job leaves nothing */
+            unlink(name);
+        if (strcmp(what, "file-write") == 0) { /* rank 0 does not come to the collective call */
+            if (rank == 0)
+                for (;;)
+                    pause();
+            MPI_File_write_at_all(file, rank, "x", 1, MPI_CHAR, MPI_STATUS_IGNORE);
+        } else { /* rank 0 has locked the file, and does not give the lock back */
+            MPI_Request request;
+            MPI_File_set_atomicity(file, 1);
+            if (rank == 0) {
+                struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+                fcntl(other, F_OFD_SETLK, &lock);
+                MPI_Barrier(MPI_COMM_WORLD);
+                for (;;)
+                    pause();
+            }
+            MPI_Barrier(MPI_COMM_WORLD);
+            MPI_File_iwrite_at(file, rank, "x", 1, MPI_CHAR, &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
     } else if (strcmp(what, "probe") == 0) {
         if (rank == 0)
             for (;;)

@@ -3,10 +3,12 @@
  * others; with WEFT_CHECK=1 that is found before a rank hangs or memory is corrupted. Without an argument the
  * program is right, and must get no complaint.
  */
+#define _DEFAULT_SOURCE
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ROOM = 64 };
 
@@ -86,6 +88,88 @@ static void correct(void)
     MPI_Type_free(&pair);
 }
 
+/* Opens a file that no directory has any more: the end of the job leaves nothing. */
+static MPI_File open_file(int amode)
+{
+    MPI_File file;
+    char name[100];
+    const char *directory = getenv("TMPDIR");
+    long number = (long)getpid();
+    MPI_Bcast(&number, 1, MPI_LONG, 0, MPI_COMM_WORLD);
+    snprintf(name, sizeof name, "%s/mismatch-%ld", directory ? directory : "/tmp", number);
+    MPI_File_open(MPI_COMM_WORLD, name, amode | MPI_MODE_CREATE, MPI_INFO_NULL, &file);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0)
+        unlink(name);
+    MPI_File_set_errhandler(file, MPI_ERRORS_ARE_FATAL);
+    return file;
+}
+
+/* Each collective call on a file, in the forms that there are. */
+static void correct_files(void)
+{
+    MPI_File file = open_file(MPI_MODE_RDWR);
+    MPI_Request request;
+    MPI_File_set_atomicity(file, 1);
+    MPI_File_set_atomicity(file, 0);
+    MPI_File_set_info(file, MPI_INFO_NULL);
+    MPI_File_preallocate(file, 4 * ROOM);
+    MPI_File_set_size(file, 4 * ROOM);
+    MPI_File_set_view(file, 4 * rank, MPI_INT, MPI_INT, "external32", MPI_INFO_NULL);
+    /* Offsets and counts may differ. */
+    MPI_File_write_at_all(file, rank, a, 1 + rank % 3, MPI_INT, MPI_STATUS_IGNORE);
+    MPI_File_write_all(file, a, rank % 2, MPI_INT, MPI_STATUS_IGNORE);
+    MPI_File_write_all_begin(file, a, 1, MPI_INT);
+    MPI_File_write_all_end(file, a, MPI_STATUS_IGNORE);
+    MPI_File_iread_at_all(file, 0, b, 1, MPI_INT, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL);
+    MPI_File_seek_shared(file, 3, MPI_SEEK_SET);
+    MPI_File_write_ordered(file, a, 1, MPI_INT, MPI_STATUS_IGNORE);
+    MPI_File_read_ordered_begin(file, b, 1, MPI_INT);
+    MPI_File_read_ordered_end(file, b, MPI_STATUS_IGNORE);
+    MPI_File_sync(file);
+    MPI_File_close(&file);
+}
+
+/* Rank 1 does something else with a file than the others do. Errors of files end the job, too. */
+static void different_files(const char *what)
+{
+    MPI_File file;
+    MPI_Request request;
+    MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_ARE_FATAL);
+    if (strcmp(what, "amode") == 0)
+        open_file(wrong ? MPI_MODE_WRONLY : MPI_MODE_RDWR);
+    else if (strcmp(what, "name") == 0)
+        MPI_File_open(MPI_COMM_WORLD, wrong ? "/proc/self/status" : "/etc/passwd", MPI_MODE_RDONLY, MPI_INFO_NULL, &file);
+    file = open_file(MPI_MODE_RDWR);
+    if (strcmp(what, "call") == 0) {
+        if (wrong)
+            MPI_File_sync(file);
+        else
+            MPI_File_write_all(file, a, 1, MPI_INT, MPI_STATUS_IGNORE);
+    } else if (strcmp(what, "split") == 0) {
+        if (wrong)
+            MPI_File_read_all_begin(file, a, 1, MPI_INT);
+        else
+            MPI_File_read_all(file, a, 1, MPI_INT, MPI_STATUS_IGNORE);
+        MPI_File_read_all_end(file, a, MPI_STATUS_IGNORE);
+    } else if (strcmp(what, "nonblocking") == 0) {
+        if (wrong)
+            MPI_File_iread_at_all(file, 0, a, 1, MPI_INT, &request);
+        else
+            MPI_File_iwrite_at_all(file, 0, a, 1, MPI_INT, &request);
+        /* The error of a request has a handler: that of its file. */
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    } else if (strcmp(what, "size") == 0)
+        MPI_File_set_size(file, 4 + wrong);
+    else if (strcmp(what, "datarep") == 0)
+        MPI_File_set_view(file, 0, MPI_INT, MPI_INT, wrong ? "internal" : "native", MPI_INFO_NULL);
+    else if (strcmp(what, "seek") == 0)
+        MPI_File_seek_shared(file, wrong, MPI_SEEK_SET);
+    MPI_File_close(&file);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -95,8 +179,12 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     wrong = rank == 1;
-    if (strcmp(what, "") == 0)
+    if (strcmp(what, "") == 0) {
         correct();
+        correct_files();
+    }
+    if (strncmp(what, "file-", 5) == 0)
+        different_files(what + 5);
     if (strcmp(what, "operation") == 0) {
         if (wrong)
             MPI_Barrier(MPI_COMM_WORLD);

@@ -6,8 +6,10 @@
 //! sends each aggregator the part of its data that lies in window `r` of the aggregator's domain (del
 //! Rosario, Bordawekar, Choudhary 1993; Thakur, Gropp, Lusk 1999).
 
+pub mod steps;
 #[cfg(test)]
 mod tests;
+pub mod window;
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -27,6 +29,11 @@ pub struct Part {
     pub is_ordered: bool,
     /// The number of the process's node: processes with the same number share a machine.
     pub node: u32,
+}
+
+impl Part {
+    /// The part of a process that moves nothing.
+    pub const NOTHING: Self = Self { start: 0, end: 0, bytes: 0, runs: 0, is_ordered: false, node: 0 };
 }
 
 /// The costs and wishes that decide. The defaults are those of a model; hints of the program change them.

@@ -57,7 +57,7 @@ pub const WORDS: usize = at::END;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"weftlive");
 /// The number of the layout, which changes with the meaning of the words.
-const LAYOUT: u64 = 3 << 32 | at::END as u64;
+const LAYOUT: u64 = 4 << 32 | at::END as u64;
 /// The word for any rank, any tag, or an unknown value.
 const ANY: u64 = u64::MAX;
 /// The mark of an operation that the call waits for.
@@ -78,10 +78,12 @@ pub enum Operation {
     Probe,
     /// A small send for which the receiver has no room until it asks for it.
     Room,
+    /// Data that moves between memory and a file. It has no peer, and the communicator's name is the file's.
+    Access,
 }
 
 impl Operation {
-    const ALL: [Self; 6] = [Self::Receive, Self::Send, Self::Match, Self::Data, Self::Probe, Self::Room];
+    const ALL: [Self; 7] = [Self::Receive, Self::Send, Self::Match, Self::Data, Self::Probe, Self::Room, Self::Access];
 
     /// The name of the kind, with the word that leads to the peer.
     pub fn words(self) -> &'static str {
@@ -92,6 +94,7 @@ impl Operation {
             Self::Data => "data from",
             Self::Probe => "message from",
             Self::Room => "waits for room at",
+            Self::Access => "access to",
         }
     }
 }
@@ -429,6 +432,9 @@ impl Wait {
     /// Describes the operation: `receive from rank 1, tag 7, 100 bytes on MPI_COMM_WORLD`. The caller gives
     /// the text for the peer.
     pub fn describe(&self, peer: &str) -> String {
+        if self.what == Operation::Access.words() {
+            return format!("{} {}", self.what, self.communicator);
+        }
         let mut text = format!("{} {peer}", self.what);
         if let Some(tag) = self.tag {
             let _ = write!(text, ", tag {tag}");

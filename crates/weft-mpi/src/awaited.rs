@@ -14,6 +14,8 @@ pub enum Awaited {
     Unknown,
     /// A request.
     One(usize),
+    /// The request of an access to a file. The call may have work of its own to do for it.
+    Access(usize),
     /// Two requests.
     Both([usize; 2]),
     /// A call that waits for all of these requests.
@@ -42,7 +44,7 @@ impl Awaited {
     /// more requests than are noted here.
     pub(crate) fn handles(&self) -> Option<&[usize]> {
         match self {
-            Self::Unknown | Self::Message { .. } => None,
+            Self::Unknown | Self::Access(_) | Self::Message { .. } => None,
             Self::One(request) => Some(std::slice::from_ref(request)),
             Self::Both(requests) => Some(requests),
             // A call that waits for all is woken when these are complete, and then says which are left.
@@ -54,7 +56,7 @@ impl Awaited {
     /// The requests without which the call does not return.
     pub fn requests(&self) -> Vec<usize> {
         match self {
-            Self::One(request) => vec![*request],
+            Self::One(request) | Self::Access(request) => vec![*request],
             Self::Both(requests) => requests.to_vec(),
             Self::All(requests) => requests.clone(),
             Self::Unknown | Self::Any(_) | Self::Message { .. } => Vec::new(),
@@ -65,6 +67,7 @@ impl Awaited {
     pub(crate) fn map(self, other: impl Fn(usize) -> usize) -> Self {
         match self {
             Self::One(request) => Self::One(other(request)),
+            Self::Access(request) => Self::Access(other(request)),
             Self::Both(requests) => Self::Both(requests.map(other)),
             Self::All(requests) => Self::All(requests.into_iter().map(other).collect()),
             Self::Any(requests) => Self::Any(requests.into_iter().map(other).collect()),

@@ -29,8 +29,9 @@ use crate::process::{Guard, Process, block_for, lock};
 use crate::request::{Request, State};
 use crate::signature::{ITEMS, Items, NAME, NONE, items, put_items, put_text, text, told};
 
-/// Words of the record that a process sends to another: call, root, operation and its name, operands, data.
-const RECORD: usize = NAME + 1 + 1 + NAME + 2 * ITEMS;
+/// Words of the record that a process sends to another: call, root, operation and its name, another argument
+/// and its words, operands, data.
+const RECORD: usize = NAME + 1 + 2 * (1 + NAME) + 2 * ITEMS;
 /// Words of a sentence.
 const SENTENCE: usize = 30;
 /// Words of a verdict: a class, or 0, and the sentence.
@@ -52,6 +53,9 @@ pub struct Call {
     pub between: Option<Vec<u32>>,
     /// A number that all processes have for the same reduction operation, and its name.
     pub operation: Option<(i64, String)>,
+    /// Another argument that all processes must give alike: a number that is the same for the same values,
+    /// and its words.
+    pub argument: Option<(i64, String)>,
     /// The operands of a reduction, which all processes must have alike.
     pub operands: Option<Items>,
     /// The data that this process sends to each process.
@@ -105,6 +109,7 @@ struct Record {
     name: String,
     root: i64,
     operation: (i64, String),
+    argument: (i64, String),
     operands: Option<Items>,
     data: Option<Items>,
 }
@@ -114,9 +119,11 @@ impl Record {
         let mut words = Vec::with_capacity(RECORD);
         put_text(&mut words, NAME, name);
         words.push(if call.is_absent { ABSENT } else { call.root.map_or(NONE, i64::from) });
-        let (code, operation) = call.operation.clone().unwrap_or((NONE, String::new()));
-        words.push(code);
-        put_text(&mut words, NAME, &operation);
+        for told in [&call.operation, &call.argument] {
+            let (code, name) = told.clone().unwrap_or((NONE, String::new()));
+            words.push(code);
+            put_text(&mut words, NAME, &name);
+        }
         put_items(&mut words, call.operands.as_ref());
         put_items(&mut words, call.sends.of(to));
         words
@@ -125,11 +132,13 @@ impl Record {
     fn parse(words: &[i64]) -> Self {
         let (name, rest) = words.split_at(NAME);
         let (operation, rest) = rest.split_at(2 + NAME);
+        let (argument, rest) = rest.split_at(1 + NAME);
         let (operands, data) = rest.split_at(ITEMS);
         Self {
             name: text(name),
             root: operation[0],
             operation: (operation[1], text(&operation[2..])),
+            argument: (argument[0], text(&argument[1..])),
             operands: items(operands),
             data: items(data),
         }
@@ -170,6 +179,13 @@ fn compare(call: &Call, records: &[Record], rank: u32) -> Option<(ErrorClass, St
         if record.operation != first.operation {
             let (theirs, ours) = (&record.operation.1, &first.operation.1);
             return Some((MPI_ERR_OP, format!("rank {other} calls {name} with {theirs}, rank {one} with {ours}")));
+        }
+        if record.argument != first.argument {
+            let (theirs, ours) = (&record.argument.1, &first.argument.1);
+            return Some((
+                MPI_ERR_NOT_SAME,
+                format!("rank {other} calls {name} with {theirs}, rank {one} with {ours}"),
+            ));
         }
         if !agree(record.operands.as_ref(), first.operands.as_ref()) {
             let (theirs, ours) = (told(record.operands.as_ref()), told(first.operands.as_ref()));
@@ -259,7 +275,7 @@ impl Process {
                 process.complete_with(request, Some(error));
             }
         };
-        self.exchange_calls(request, comparison, call, Box::new(then))?;
+        self.exchange_calls(request, comparison, call, Box::new(then));
         Ok(request)
     }
 
@@ -271,8 +287,20 @@ impl Process {
         messages.complete(request);
     }
 
+    /// Compares the calls in `scope`, as the first step of the operation of `request`, and goes on with
+    /// `then`.
+    pub(crate) fn compare_then(
+        &mut self,
+        request: usize,
+        scope: CollectiveScope,
+        call: Call,
+        then: impl FnOnce(&mut Self, Option<Error>) + Send + 'static,
+    ) {
+        self.exchange_calls(request, scope, call, Box::new(then));
+    }
+
     /// Exchanges the calls in `scope`, compares them, and goes on with `then`.
-    fn exchange_calls(&mut self, request: usize, scope: CollectiveScope, call: Call, then: Box<Then>) -> Result<()> {
+    fn exchange_calls(&mut self, request: usize, scope: CollectiveScope, call: Call, then: Box<Then>) {
         let size = scope.group.size();
         // The large-count forms are the same operation.
         let number = THREAD_CALL.get().unwrap_or_else(CallSite::get);
@@ -280,18 +308,28 @@ impl Process {
         let name = name.strip_suffix("_c").unwrap_or(name);
         let words: Vec<i64> = (0..size).flat_map(|to| Record::words(name, &call, to)).collect();
         let (sent, received) = (SharedBuffer::of_values(&words), SharedBuffer::new(8 * words.len()));
-        let int64 = self.objects.datatype(MPI_INT64_T)?.description.clone();
         let items = collective::Items { count: RECORD as u64, shape: ElementShape::plain(8) };
         let shape = collective::Allgather { rank: scope.rank, size, send: items, receive: items, in_place: false };
-        let arguments = Arguments {
-            send: sent.address(0),
-            receive: received.address(0),
-            send_type: Some(int64.clone()),
-            receive_type: Some(int64),
-            ..Arguments::none()
+        let prepared = self.objects.datatype(MPI_INT64_T).map(|int64| int64.description.clone()).and_then(|int64| {
+            let arguments = Arguments {
+                send: sent.address(0),
+                receive: received.address(0),
+                send_type: Some(int64.clone()),
+                receive_type: Some(int64),
+                ..Arguments::none()
+            };
+            Cursor::new(scope.clone(), Arc::new(Bound::shared(collective::alltoall(&shape), arguments)))
+        });
+        let cursor = match prepared {
+            Ok(cursor) => cursor,
+            // The others wait for this process.
+            Err(error) => {
+                if let Ok(engine) = self.engine() {
+                    engine.give_up(&scope, &error);
+                }
+                return then(self, Some(error));
+            }
         };
-        let bound = Bound::shared(collective::alltoall(&shape), arguments);
-        let cursor = Cursor::new(scope.clone(), Arc::new(bound))?;
         self.run_then(request, cursor, move |process, error| {
             // Both buffers live until here.
             drop(sent);
@@ -303,7 +341,6 @@ impl Process {
             let found = compare(&call, &records, scope.rank);
             process.tell_difference(request, scope, found, then);
         });
-        Ok(())
     }
 
     /// Tells all processes every difference that was found: all report the first.
@@ -433,7 +470,7 @@ pub fn check_now(mut process: Guard, scope: CollectiveScope, call: Call) -> Resu
     }
     let request = process.messages()?.add(State::Collective, communicator)?;
     let then = move |process: &mut Process, error: Option<Error>| process.complete_with(request, error);
-    process.exchange_calls(request, scope, call, Box::new(then))?;
+    process.exchange_calls(request, scope, call, Box::new(then));
     let outcome = block_for(process, &|| Awaited::One(request), |process| {
         if process.messages().ok()?.requests.get(request).is_none_or(Request::is_complete) {
             return Some(process.finish(request).and_then(|outcome| outcome.error.map_or(Ok(()), Err)));
@@ -533,6 +570,12 @@ mod tests {
         assert_eq!(class, MPI_ERR_TYPE);
         let calls = [("MPI_Barrier", Call::default()), ("MPI_Comm_dup", Call::default())];
         assert_eq!(compared(&calls, 0).unwrap().1, "rank 1 calls MPI_Comm_dup, rank 0 calls MPI_Barrier");
+        let open = |amode: i64| {
+            ("MPI_File_open", Call { argument: Some((amode, format!("amode {amode}"))), ..Call::default() })
+        };
+        let why = "rank 1 calls MPI_File_open with amode 9, rank 0 with amode 2";
+        assert_eq!(compared(&[open(2), open(9)], 1).unwrap(), (MPI_ERR_NOT_SAME, why.to_owned()));
+        assert_eq!(compared(&[open(2), open(2)], 0), None);
         let gather = |me: u32, count| {
             let expects = if me == 0 { Data::Each(vec![some(1, 1), some(count, 1)]) } else { Data::Nothing };
             ("MPI_Gatherv", Call { root: Some(0), sends: Data::One(0, some(4, 1)), expects, ..Call::default() })

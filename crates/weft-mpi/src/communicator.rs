@@ -19,15 +19,15 @@ use crate::blocking::wait;
 use crate::collective::{Arguments, Bound, CollectiveScope};
 use crate::constants::MPI_INT64_T;
 use crate::context::{CONTEXT_NONE, CONTEXTS_EACH};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::SharedBuffer;
 use crate::multicast::Multicast;
 use crate::object::{Class, Communicator, Group, Operation, full};
 use crate::process::{Process, lock, with};
 
 pub use crate::slots::Agreed;
-pub use agreement::{agree_on_context, needed};
-pub use creation::{Creation, open_creation};
+pub use agreement::{agree_on_context, agree_with_notes, needed};
+pub use creation::{Creation, Notes, open_creation};
 pub use exchange::exchange;
 pub use multicast::{part as part_from_multicast, prepare as prepare_multicast};
 pub use operations::agree_on_slot;
@@ -81,7 +81,12 @@ pub fn highest(scope: CollectiveScope, values: &mut [i64]) -> Result<()> {
     highest_by(scope, values, None)
 }
 
-fn highest_by(scope: CollectiveScope, values: &mut [i64], layout: Option<&Layout>) -> Result<()> {
+/// Does the same, by the algorithm that is chosen for the places of the processes: those of
+/// [`Process::agreement_layout`].
+///
+/// # Errors
+/// A process is gone.
+pub(crate) fn highest_by(scope: CollectiveScope, values: &mut [i64], layout: Option<&Layout>) -> Result<()> {
     let found = SharedBuffer::of_values(values);
     run(scope.clone(), with(|process| reduction(&scope, &found, Op::Max, process, layout))?)?;
     values.copy_from_slice(&found.values());
@@ -148,6 +153,31 @@ impl Process {
             }
         }
     }
+}
+
+/// Returns at rank `root` of `scope` when all its processes have called this, and elsewhere when this process
+/// has told `root` so.
+///
+/// # Errors
+/// A process is gone.
+pub(crate) fn tell_root(scope: CollectiveScope, root: u32) -> Result<()> {
+    let (description, layout) = with(|process| Ok::<_, Error>((int64(process)?, process.agreement_layout(&scope))))?;
+    let size = scope.group.size();
+    let (send, receive) = (SharedBuffer::new(8), SharedBuffer::new(8 * size as usize));
+    let items = Items { count: 1, shape: ElementShape::plain(8) };
+    let shape = collective::Gather { rank: scope.rank, size, root, send: items, receive: items, in_place: false };
+    let arguments = Arguments {
+        send: send.address(0),
+        receive: receive.address(0),
+        receive_type: Some(description.clone()),
+        send_type: Some(description),
+        ..Arguments::none()
+    };
+    let schedule = match &layout {
+        Some(layout) => with(|process| Chosen { choices: process.choices(), layout }.gather(&shape)),
+        None => collective::gather(&shape),
+    };
+    run(scope, Bound::shared(schedule, arguments))
 }
 
 /// Sends the `values` of rank `root` of `scope` to all its processes. Their number is the same everywhere.

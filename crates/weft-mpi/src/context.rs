@@ -10,6 +10,10 @@
 //! them may end with the same number. So in a second step every process says whether the number is still
 //! free; if one says no, the agreement is repeated. No process ever waits for another agreement. So
 //! agreements cannot block each other, in whatever order processes come to them.
+//!
+//! Processes that have made all their communicators together offer the same number. So each process reserves
+//! its own offer before it tells it, and tells whether it could. Where all have told the same number and have
+//! it, the agreement ends there. Elsewhere they give these numbers back, and take the second step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
@@ -109,6 +113,45 @@ pub enum Reserved {
     OursWithoutSlot,
     /// The number is taken.
     Ours,
+}
+
+/// What the proposals of all processes come to, in the first step of an agreement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proposal {
+    /// A process has as many communicators as it can have.
+    NoneLeft,
+    /// All have offered the same number and reserved it.
+    Agreed {
+        /// All have reserved the slot that goes with it, too.
+        all_have_slots: bool,
+    },
+    /// The highest offer. All give back what they have reserved.
+    Highest(Serial),
+}
+
+impl Proposal {
+    /// The numbers in which a process tells its proposal.
+    pub const NUMBERS: usize = 3;
+
+    /// The numbers of a process with this offer and this answer; the processes find the highest of each.
+    pub fn numbers(offer: Option<Serial>, answer: Reserved) -> [i64; Self::NUMBERS] {
+        let number = offer.map_or(i64::MAX, |offer| offer.0 as i64);
+        // The highest complement is that of the lowest number.
+        [number, !number, !(answer as i64)]
+    }
+
+    /// What the highest numbers of all processes say.
+    pub fn of(highest: &[i64]) -> Self {
+        let [number, opposite, answer, ..] = *highest else { return Self::NoneLeft };
+        let (lowest, answer) = (!opposite, !answer);
+        if number == i64::MAX {
+            Self::NoneLeft
+        } else if number == lowest && answer >= Reserved::OursWithoutSlot as i64 {
+            Self::Agreed { all_have_slots: answer == Reserved::Ours as i64 }
+        } else {
+            Self::Highest(Serial(number as u64))
+        }
+    }
 }
 
 /// The contexts of this process.
@@ -263,6 +306,8 @@ fn scramble(key: u64, attempt: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::btree_map::Entry;
+
     use super::*;
     use weft_core::process::JobId;
 
@@ -320,6 +365,25 @@ mod tests {
         contexts.sweep(|_| false);
         assert_eq!(agree(&mut contexts, false), None, "messages of the one before are still here");
         assert_eq!(agree(&mut contexts, true), Some(CONTEXT_FIRST + 2 * CONTEXTS_EACH));
+    }
+
+    /// Proposals of two processes.   Expect: one step where both have the same number and have reserved it;
+    /// the highest offer elsewhere; an end where one has no number left.
+    #[test]
+    fn proposals_that_are_alike_are_an_agreement() {
+        use Reserved::{InUse, Ours, OursWithoutSlot, Taken};
+        let of = |one: (Option<u64>, Reserved), other: (Option<u64>, Reserved)| {
+            let [one, other] = [one, other].map(|(offer, answer)| Proposal::numbers(offer.map(Serial), answer));
+            Proposal::of(&[0, 1, 2].map(|at| one[at].max(other[at])))
+        };
+        let agreed = |all_have_slots| Proposal::Agreed { all_have_slots };
+        assert_eq!(of((Some(7), Ours), (Some(7), Ours)), agreed(true));
+        assert_eq!(of((Some(0), Ours), (Some(0), OursWithoutSlot)), agreed(false));
+        for answer in [Taken, InUse] {
+            assert_eq!(of((Some(7), Ours), (Some(7), answer)), Proposal::Highest(Serial(7)));
+        }
+        assert_eq!(of((Some(7), Ours), (Some(9), Ours)), Proposal::Highest(Serial(9)));
+        assert_eq!(of((None, Taken), (Some(9), Ours)), Proposal::NoneLeft);
     }
 
     #[test]
@@ -438,10 +502,20 @@ mod tests {
         }
     }
 
-    /// An agreement among some processes, with the offers and answers of each in every attempt.
+    /// What a member has told in an attempt of an agreement.
+    struct Told {
+        offer: Serial,
+        proposal: [i64; Proposal::NUMBERS],
+        /// It has reserved its offer, and has not given it back.
+        has_own: bool,
+        /// Whether it could reserve the highest offer, once it has tried.
+        could: Option<bool>,
+    }
+
+    /// An agreement among some processes, with what each has told in every attempt.
     struct Agreement {
         members: Vec<usize>,
-        attempts: Vec<BTreeMap<usize, (Serial, Option<bool>)>>,
+        attempts: Vec<BTreeMap<usize, Told>>,
     }
 
     impl Agreement {
@@ -451,24 +525,43 @@ mod tests {
             if self.attempts.len() == *attempt {
                 self.attempts.push(BTreeMap::new());
             }
-            let said = &mut self.attempts[*attempt];
-            let Some((offer, reserved)) = said.get(&member).copied() else {
-                said.insert(member, (contexts.offer(key, *attempt as u32).expect("numbers for a test"), None));
-                return None;
-            };
-            if said.len() < self.members.len() {
-                return None;
-            }
-            let context = said.values().map(|(offer, _)| *offer).max().expect("somebody takes part");
-            let Some(reserved) = reserved else {
-                said.insert(member, (offer, Some(contexts.reserve(context, true) == Reserved::Ours)));
-                return None;
-            };
-            if said.values().any(|(_, reserved)| reserved.is_none()) {
+            let told = &mut self.attempts[*attempt];
+            if let Entry::Vacant(place) = told.entry(member) {
+                let offer = contexts.offer(key, *attempt as u32).expect("numbers for a test");
+                let answer = if *attempt == 0 { contexts.reserve(offer, true) } else { Reserved::Taken };
+                let proposal = Proposal::numbers(Some(offer), answer);
+                place.insert(Told { offer, proposal, has_own: answer == Reserved::Ours, could: None });
                 return None;
             }
-            let all = said.values().all(|(_, reserved)| *reserved == Some(true));
-            if !all && reserved {
+            if told.len() < self.members.len() {
+                return None;
+            }
+            let highest: Vec<i64> = (0..Proposal::NUMBERS)
+                .map(|at| told.values().map(|told| told.proposal[at]).max().expect("somebody takes part"))
+                .collect();
+            let own = told.get_mut(&member).expect("it has told its offer");
+            let context = match Proposal::of(&highest) {
+                Proposal::Agreed { .. } => {
+                    contexts.withdraw(own.offer);
+                    return Some(own.offer);
+                }
+                Proposal::Highest(context) => context,
+                Proposal::NoneLeft => panic!("there are numbers for a test"),
+            };
+            let offer = own.offer;
+            if own.could.is_none() {
+                if std::mem::take(&mut own.has_own) {
+                    contexts.release(offer);
+                }
+                own.could = Some(contexts.reserve(context, true) == Reserved::Ours);
+                return None;
+            }
+            let could = own.could == Some(true);
+            if told.values().any(|told| told.could.is_none()) {
+                return None;
+            }
+            let all = told.values().all(|told| told.could == Some(true));
+            if !all && could {
                 contexts.release(context);
             }
             contexts.withdraw(offer);

@@ -8,6 +8,7 @@ pub mod representation;
 use std::sync::Arc;
 
 use weft_core::file_view::View;
+use weft_net::files::Home;
 
 use crate::constants::*;
 use crate::description::Old;
@@ -96,8 +97,8 @@ pub struct File {
     pub hints: Hints,
     /// The split collective access that has begun, if one has.
     pub split: Option<Split>,
-    /// Other hosts serve the file, as rank 0 has told.
-    pub is_remote: bool,
+    /// The kind of its file system, as rank 0 has told.
+    pub home: Home,
 }
 
 impl File {

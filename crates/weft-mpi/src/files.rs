@@ -27,11 +27,12 @@ use std::sync::Arc;
 
 use weft_core::two_phase::Policy;
 
+use crate::awaited::Awaited;
 use crate::constants::*;
 use crate::error::{Error, Result};
 use crate::file::{File, FileView, Split, SplitKind};
 use crate::memory::UserData;
-use crate::process::{self, Guard, Process, block_from, lock, with};
+use crate::process::{self, Guard, Process, block_for, lock, with};
 use crate::request::{Cancellation, Hold, State, Status};
 use access::{Access, ended};
 use collective::Together;
@@ -260,11 +261,13 @@ fn start_together(
             let found = process.objects.file(file)?;
             (found.communicator, found.policy(direction))
         };
+        // Every collective call on a file begins with the comparison, where calls are compared.
+        let comparison = process.checks_calls.then(|| process.agreement_scope(communicator)).transpose()?;
         let scope = process.agreement_scope(communicator)?;
         let request = match process.messages().and_then(|messages| messages.add_lasting(State::Collective, file)) {
             Ok(request) => request,
             Err(error) => {
-                process.engine()?.give_up(&scope, &error);
+                process.engine()?.give_up(comparison.as_ref().unwrap_or(&scope), &error);
                 return Err(error);
             }
         };
@@ -274,7 +277,8 @@ fn start_together(
         };
         let converted = access.1.clone();
         let own = failure.as_ref().map(|failure| failure.error.clone());
-        process.begin_together(Together::new((request, by), scope, access, policy, failure));
+        let together = Together::new((request, by), scope, access, policy, failure);
+        process.begin_checked(comparison, together);
         match own {
             // The caller of a blocking form waits for the end all the same.
             Some(error) if by == By::Thread => {
@@ -326,6 +330,7 @@ pub fn access_ordered(
     direction: Direction,
     items: impl FnOnce(&Process) -> Result<Items>,
 ) -> Result<Status> {
+    opening::check_call(file, None)?;
     let prepared = with(|process| {
         let found = process.objects.file(file)?;
         found.check_no_split()?;
@@ -416,7 +421,7 @@ fn wait_and_work(request: usize) -> Result<Status> {
         Over(Result<crate::completion::Outcome>),
     }
     loop {
-        let due = block_from(lock(), |process| {
+        let due = block_for(lock(), &|| Awaited::Access(request), |process| {
             let own = process.jobs_of_callers.iter().position(|(of, _)| *of == request);
             if let Some(index) = own {
                 return Some(Due::Work(process.jobs_of_callers.swap_remove(index).1));
@@ -500,7 +505,7 @@ impl File {
             Direction::Read => self.hints.read,
             Direction::Write => self.hints.write,
         };
-        opening::policy(self.is_remote, wish, &self.hints)
+        opening::policy(self.home, wish, &self.hints)
     }
 
     /// The access of a process that moves nothing.

@@ -507,6 +507,12 @@ impl Process {
                     let missing = cursor.missing().map(|rank| scope.group.members[rank as usize]).collect();
                     Collective { request, transfers: cursor.transfers(), missing, context: scope.context }
                 })
+                .chain(self.exchanges.under_way.iter().map(|exchange| Collective {
+                    request: exchange.request,
+                    transfers: &exchange.requests,
+                    missing: Vec::new(),
+                    context: exchange.scope.context,
+                }))
                 .collect();
             let (objects, awaited) = (&self.objects, &self.awaited);
             let carried = self.multicast.carried;

@@ -7,10 +7,12 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
+use std::ops::Range;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use weft_core::two_phase::window::Store;
 use weft_engine::error::ErrorClass;
 
 use crate::sys;
@@ -164,6 +166,38 @@ pub struct Access {
     pub permissions: u32,
 }
 
+/// The kind of a file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Home {
+    /// It is one of this host, which has the bytes of a file when write(2) returns: close(2) has nothing to
+    /// tell.
+    Local,
+    /// Other hosts serve it, so that each access costs a message.
+    Remote,
+    /// It is another one.
+    Unknown,
+}
+
+impl Home {
+    fn of(number: i64) -> Self {
+        match number {
+            number if LOCAL.contains(&number) => Self::Local,
+            number if REMOTE.contains(&number) => Self::Remote,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The number by which processes tell one another.
+    pub const fn number(self) -> i64 {
+        self as i64
+    }
+
+    /// The kind with this number.
+    pub fn of_number(number: i64) -> Self {
+        [Self::Local, Self::Remote].into_iter().find(|home| home.number() == number).unwrap_or(Self::Unknown)
+    }
+}
+
 /// An open file.
 #[derive(Debug)]
 pub struct File {
@@ -173,6 +207,7 @@ pub struct File {
     size_max: u64,
     /// It has no offsets: a pipe or a terminal.
     is_stream: bool,
+    identity: [u64; 2],
 }
 
 impl File {
@@ -193,12 +228,19 @@ impl File {
             Access { creates, .. } => _ = options.create(creates),
         }
         let file = retry(|| options.open(path)).map_err(fail)?;
-        let kind = file.metadata().map_err(fail)?.file_type();
+        let facts = file.metadata().map_err(fail)?;
+        let kind = facts.file_type();
         if kind.is_dir() {
             return Err(fail(io::Error::from_raw_os_error(libc::EISDIR)));
         }
         let is_stream = kind.is_fifo() || kind.is_socket() || kind.is_char_device();
-        Ok(Self { file, path: path.to_owned(), size_max: sys::file_size_max(), is_stream })
+        let identity = [facts.dev(), facts.ino()];
+        Ok(Self { file, path: path.to_owned(), size_max: sys::file_size_max(), is_stream, identity })
+    }
+
+    /// The numbers of its file system and in it. While the file is open, no other file of this host has both.
+    pub fn identity(&self) -> [u64; 2] {
+        self.identity
     }
 
     /// The path by which it was opened.
@@ -206,9 +248,9 @@ impl File {
         &self.path
     }
 
-    /// Returns whether other hosts serve its file system, so that each access costs a message.
-    pub fn is_remote(&self) -> bool {
-        sys::file_system(self.file.as_fd()).is_ok_and(|kind| REMOTE.contains(&kind))
+    /// The kind of its file system.
+    pub fn home(&self) -> Home {
+        sys::file_system(self.file.as_fd()).map_or(Home::Unknown, Home::of)
     }
 
     /// Returns whether it has no offsets: a pipe, a socket or a character device.
@@ -328,7 +370,8 @@ impl File {
     /// As the kernel says: data that was written may be lost.
     pub fn sync(&self) -> Result<()> {
         match retry(|| self.file.sync_all()) {
-            Err(cause) if matches!(cause.raw_os_error(), Some(libc::EINVAL | libc::EROFS)) => Ok(()),
+            // A file system that has become read-only after an error says EROFS: data is lost.
+            Err(cause) if cause.raw_os_error() == Some(libc::EINVAL) => Ok(()),
             other => other.map_err(|cause| self.fail(Action::Sync, cause)),
         }
     }
@@ -358,6 +401,10 @@ impl File {
         Ok(Lock { file: self, offset, bytes })
     }
 }
+
+/// The numbers by which file systems of this host name themselves (statfs(2)): ext2 to ext4, XFS, Btrfs,
+/// F2FS, ZFS, tmpfs and ramfs.
+const LOCAL: [i64; 7] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x2fc1_2fc1, 0x0102_1994, 0x8584_58f6];
 
 /// The numbers by which file systems that other hosts serve name themselves (statfs(2)): NFS, SMB1, CIFS,
 /// SMB2, AFS, Ceph, FUSE, Lustre, GPFS, PanFS, BeeGFS, OrangeFS, 9p.
@@ -392,6 +439,23 @@ impl Drop for Lock<'_> {
     fn drop(&mut self) {
         // To give back a lock that is there cannot fail.
         let _ = sys::lock_range(self.file.file.as_fd(), sys::RangeLock::Unlocked, self.offset, self.bytes);
+    }
+}
+
+impl Store for File {
+    type Error = Error;
+    type Lock<'a> = Lock<'a>;
+
+    fn write_at(&self, from: &[u8], offset: u64) -> Result<()> {
+        File::write_at(self, from, offset)
+    }
+
+    fn read_at(&self, to: &mut [u8], offset: u64) -> Result<()> {
+        File::read_at(self, to, offset).map(drop)
+    }
+
+    fn lock(&self, exclusive: bool, range: Range<u64>) -> Result<Lock<'_>> {
+        File::lock(self, exclusive, range.start, range.end - range.start)
     }
 }
 

@@ -20,6 +20,7 @@ pub mod check;
 pub mod clock;
 pub mod clusters;
 pub mod fabric;
+pub mod files;
 pub mod grants;
 pub mod job;
 pub mod ledger;

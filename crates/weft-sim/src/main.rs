@@ -1,7 +1,8 @@
 //! `weft-sim <scenario> [--seed N] [--runs N]`: plays a scenario; a seed that fails is named, and replays the
 //! failure.
 //!
-//! `weft-sim programs`, `program` and `shrink` do the same with programs on whole engines.
+//! `weft-sim programs`, `program` and `shrink` do the same with programs on whole engines; `files` and `file`
+//! with accesses to files.
 #![forbid(unsafe_code)]
 
 mod programs;
@@ -25,7 +26,7 @@ const JOBS_MAX: usize = 256;
 #[derive(Parser)]
 #[command(name = "weft-sim", after_help = list())]
 struct Arguments {
-    /// A scenario of the list below, or `all`; or `programs`, `program`, `shrink`
+    /// A scenario of the list below, or `all`; or `programs`, `program`, `shrink`, `files`, `file`
     scenario: String,
     /// The seed of all random choices; 0x… or decimal
     #[arg(long, value_parser = number, default_value = "1")]

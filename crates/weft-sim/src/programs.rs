@@ -5,12 +5,15 @@ use super::Arguments;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+use weft_sim::files;
 use weft_sim::job::{self, DrawOptions, Played};
 
 /// The commands, for people.
 pub(crate) const LIST: &str = "  programs        programs by chance, one for each seed
   program         the program of one seed, with all that happens
-  shrink          the smallest program found that fails like that of a seed";
+  shrink          the smallest program found that fails like that of a seed
+  files           collective accesses to a simulated file by chance, one for each seed
+  file            the access of one seed";
 
 /// The most failures that are described at length.
 const FAILURES_TOLD: u64 = 5;
@@ -22,6 +25,8 @@ pub(crate) fn run(arguments: &Arguments) -> Option<bool> {
         "programs" => Some(many(arguments, draw_options)),
         "program" => Some(one(arguments, draw_options)),
         "shrink" => Some(shrink(arguments, draw_options)),
+        "files" => Some(many_files(arguments)),
+        "file" => Some(one_file(arguments)),
         _ => None,
     }
 }
@@ -76,6 +81,48 @@ fn many(arguments: &Arguments, draw_options: DrawOptions) -> bool {
         arguments.runs
     ));
     failed == 0
+}
+
+/// Plays accesses to files.
+fn many_files(arguments: &Arguments) -> bool {
+    std::panic::set_hook(Box::new(|_| {}));
+    let (mut sum, mut failed, mut run) = (files::Played::default(), 0, 0);
+    let began = Instant::now();
+    while run < arguments.runs && !(arguments.until_failure && failed > 0) {
+        let seed = arguments.seed.wrapping_add(run);
+        match play_file(seed) {
+            Ok(played) => sum.add(&played),
+            Err(what) => {
+                failed += 1;
+                if failed <= FAILURES_TOLD {
+                    weft_sim::out::remark(format_args!("file --seed {seed:#x}: {what}"));
+                    weft_sim::out::remark(format_args!("replay: cargo run -p weft-sim -- file --seed {seed:#x}"));
+                }
+            }
+        }
+        run += 1;
+    }
+    let rate = run as f64 / began.elapsed().as_secs_f64();
+    weft_sim::out::line(format_args!("{run} accesses to files, {failed} failed; {rate:.0} a second\n  {sum}"));
+    failed == 0
+}
+
+/// Plays the access of one seed. A panic is a failure.
+fn play_file(seed: u64) -> Result<files::Played, String> {
+    match std::panic::catch_unwind(|| files::play_seed(seed)) {
+        Ok(played) => played.map_err(|violation| violation.to_string()),
+        Err(panic) => Err(panic.downcast_ref::<String>().map_or("a panic", String::as_str).to_owned()),
+    }
+}
+
+fn one_file(arguments: &Arguments) -> bool {
+    weft_sim::out::line(format_args!("{}", files::describe(arguments.seed)));
+    let played = play_file(arguments.seed);
+    match &played {
+        Ok(played) => weft_sim::out::line(format_args!("{played}")),
+        Err(what) => weft_sim::out::line(format_args!("fails: {what}")),
+    }
+    played.is_ok()
 }
 
 fn one(arguments: &Arguments, draw_options: DrawOptions) -> bool {

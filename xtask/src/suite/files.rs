@@ -1,5 +1,5 @@
-//! Tests of files beyond the conformance programs: random programs from seeds beside an oracle, and the
-//! faults that users of other libraries have reported.
+//! Tests of files beyond the conformance programs: random programs from seeds beside an oracle, the faults
+//! that users of other libraries have reported, and what goes wrong with files at one rank or at all.
 
 use super::context::{Context, Expected};
 use super::needs::Need;
@@ -9,6 +9,7 @@ use super::{Case, Outcome};
 
 const RANDOM: &str = "tests/c/random_files.c";
 const FAULTS: &str = "tests/c/file_faults.c";
+const FAILURES: &str = "tests/c/file_failures.c";
 /// The library that makes transfers of the tests' files go wrong.
 const WRONG_TRANSFERS: &str = "tests/c/wrong_transfers.c";
 /// The time limits, in seconds: of a run in `make test`, and of one in the long target.
@@ -28,6 +29,12 @@ const MPICH_LEAVES_OUT: &str = "short-reads late-pointer holes progress moved-po
                                 atomic-requests";
 /// The small file system that a test fills. It is mounted where the test's processes alone see it.
 const FULL: &str = "mount -t tmpfs -o size=2M none \"$0\" && exec \"$@\" --full \"$0\"";
+
+/// A directory that cannot be written, where the test's processes alone see it.
+const READ_ONLY: &str = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" && exec \"$@\"";
+/// A shell in which no file may have more than 100 MiB, in blocks of 512 bytes. The memory that the ranks
+/// share is a file, too, and smaller.
+const LIMITED: &str = "ulimit -f 204800; exec \"$0\" \"$@\"";
 
 /// The directory of the files of one case, which the case removes.
 fn with_directory(
@@ -106,20 +113,88 @@ fn full(ranks: u32) -> Case {
     case.needs(&[Need::Root])
 }
 
+/// A job whose transfers go wrong in this way, at all ranks or at the last one: without its program.
+fn with_wrong_transfers(context: &Context, how: &str, ranks: u32) -> anyhow::Result<Run> {
+    let library = context.work.join("libwrong_transfers.so");
+    let compile = Run::new("cc").args(["-O1", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]);
+    let compiled = compile.arg("-o").arg(&library).arg(context.root.join(WRONG_TRANSFERS)).finish()?;
+    anyhow::ensure!(compiled.code == Some(0), "{}", compiled.report());
+    let preload = format!("LD_PRELOAD={}", library.display());
+    let (how, which) = (format!("WRONG_TRANSFERS={how}"), format!("WRONG_RANK={}", ranks - 1));
+    Ok(context.mpiexec(ranks).args(["env", &preload, &how, &which]).limit(LIMIT_SECONDS))
+}
+
 /// A case of random programs with transfers that go wrong in this way.
 fn wrong_transfers(what: &str, how: &'static str, ranks: u32, expected: Expected) -> Case {
     Case::new(format!("{what}, {ranks} ranks"), move |context| {
         with_directory(context, how, |directory| {
-            let library = context.work.join("libwrong_transfers.so");
-            let compile = Run::new("cc").args(["-O1", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]);
-            let compiled = compile.arg("-o").arg(&library).arg(context.root.join(WRONG_TRANSFERS)).finish()?;
-            anyhow::ensure!(compiled.code == Some(0), "{}", compiled.report());
-            let preload = format!("LD_PRELOAD={}", library.display());
-            let run = context.mpiexec(ranks).args(["env", &preload, &format!("WRONG_TRANSFERS={how}")]);
+            let run = with_wrong_transfers(context, how, ranks)?;
             let run = run.arg(context.compile(RANDOM)?).arg("--directory").arg(directory);
-            Ok(expected.judge(run.limit(LIMIT_SECONDS).finish()))
+            Ok(expected.judge(run.finish()))
         })
     })
+}
+
+/// The cases of what goes wrong at one rank, or at all.
+fn failures() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for error in ["ENOSPC", "EDQUOT", "EROFS", "EFBIG", "EIO", "ESTALE"] {
+        for ranks in [1, 3] {
+            cases.push(Case::new(format!("{error} at one rank: all hear of it, {ranks} ranks"), move |context| {
+                with_directory(context, error, |directory| {
+                    let run = with_wrong_transfers(context, error, ranks)?.arg(context.compile(FAILURES)?);
+                    Ok(Expected::code(0).judge(run.args(["told", error]).arg(directory).finish()))
+                })
+            }));
+        }
+    }
+    for (what, how) in [("a directory that is removed", "removed"), ("signals interrupt accesses", "signals")] {
+        for ranks in [1, 3] {
+            cases.push(Case::new(format!("{what}, {ranks} ranks"), move |context| {
+                with_directory(context, how, |directory| {
+                    let run = context.mpiexec(ranks).arg(context.compile(FAILURES)?).args([how, ""]).arg(directory);
+                    Ok(Expected::code(0).judge(run.limit(LIMIT_SECONDS).finish()))
+                })
+            }));
+        }
+    }
+    cases.push(Case::new("the shell's limit of file sizes, 3 ranks", |context| {
+        with_directory(context, "limit", |directory| {
+            let run = context.mpiexec(3).args(["sh", "-c", LIMITED]).arg(context.compile(FAILURES)?);
+            let run = run.args(["limit", ""]).arg(directory);
+            Ok(Expected::code(0).judge(run.limit(LIMIT_SECONDS).finish()))
+        })
+    }));
+    let read_only = Case::new("a file system that cannot be written, 3 ranks", |context| {
+        with_directory(context, "read-only", |directory| {
+            std::fs::write(directory.join("there"), "there")?;
+            let run = Run::new("unshare").args(["--mount", "sh", "-c", READ_ONLY]).arg(directory);
+            let run = run.arg(context.bin("mpiexec")).args(["-n", "3"]).arg(context.compile(FAILURES)?);
+            Ok(Expected::code(0).judge(run.arg("read-only").arg(directory).limit(LIMIT_SECONDS).finish()))
+        })
+    });
+    cases.push(read_only.needs(&[Need::Root]));
+    cases.push(Case::new("a rank dies inside a collective write, 3 ranks", |context| {
+        with_directory(context, "dies", |directory| {
+            let run = with_wrong_transfers(context, "dying", 3)?.arg(context.compile(FAILURES)?);
+            let died = Expected::failure().says("rank 2").says("SIGKILL").never_says("file_failures.c:");
+            Ok(died.judge(run.args(["dies", ""]).arg(directory).finish()))
+        })
+    }));
+    cases.push(Case::new("two jobs on one file, 3 ranks each", |context| {
+        with_directory(context, "beside", |directory| {
+            let program = context.compile(FAILURES)?;
+            let job = |part| context.mpiexec(3).arg(&program).arg("beside").arg(directory).arg(part);
+            let one = job("0").start()?;
+            let other = job("1").limit(LIMIT_SECONDS).finish();
+            let one = one.finish(std::time::Duration::from_secs(LIMIT_SECONDS));
+            Ok(match Expected::code(0).judge(other) {
+                Outcome::Passed => Expected::code(0).judge(one),
+                failed => failed,
+            })
+        })
+    }));
+    cases
 }
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
@@ -146,6 +221,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     }
     let expected = Expected::failure().says("MPI_ERR_IO").says("Input/output error");
     cases.push(wrong_transfers("a write that fails says where", "failing", 1, expected));
+    cases.extend(failures());
     cases
 }
 

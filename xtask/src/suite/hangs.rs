@@ -40,6 +40,8 @@ const KINDS: &[(&str, &[&str])] = &[
     ("any", &["receive from anybody", "why: ranks 0-2 wait for each other"]),
     ("wait", &["in MPI_Wait", "tag 8", "for rank 0, which is outside MPI calls"]),
     ("probe", &["in MPI_Probe", "why: ranks 1-2 wait for rank 0, which is outside MPI calls"]),
+    ("file-write", &["in MPI_File_write_at_all", "from rank 0", "on file hang-", "why: ranks 1-2 wait for rank 0"]),
+    ("file-lock", &["in MPI_Wait", "access to file hang-"]),
     ("init", &["rank 0 on", "why: ranks 1-2 wait for rank 0, which has not come to MPI_Init"]),
 ];
 
@@ -77,7 +79,10 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     });
     let others = [
         Case::new("circle: the question whether a peer is in MPI_Finalize is no progress", asked_about_finalize),
-        Case::new("weft info --live names the culprit", live),
+        Case::new("weft info --live names the culprit", |context| live(context, "compute", &[])),
+        Case::new("weft info --live names the culprit and the file", |context| {
+            live(context, "file-write", &["MPI_File_write_at_all", "on file hang-"])
+        }),
     ];
     here.chain(there).chain(ended).chain(late).chain(others).collect()
 }
@@ -156,14 +161,15 @@ fn last_answer(text: &str) -> &str {
 }
 
 /// Checks that a user sees the hang without `mpiexec`, too.
-fn live(context: &Context) -> anyhow::Result<Outcome> {
-    let running = context.mpiexec(3).arg(context.compile(HANG)?).arg("compute").start()?;
+fn live(context: &Context, what: &str, says: &[&str]) -> anyhow::Result<Outcome> {
+    let running = context.mpiexec(3).arg(context.compile(HANG)?).arg(what).start()?;
     let pid = running.pid().as_raw_nonzero().to_string();
     let deadline = Instant::now() + HANGS;
     let (said, text) = loop {
         std::thread::sleep(PAUSE);
         let text = Run::new(context.bin("weft")).args(["info", "--live", &pid, "--once"]).finish()?.output;
-        if text.contains("why: ranks 1-2 wait for rank 0, which is outside of MPI") {
+        let culprit = "why: ranks 1-2 wait for rank 0, which is outside of MPI";
+        if text.contains(culprit) && says.iter().all(|part| text.contains(part)) {
             break (true, text);
         }
         if Instant::now() > deadline {

@@ -35,8 +35,8 @@ pub(crate) fn file_open(
     let wanted = Wanted::new(path(&filename), amode, with(|process| info_of(process, info)));
     let opening = files::begin_open(comm.0, wanted)?;
     // The shared file pointer, at rank 0.
-    let window = of_file(one_sided::create_counter(comm))?;
-    fh.set(MPI_File(of_file(files::open(window, opening))?));
+    let (window, notes) = of_file(one_sided::create_counter(comm, opening.notes()))?;
+    fh.set(MPI_File(of_file(files::open(window, opening, notes))?));
     Ok(())
 }
 

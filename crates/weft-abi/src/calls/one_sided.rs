@@ -13,6 +13,7 @@ use crate::calls::{collectives, groups, info};
 use crate::constants::*;
 use crate::types::*;
 use std::ffi::c_int;
+use weft_mpi::communicator::Notes;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::{self};
 use weft_mpi::object::Class;
@@ -51,10 +52,10 @@ fn exposed(prepared: &Prepared) -> (ExposedMemory, Vec<Option<Exposed>>) {
 }
 
 /// Makes a window of one number at rank 0, for a file.
-pub(super) fn create_counter(comm: MPI_Comm) -> Result<usize> {
-    let prepared = one_sided::prepare_at_first(comm.0, size_of::<i64>())?;
+pub(super) fn create_counter(comm: MPI_Comm, notes: Notes) -> Result<(usize, Notes)> {
+    let (prepared, highest) = one_sided::prepare_at_first(comm.0, size_of::<i64>(), notes)?;
     let (exposed_memory, mapped) = exposed(&prepared);
-    one_sided::open_at_first(prepared, exposed_memory, mapped)
+    Ok((one_sided::open_at_first(prepared, exposed_memory, mapped)?, highest))
 }
 
 /// Makes a window, and returns the address of this process's part of it.

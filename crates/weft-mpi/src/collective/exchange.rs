@@ -13,11 +13,13 @@ use crate::request::{Mode, Receive, Send};
 pub(crate) type Message = (u32, UserData);
 
 impl Process {
-    /// Sends and receives messages to and from other processes of `scope`, then goes on with the first error.
+    /// Sends and receives messages to and from other processes of `scope`, as a step of the operation of
+    /// `request`, then goes on with the first error.
     /// A message without bytes is not sent. Two messages between the same processes arrive in the order in
     /// which they were sent.
     pub(crate) fn exchange_then(
         &mut self,
+        request: usize,
         scope: &CollectiveScope,
         sends: Vec<Message>,
         receives: Vec<Message>,
@@ -51,7 +53,7 @@ impl Process {
             engine.give_up(scope, error);
         }
         let then = Box::new(move |process: &mut Self, error: Option<Error>| then(process, failed.or(error)));
-        self.exchanges.under_way.push(Exchange { scope: scope.clone(), requests, then });
+        self.exchanges.under_way.push(Exchange { request, scope: scope.clone(), requests, then });
         self.advance_exchanges();
     }
 

@@ -1,5 +1,6 @@
-//! The agreement of the processes of a new communicator on its context (MPI-5.0 §7.4.2): two reductions,
-//! which any call can leave under way. `context.rs` explains the numbers.
+//! The agreement of the processes of a new communicator on its context (MPI-5.0 §7.4.2): one reduction where
+//! all offer the same number, as they mostly do, and two elsewhere. Any call can leave them under way.
+//! `context.rs` explains the numbers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,12 +9,12 @@ use weft_core::collective::choice::Layout;
 use weft_core::reduce::Op;
 use weft_engine::schedules::Cursor;
 
-use super::creation::{Creation, OPENING};
+use super::creation::{Creation, NOTES, Notes, OPENING};
 use super::reduction;
 use crate::blocking::wait;
 use crate::collective::CollectiveScope;
 use crate::constants::MPI_ERR_NO_MEM;
-use crate::context::{CONTEXTS_EACH, Reserved, Serial};
+use crate::context::{CONTEXTS_EACH, Proposal, Reserved, Serial};
 use crate::error::{Error, Result};
 use crate::memory::SharedBuffer;
 use crate::process::{Process, lock};
@@ -29,14 +30,15 @@ const IN_USE_MAX: u32 = 10_000;
 
 /// The step of an agreement.
 enum Step {
-    /// The processes find the highest offer.
-    Offer,
-    /// The processes find whether all could reserve it. `reserved`: whether this process could.
+    /// The processes find the highest offer, and whether all have offered it. `reserved`: whether this
+    /// process could reserve its own.
+    Offer { reserved: Reserved },
+    /// The processes find whether all could reserve the highest. `reserved`: whether this process could.
     Confirm { reserved: Reserved },
 }
 
-/// An agreement on the context of a new communicator that is under way: two reductions, repeated when it met
-/// another agreement.
+/// An agreement on the context of a new communicator that is under way: one or two reductions, repeated when
+/// it met another agreement.
 struct Agreement {
     scope: CollectiveScope,
     /// The places of its processes, and the multicast allowed between them, as all processes knew these when
@@ -50,6 +52,8 @@ struct Agreement {
     creation: Creation,
     /// The numbers that the running reduction reads and writes.
     value: SharedBuffer,
+    /// The numbers of the caller: its own before the first step, and the highest after it.
+    notes: SharedBuffer,
     step: Step,
     /// The number of times that it has met another agreement, and a context that is in use.
     met: u32,
@@ -80,6 +84,18 @@ impl Process {
         communicator: Result<Option<usize>>,
         creation: Creation,
     ) -> Result<usize> {
+        self.start_with_notes(scope, communicator, creation, SharedBuffer::of_values(&[0; NOTES]))
+    }
+
+    /// Does the same, and finds the highest of each of the numbers in `notes` of all processes: they are in
+    /// `notes` when the request is complete.
+    fn start_with_notes(
+        &mut self,
+        scope: CollectiveScope,
+        communicator: Result<Option<usize>>,
+        creation: Creation,
+        notes: SharedBuffer,
+    ) -> Result<usize> {
         if self.contexts.is_short() {
             // An operation that is complete without this process knowing uses no context any more.
             self.progress();
@@ -94,11 +110,12 @@ impl Process {
         let agreement = Agreement {
             layout: self.agreement_layout(&scope),
             value: SharedBuffer::of_values(&[0; OPENING]),
+            notes,
             scope,
             communicator,
             refusal,
             creation,
-            step: Step::Offer,
+            step: Step::Offer { reserved: Reserved::Taken },
             met: 0,
             in_use: 0,
             offer: None,
@@ -130,11 +147,18 @@ impl Process {
             self.sweep_contexts();
         }
         agreement.offer = self.contexts.offer(agreement.key(), agreement.met);
-        // A process that has no number left still takes part, so that all others learn of it.
-        let offer = agreement.offer.map_or(i64::MAX, |offer| offer.0 as i64);
-        let opening = agreement.creation.opening(offer, agreement.scope.rank, agreement.refusal.as_ref());
+        // A process that has no number left still takes part, so that all others learn of it. Agreements that
+        // met before meet less when nobody reserves until all have told their offers.
+        let is_first = agreement.met == 0 && agreement.in_use == 0;
+        let (reserved, answer) = match agreement.offer.filter(|offer| is_first && !offer.is_repeated()) {
+            Some(offer) => self.reserve_for(&mut agreement, offer, true),
+            None => (Reserved::Taken, Reserved::Taken),
+        };
+        let proposal = Proposal::numbers(agreement.offer, answer);
+        let (rank, notes) = (agreement.scope.rank, numbers(&agreement.notes));
+        let opening = agreement.creation.opening(proposal, rank, agreement.refusal.as_ref(), notes);
         agreement.value.set_values(&opening);
-        agreement.step = Step::Offer;
+        agreement.step = Step::Offer { reserved };
         self.reduce_agreement(request, agreement, Op::Max);
     }
 
@@ -150,64 +174,83 @@ impl Process {
         }
     }
 
+    /// Reserves `serial` for `agreement`, and its slot. Returns whether this process could reserve the
+    /// number, and its answer to the others.
+    fn reserve_for(&mut self, agreement: &mut Agreement, serial: Serial, is_clear: bool) -> (Reserved, Reserved) {
+        agreement.serial = serial;
+        let reserved = self.contexts.reserve(serial, is_clear);
+        let has_slot = reserved != Reserved::Ours || self.reserve_slot(serial);
+        agreement.has_slot = reserved == Reserved::Ours && has_slot;
+        (reserved, if has_slot { reserved } else { Reserved::OursWithoutSlot })
+    }
+
+    /// Gives back what this process has reserved in the present step of `agreement`.
+    fn unreserve(&mut self, agreement: &mut Agreement) {
+        self.give_slot_back(agreement);
+        if let Step::Offer { reserved: Reserved::Ours } | Step::Confirm { reserved: Reserved::Ours } = agreement.step {
+            self.contexts.release(agreement.serial);
+        }
+    }
+
     /// Takes the next step of `agreement`, whose reduction is complete.
     fn continue_agreement(&mut self, request: usize, mut agreement: Agreement, error: Option<Error>) {
         let values = agreement.value.values();
-        let value = values[0];
-        let opening = if matches!(agreement.step, Step::Offer) { Creation::compare(&values) } else { Ok(()) };
+        let is_offer = matches!(agreement.step, Step::Offer { .. });
+        let opening = if is_offer { Creation::compare(&values) } else { Ok(()) };
         let error = agreement.refusal.take().or(error).or(opening.err());
-        let failed = error.is_some();
-        match agreement.step {
-            _ if failed => self.end_agreement(request, &mut agreement, error),
-            Step::Offer if value == i64::MAX => {
-                let message = "a process of the group has as many communicators as it can have: MPI_Comm_free makes room for more";
-                self.end_agreement(request, &mut agreement, Some(Error::new(MPI_ERR_NO_MEM, message)));
-            }
-            Step::Offer => {
-                agreement.serial = Serial(value as u64);
-                let is_clear = !agreement.serial.is_repeated() || self.is_clear(agreement.serial.context());
-                let reserved = self.contexts.reserve(agreement.serial, is_clear);
-                agreement.step = Step::Confirm { reserved };
-                let has_slot = reserved != Reserved::Ours || self.reserve_slot(agreement.serial);
-                let answer = if has_slot { reserved } else { Reserved::OursWithoutSlot };
-                agreement.value.set_values(&[answer as i64; OPENING]);
-                agreement.has_slot = reserved == Reserved::Ours && has_slot;
-                self.reduce_agreement(request, agreement, Op::Min);
-            }
-            Step::Confirm { .. } if value >= Reserved::OursWithoutSlot as i64 => {
-                let all_have_slots = value == Reserved::Ours as i64;
-                if let Some(handle) = agreement.communicator
-                    && let Ok(communicator) = self.objects.communicator_mut(handle)
-                {
-                    communicator.context = agreement.serial.context();
-                    self.contexts.begin_use(agreement.serial);
-                    if all_have_slots && let Some(engine) = self.engine.as_deref_mut() {
-                        let context = communicator.collective_context();
-                        communicator.slot = Slots::open(agreement.serial, context, &communicator.group, engine);
-                        agreement.has_slot &= communicator.slot.is_none();
-                    }
+        if error.is_some() {
+            return self.end_agreement(request, &mut agreement, error);
+        }
+        if is_offer {
+            agreement.notes.set_values(&values[OPENING - NOTES..]);
+            return match Proposal::of(&values) {
+                Proposal::NoneLeft => {
+                    let message = "a process of the group has as many communicators as it can have: MPI_Comm_free makes room for more";
+                    self.end_agreement(request, &mut agreement, Some(Error::new(MPI_ERR_NO_MEM, message)));
                 }
-                self.give_slot_back(&mut agreement);
-                self.end_agreement(request, &mut agreement, None);
-            }
-            Step::Confirm { .. } if agreement.met == MET_MAX || agreement.in_use == IN_USE_MAX => {
-                let error = Error::new(MPI_ERR_NO_MEM, "no agreement on a context for the new communicator");
-                self.end_agreement(request, &mut agreement, Some(error));
-            }
-            Step::Confirm { reserved } => {
-                self.give_slot_back(&mut agreement);
-                if reserved == Reserved::Ours {
-                    self.contexts.release(agreement.serial);
+                Proposal::Agreed { all_have_slots } => self.conclude_agreement(request, agreement, all_have_slots),
+                Proposal::Highest(serial) => {
+                    self.unreserve(&mut agreement);
+                    let is_clear = !serial.is_repeated() || self.is_clear(serial.context());
+                    let (reserved, answer) = self.reserve_for(&mut agreement, serial, is_clear);
+                    agreement.step = Step::Confirm { reserved };
+                    agreement.value.set_values(&[answer as i64; OPENING]);
+                    self.reduce_agreement(request, agreement, Op::Min);
                 }
-                agreement.offer.take().into_iter().for_each(|offer| self.contexts.withdraw(offer));
-                if value == Reserved::Taken as i64 {
-                    agreement.met += 1;
-                } else {
-                    agreement.in_use += 1;
-                }
-                self.offer_context(request, agreement);
+            };
+        }
+        let answer = values[0];
+        if answer >= Reserved::OursWithoutSlot as i64 {
+            return self.conclude_agreement(request, agreement, answer == Reserved::Ours as i64);
+        }
+        if agreement.met == MET_MAX || agreement.in_use == IN_USE_MAX {
+            let error = Error::new(MPI_ERR_NO_MEM, "no agreement on a context for the new communicator");
+            return self.end_agreement(request, &mut agreement, Some(error));
+        }
+        self.unreserve(&mut agreement);
+        agreement.offer.take().into_iter().for_each(|offer| self.contexts.withdraw(offer));
+        if answer == Reserved::Taken as i64 {
+            agreement.met += 1;
+        } else {
+            agreement.in_use += 1;
+        }
+        self.offer_context(request, agreement);
+    }
+
+    /// Ends `agreement` well: all processes have reserved its number.
+    fn conclude_agreement(&mut self, request: usize, mut agreement: Agreement, all_have_slots: bool) {
+        if let Some(handle) = agreement.communicator
+            && let Ok(communicator) = self.objects.communicator_mut(handle)
+        {
+            communicator.context = agreement.serial.context();
+            self.contexts.begin_use(agreement.serial);
+            if all_have_slots && let Some(engine) = self.engine.as_deref_mut() {
+                let context = communicator.collective_context();
+                communicator.slot = Slots::open(agreement.serial, context, &communicator.group, engine);
+                agreement.has_slot &= communicator.slot.is_none();
             }
         }
+        self.end_agreement(request, &mut agreement, None);
     }
 
     /// Returns whether nothing is left here of a communicator that had these contexts before.
@@ -249,9 +292,7 @@ impl Process {
     fn end_agreement(&mut self, request: usize, agreement: &mut Agreement, error: Option<Error>) {
         self.give_slot_back(agreement);
         if error.is_some() {
-            if let Step::Confirm { reserved: Reserved::Ours } = agreement.step {
-                self.contexts.release(agreement.serial);
-            }
+            self.unreserve(agreement);
             if let Some(handle) = agreement.communicator {
                 self.remove_communicator(handle);
             }
@@ -272,9 +313,29 @@ impl Process {
 /// This process or another one could not make the communicator; others have come to another call; a process
 /// is gone. The communicator is gone then, too.
 pub fn agree_on_context(scope: CollectiveScope, communicator: Result<Option<usize>>, creation: Creation) -> Result<()> {
+    agree_with_notes(scope, communicator, creation, [0; NOTES]).map(drop)
+}
+
+/// Does the same, and returns the highest of each of the `notes` of all processes.
+///
+/// # Errors
+/// As for [`agree_on_context`].
+pub fn agree_with_notes(
+    scope: CollectiveScope,
+    communicator: Result<Option<usize>>,
+    creation: Creation,
+    notes: Notes,
+) -> Result<Notes> {
     let mut process = lock();
-    let request = process.start_agreement(scope, communicator, creation)?;
-    wait(process, request)?.error.map_or(Ok(()), Err)
+    let notes = SharedBuffer::of_values(&notes);
+    let request = process.start_with_notes(scope, communicator, creation, notes.clone())?;
+    wait(process, request)?.error.map_or(Ok(()), Err)?;
+    Ok(numbers(&notes))
+}
+
+fn numbers(notes: &SharedBuffer) -> Notes {
+    let values = notes.values();
+    std::array::from_fn(|at| values[at])
 }
 
 /// Returns what this process needs for a creation that begins with an agreement. If this process has not got

@@ -4,11 +4,18 @@
 use super::highest_by;
 use crate::collective::CollectiveScope;
 use crate::constants::MPI_ERR_OTHER;
+use crate::context::Proposal;
 use crate::error::{Error, ErrorClass, Result};
 use crate::process::with;
 
-/// The count of numbers that the first step of a creation compares.
-pub(super) const OPENING: usize = 4;
+/// The count of numbers that a caller may add to an agreement.
+pub(super) const NOTES: usize = 3;
+/// Numbers of a caller, of which an agreement finds the highest beside its own.
+pub type Notes = [i64; NOTES];
+
+/// The count of numbers that the first step of a creation compares: a proposal of a context, the call twice,
+/// a refusal, and the notes.
+pub(super) const OPENING: usize = Proposal::NUMBERS + 3 + NOTES;
 /// The width of the rank of a process in one of these numbers: its lowest bits.
 const RANK_BITS: u32 = 32;
 
@@ -33,6 +40,7 @@ pub enum Creation {
     FromGroup,
     FromGroups,
     Window,
+    File,
 }
 
 impl Creation {
@@ -53,6 +61,7 @@ impl Creation {
         Self::FromGroup,
         Self::FromGroups,
         Self::Window,
+        Self::File,
     ];
 
     /// The name of the call. Forms that differ in hints, or in whether they wait, count as the same.
@@ -74,21 +83,30 @@ impl Creation {
             Self::FromGroup => "MPI_Comm_create_from_group",
             Self::FromGroups => "MPI_Intercomm_create_from_groups",
             Self::Window => "MPI_Win_create or one of its relatives",
+            Self::File => "MPI_File_open",
         }
     }
 
     /// The numbers that each process brings to the first step of a creation; the processes find the highest
-    /// of each. `offer`: the offer of a context. `refusal`: the error by which this process's part has
-    /// failed.
-    pub(super) fn opening(self, offer: i64, rank: u32, refusal: Option<&Error>) -> [i64; OPENING] {
+    /// of each. `proposal`: that of a context. `refusal`: the error by which this process's part has failed.
+    /// `notes`: those of the caller.
+    pub(super) fn opening(
+        self,
+        proposal: [i64; Proposal::NUMBERS],
+        rank: u32,
+        refusal: Option<&Error>,
+        notes: Notes,
+    ) -> [i64; OPENING] {
         let told = |error: &Error| i64::from(ErrorClass::to_wire(Some(error.class))) << RANK_BITS | i64::from(rank);
         let refusal = refusal.map_or(0, told);
-        [offer, self as i64, -(self as i64), refusal]
+        let ([offer, opposite, answer], [one, two, three]) = (proposal, notes);
+        [offer, opposite, answer, self as i64, -(self as i64), refusal, one, two, three]
     }
 
     /// Checks the numbers of all processes: all must have come to the same call, and none may have failed.
     pub(super) fn compare(opening: &[i64]) -> Result<()> {
-        let (highest, lowest, refusal) = (opening[1], -opening[2], opening[3]);
+        let [_, _, _, highest, opposite, refusal, ..] = *opening else { return Ok(()) };
+        let lowest = -opposite;
         let name = |code: i64| Self::ALL.get(code as usize).map_or("another call", |creation| creation.name());
         if highest == lowest {
             if refusal == 0 {
@@ -116,7 +134,7 @@ impl Creation {
 /// # Errors
 /// A process is in another call, or lacks something that it needs; a process is gone.
 pub fn open_creation<T>(scope: CollectiveScope, creation: Creation, needed: Result<T>) -> Result<T> {
-    let mut opening = creation.opening(i64::MIN, scope.rank, needed.as_ref().err());
+    let mut opening = creation.opening([i64::MIN; Proposal::NUMBERS], scope.rank, needed.as_ref().err(), [0; NOTES]);
     let layout = with(|process| process.agreement_layout(&scope));
     let met = highest_by(scope, &mut opening, layout.as_ref());
     let needed = needed?;

@@ -78,6 +78,28 @@ impl Mode {
         self.0 & MPI_MODE_DELETE_ON_CLOSE != 0
     }
 
+    /// The mode in words: the constants without their common prefix.
+    pub fn words(self) -> String {
+        const NAMES: [(i32, &str); 9] = [
+            (MPI_MODE_RDONLY, "RDONLY"),
+            (MPI_MODE_RDWR, "RDWR"),
+            (MPI_MODE_WRONLY, "WRONLY"),
+            (MPI_MODE_CREATE, "CREATE"),
+            (MPI_MODE_EXCL, "EXCL"),
+            (MPI_MODE_APPEND, "APPEND"),
+            (MPI_MODE_SEQUENTIAL, "SEQUENTIAL"),
+            (MPI_MODE_DELETE_ON_CLOSE, "DELETE_ON_CLOSE"),
+            (MPI_MODE_UNIQUE_OPEN, "UNIQUE_OPEN"),
+        ];
+        let names: Vec<&str> = NAMES.iter().filter(|(bit, _)| self.0 & bit != 0).map(|(_, name)| *name).collect();
+        format!("amode {}", names.join("|"))
+    }
+
+    /// Returns whether the file must not be there yet.
+    pub fn is_exclusive(self) -> bool {
+        self.0 & MPI_MODE_EXCL != 0
+    }
+
     /// The way in which the process that opens the file first opens it.
     pub const fn first_access(self, permissions: u32) -> Access {
         Access {
@@ -112,6 +134,7 @@ mod tests {
             match Mode::new(bits) {
                 Ok(mode) => {
                     assert!(allowed, "{bits}");
+                    assert_eq!(mode.words().split(['|', ' ']).count() as u32, 1 + (bits as u32).count_ones());
                     assert_eq!((mode.bits(), mode.reads()), (bits, !has(MPI_MODE_WRONLY)));
                     assert_eq!(mode.writes(), !has(MPI_MODE_RDONLY));
                     assert!(mode.later_access().reads == mode.reads() && !mode.later_access().creates);

@@ -8,11 +8,12 @@ use weft_core::file_view::{View, WrongView};
 use weft_core::fingerprint;
 use weft_core::reduce::Op;
 use weft_core::two_phase::{Policy, Wish};
-use weft_net::files::{self, File as Body};
+use weft_net::files::{self, File as Body, Home};
 
 use super::conversion::layout;
 use super::failure::{self, Failure, WORDS};
-use crate::communicator::{broadcast, gather_all};
+use crate::check::{Call, check_now};
+use crate::communicator::{Notes, broadcast, gather_all, highest_by, tell_root};
 use crate::constants::*;
 use crate::datatypes::Old;
 use crate::description::Info;
@@ -23,7 +24,7 @@ use crate::file::representation::Representation;
 use crate::file::{File, FileView};
 use crate::object::{Class, full};
 use crate::one_sided::{self, fetch_and_op};
-use crate::process::with;
+use crate::process::{Guard, lock, with};
 
 /// The prefixes by which ROMIO lets programs name a file system; they mean nothing here.
 const PREFIXES: [&str; 8] = ["ufs:", "nfs:", "xfs:", "lustre:", "gpfs:", "panfs:", "pvfs2:", "testfs:"];
@@ -90,6 +91,16 @@ impl Common {
         })
     }
 
+    /// Does the same for a call that all processes make: `WEFT_CHECK` compares the calls, and the `argument`
+    /// that all must give alike, with its words.
+    ///
+    /// # Errors
+    /// `MPI_ERR_FILE`; the calls differ.
+    pub(super) fn of_call(file: usize, argument: Option<(i64, String)>) -> Result<Self> {
+        check_call(file, argument)?;
+        Self::of(file)
+    }
+
     fn path(&self) -> &Path {
         self.body.path()
     }
@@ -127,6 +138,26 @@ impl Common {
     }
 }
 
+/// Where `WEFT_CHECK` is set, compares the call that this thread is in with those of the other processes of
+/// the file, and the `argument` that all must give alike.
+///
+/// # Errors
+/// `MPI_ERR_FILE`; the calls differ, at all processes.
+pub(super) fn check_call(file: usize, argument: Option<(i64, String)>) -> Result<()> {
+    let process = lock();
+    let communicator = process.objects.file(file)?.communicator;
+    compare(process, communicator, argument)
+}
+
+/// Does the same for the processes of `communicator`.
+fn compare(mut process: Guard, communicator: usize, argument: Option<(i64, String)>) -> Result<()> {
+    if !process.checks_calls {
+        return Ok(());
+    }
+    let comparison = process.agreement_scope(communicator)?;
+    check_now(process, comparison, Call { argument, ..Call::default() }).map(drop)
+}
+
 /// What one process has come to, and tells all others.
 type Outcome<T> = std::result::Result<T, Failure>;
 
@@ -149,8 +180,7 @@ fn told_by_rank_0(communicator: usize, path: &Path, rank: u32, work: impl FnOnce
 /// Tells all processes of the communicator whether all of them have been successful, and gathers their
 /// `values`.
 fn agree<T>(communicator: usize, path: &Path, outcome: Outcome<T>, values: &[i64]) -> Result<(T, Vec<i64>)> {
-    let scope = with(|process| process.agreement_scope(communicator))?;
-    let all = gather_all(scope, &[&failure::words(&outcome)[..], values].concat());
+    let all = tell_all(communicator, &outcome, values);
     let value = outcome.map_err(|failure| failure.error)?;
     let (all, each) = (all?, WORDS + values.len());
     match failure::first(&all, each, path) {
@@ -159,9 +189,66 @@ fn agree<T>(communicator: usize, path: &Path, outcome: Outcome<T>, values: &[i64
     }
 }
 
+/// Tells all processes of the communicator what each has come to, and its `values`. Returns the words of all
+/// processes: those of the outcome, and the values.
+///
+/// One small reduction finds whether all have been successful with the same values. Then each process knows
+/// the words of all. They are gathered only where that is not so.
+fn tell_all<T>(communicator: usize, outcome: &Outcome<T>, values: &[i64]) -> Result<Vec<i64>> {
+    let own = [&failure::words(outcome)[..], values].concat();
+    let (scope, layout) = with(|process| {
+        let scope = process.agreement_scope(communicator)?;
+        let layout = process.agreement_layout(&scope);
+        Ok::<_, Error>((scope, layout))
+    })?;
+    let size = scope.group.size() as usize;
+    let mut compared = alike::numbers(outcome.is_ok(), &own);
+    highest_by(scope, &mut compared, layout.as_ref())?;
+    if alike::are(&compared) {
+        return Ok(own.repeat(size));
+    }
+    gather_all(with(|process| process.agreement_scope(communicator))?, &own)
+}
+
+/// Whether all processes have come to the same, as the highest of a few numbers of each tells.
+mod alike {
+    use weft_core::fingerprint;
+
+    /// The numbers of a process.
+    pub(super) fn numbers(is_successful: bool, words: &[i64]) -> [i64; 3] {
+        let print = words.iter().fold(fingerprint::EMPTY, |print, word| fingerprint::add(print, &word.to_le_bytes()));
+        // The highest complement is that of the lowest number.
+        [i64::from(!is_successful), print as i64, !(print as i64)]
+    }
+
+    /// Returns whether the highest of each number say that all are successful and have the same words.
+    pub(super) fn are(&[failed, highest, opposite]: &[i64; 3]) -> bool {
+        failed == 0 && highest == !opposite
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        /// Two processes.   Expect: alike where both are successful with the same words, in the same order.
+        #[test]
+        fn one_reduction_tells_whether_all_are_alike() {
+            let of = |one: (bool, &[i64]), other: (bool, &[i64])| {
+                let (one, other) = (numbers(one.0, one.1), numbers(other.0, other.1));
+                are(&[0, 1, 2].map(|at| one[at].max(other[at])))
+            };
+            assert!(of((true, &[]), (true, &[])) && of((true, &[1, -2]), (true, &[1, -2])));
+            assert!(!of((true, &[1]), (false, &[1])) && !of((false, &[1]), (false, &[1])));
+            for other in [&[1, 2][..], &[2, 1, 3], &[1, 2, 4], &[1, 2, 3, 0]] {
+                assert!(!of((true, &[1, 2, 3]), (true, other)) && !of((true, other), (true, &[1, 2, 3])));
+            }
+        }
+    }
+}
+
 /// The policy of collective accesses to a file with these hints.
-pub(super) fn policy(is_remote: bool, wish: Wish, hints: &Hints) -> Policy {
-    let mut policy = Policy { wish, ..if is_remote { REMOTE } else { LOCAL } };
+pub(super) fn policy(home: Home, wish: Wish, hints: &Hints) -> Policy {
+    let mut policy = Policy { wish, ..if home == Home::Remote { REMOTE } else { LOCAL } };
     if hints.aggregators > 0 {
         (policy.aggregators_max, policy.aggregators_of_node) = (hints.aggregators, hints.aggregators);
     }
@@ -177,67 +264,108 @@ pub(super) fn policy(is_remote: bool, wish: Wish, hints: &Hints) -> Policy {
 /// A file that is being opened.
 pub struct Opening {
     wanted: Result<Wanted>,
-    /// What rank 0 has opened or created, with the size if the file is appended to.
-    first: Option<Outcome<(Body, u64)>>,
+    /// What this process has opened so far, as [`open_for`] returns it.
+    opened: Option<Outcome<(Body, u64)>>,
+}
+
+impl Opening {
+    /// The numbers by which the processes find whether all have opened the same file in the same way: the
+    /// operation that comes before [`open`] finds the highest of each.
+    pub fn notes(&self) -> Notes {
+        match (&self.opened, &self.wanted) {
+            (Some(Ok(opened)), Ok(wanted)) => {
+                let identity = opened.0.identity().map(|number| number as i64);
+                alike::numbers(true, &[&words(opened, wanted)[..], &identity].concat())
+            }
+            _ => alike::numbers(false, &[]),
+        }
+    }
 }
 
 /// Begins to open a file: rank 0 of the communicator opens it, and creates it if it has to. All processes of
 /// the communicator call [`open`] after that, and another operation of all of them comes in between: then the
 /// file is there for all.
 ///
+/// The others try to open the file already now. It may not be there yet. It may also be another file that
+/// rank 0 is about to replace, since programs remove files at rank 0 alone. So what they open counts only if
+/// all have the same file.
+///
 /// # Errors
 /// `MPI_ERR_COMM`. All other errors are those of [`open`].
 pub fn begin_open(comm: usize, wanted: Result<Wanted>) -> Result<Opening> {
-    let rank = with(|process| Ok::<_, Error>(process.objects.communicator(comm)?.intra()?.rank))?;
-    let open = |wanted: &Wanted| {
-        let body = Body::open(&wanted.path, wanted.mode.first_access(wanted.hints.permissions))?;
-        let size = if wanted.mode.appends() { body.size()? } else { 0 };
-        Ok::<_, Failure>((body, size))
+    let process = lock();
+    let rank = process.objects.communicator(comm)?.intra()?.rank;
+    let argument = match &wanted {
+        Ok(wanted) => (i64::from(wanted.mode.bits()), wanted.mode.words()),
+        // The opening itself says which one.
+        Err(_) => (-1, "a wrong argument".to_owned()),
     };
-    let checked = || wanted.as_ref().map_err(|error| Failure::from(error.clone()));
-    let first = (rank == OWNER).then(|| checked().and_then(open));
-    Ok(Opening { wanted, first })
+    compare(process, comm, Some(argument))?;
+    let opened = match &wanted {
+        Ok(wanted) if rank == OWNER => Some(open_for(wanted, wanted.mode.first_access(wanted.hints.permissions))),
+        // To open a pipe may wait for others, and a file that must be new is not there yet.
+        Ok(wanted) if wanted.mode.is_sequential() || wanted.mode.is_exclusive() => None,
+        Ok(wanted) => Some(open_for(wanted, wanted.mode.later_access())),
+        Err(error) => Some(Err(Failure::from(error.clone()))),
+    };
+    Ok(Opening { wanted, opened })
 }
 
-/// The words in which a process tells what it has opened: whether other hosts serve the file, the size, the
-/// mode, and the hints that all follow.
+/// Opens the file at this process. Returns its size, too, if it is appended to.
+fn open_for(wanted: &Wanted, access: files::Access) -> Outcome<(Body, u64)> {
+    let body = Body::open(&wanted.path, access)?;
+    let size = if wanted.mode.appends() { body.size()? } else { 0 };
+    Ok((body, size))
+}
+
+/// The words in which a process tells what it has opened: the kind of file system, the size, the mode, and
+/// the hints. All follow what rank 0 has told, but for the mode.
 const OPENED_WORDS: usize = 3 + SHARED_WORDS;
 
+fn words((body, size): &(Body, u64), wanted: &Wanted) -> [i64; OPENED_WORDS] {
+    let mut words = [0; OPENED_WORDS];
+    words[..3].copy_from_slice(&[body.home().number(), *size as i64, i64::from(wanted.mode.bits())]);
+    words[3..].copy_from_slice(&wanted.hints.shared());
+    words
+}
+
 /// Opens a file for the processes of `window`, a window with one number at rank 0 (MPI-5.0 §14.2.1). All of
-/// them call this, and those whose arguments are wrong tell the others. Returns the handle of the file.
+/// them call this, and those whose arguments are wrong tell the others. `notes`: the highest of each of
+/// [`Opening::notes`]. Returns the handle of the file.
 ///
 /// # Errors
 /// As the kernel says, at all processes; `MPI_ERR_AMODE`; `MPI_ERR_NOT_SAME`: the access modes differ; too
 /// many files. Then the window is gone.
-pub fn open(window: usize, opening: Opening) -> Result<usize> {
-    let opened = open_in(window, opening);
+pub fn open(window: usize, opening: Opening, notes: Notes) -> Result<usize> {
+    let opened = open_in(window, opening, alike::are(&notes));
     if opened.is_err() {
         one_sided::discard(window);
     }
     opened
 }
 
-fn open_in(window: usize, opening: Opening) -> Result<usize> {
-    let communicator = with(|process| Ok::<_, Error>(process.objects.window(window)?.communicator))?;
-    let scope = with(|process| process.agreement_scope(communicator))?;
-    let rank = scope.rank;
-    let Opening { wanted, first } = opening;
+fn open_in(window: usize, opening: Opening, are_alike: bool) -> Result<usize> {
+    let (communicator, rank, size) = with(|process| {
+        let communicator = process.objects.window(window)?.communicator;
+        let object = process.objects.communicator(communicator)?;
+        Ok::<_, Error>((communicator, object.rank, object.group.size() as usize))
+    })?;
+    let Opening { wanted, opened } = opening;
     let path = wanted.as_ref().map_or_else(|_| PathBuf::from("the file"), |wanted| wanted.path.clone());
-    let opened = match (first, &wanted) {
-        (Some(first), _) => first,
-        (None, Ok(wanted)) => {
-            Body::open(&wanted.path, wanted.mode.later_access()).map(|body| (body, 0)).map_err(Failure::from)
-        }
-        (None, Err(error)) => Err(Failure::from(error.clone())),
+    let opened = match (opened, &wanted) {
+        (Some(opened), _) if are_alike || rank == OWNER => opened,
+        // Rank 0 has done its part. What was opened before may be another file.
+        (_, Ok(wanted)) => open_for(wanted, wanted.mode.later_access()),
+        (_, Err(error)) => Err(Failure::from(error.clone())),
     };
     let mut words = [0; OPENED_WORDS];
-    if let (Ok((body, size)), Ok(wanted)) = (&opened, &wanted) {
-        let is_remote = i64::from(rank == OWNER && body.is_remote());
-        words[..3].copy_from_slice(&[is_remote, *size as i64, i64::from(wanted.mode.bits())]);
-        words[3..].copy_from_slice(&wanted.hints.shared());
+    if let (Ok(opened), Ok(wanted)) = (&opened, &wanted) {
+        words = self::words(opened, wanted);
     }
-    let told = [&failure::words(&opened)[..], &words].concat();
-    let all = gather_all(scope, &told);
+    let all = match are_alike {
+        true => Ok([&failure::words(&opened)[..], &words].concat().repeat(size)),
+        false => tell_all(communicator, &opened, &words),
+    };
     if rank != OWNER
         && let Ok(all) = &all
         && let Some(error) = failure::told(all, OWNER as usize, &path)
@@ -247,20 +375,22 @@ fn open_in(window: usize, opening: Opening) -> Result<usize> {
     }
     let (body, _) = opened.map_err(|failure| failure.error)?;
     let all = all?;
-    if let Some(error) = failure::first(&all, told.len(), &path) {
+    let each = WORDS + OPENED_WORDS;
+    if let Some(error) = failure::first(&all, each, &path) {
         return Err(error);
     }
     let Wanted { mode, mut hints, .. } = wanted?;
-    if all.chunks_exact(told.len()).any(|words| words[WORDS + 2] != i64::from(mode.bits())) {
+    if all.chunks_exact(each).any(|words| words[WORDS + 2] != i64::from(mode.bits())) {
         return Err(Error::new(MPI_ERR_NOT_SAME, "the processes have given different access modes"));
     }
-    let (is_remote, position) = (all[WORDS] != 0, all[WORDS + 1] as u64);
-    hints.follow(&all[WORDS + 3..told.len()]);
+    let (home, position) = (Home::of_number(all[WORDS]), all[WORDS + 1] as u64);
+    hints.follow(&all[WORDS + 3..each]);
     let view = with(|process| default_view(process))?;
     one_sided::lock_all(window, MPI_MODE_NOCHECK)?;
     if rank == OWNER && position > 0 {
         set_shared(window, position)?;
     }
+    name_and_compare(communicator, &body)?;
     let made = with(|process| {
         let error_handler = process.objects.file_error_handler;
         process.objects.retain_error_handler(error_handler, Some(Class::File))?;
@@ -274,7 +404,7 @@ fn open_in(window: usize, opening: Opening) -> Result<usize> {
             position,
             is_atomic: false,
             hints,
-            is_remote,
+            home,
             split: None,
         };
         process.objects.files.insert(file).ok_or_else(|| full("files"))
@@ -284,6 +414,27 @@ fn open_in(window: usize, opening: Opening) -> Result<usize> {
     }
     // The shared pointer has been set when any process goes on.
     agree(communicator, &path, made.map_err(Failure::from), &[]).map(|(file, _)| file)
+}
+
+/// Names the communicator of a file, for sentences about it. Where `WEFT_CHECK` is set, compares the files
+/// that the processes have opened, too. It can do so on one host, where a file has the same numbers
+/// everywhere.
+///
+/// # Errors
+/// The files differ, at all processes.
+fn name_and_compare(communicator: usize, body: &Body) -> Result<()> {
+    let mut process = lock();
+    let name = body.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let object = process.objects.communicator_mut(communicator)?;
+    object.name = format!("file {name}");
+    if !process.checks_calls {
+        return Ok(());
+    }
+    let members = process.objects.communicator(communicator)?.group.members.clone();
+    let is_one_host = process.nodes_of(&members).iter().all(|node| *node == 0);
+    let identity =
+        body.identity().iter().fold(fingerprint::EMPTY, |print, number| fingerprint::add(print, &number.to_le_bytes()));
+    compare(process, communicator, is_one_host.then_some((identity as i64, name)))
 }
 
 fn default_view(process: &crate::process::Process) -> Result<FileView> {
@@ -304,17 +455,25 @@ fn default_view(process: &crate::process::Process) -> Result<FileView> {
 /// closed all the same, unless it was none or an access is open.
 pub fn close(file: usize) -> Result<()> {
     with(|process| process.objects.file(file)?.check_no_split())?;
-    let Common { communicator, window, body, rank } = Common::of(file)?;
-    let mode = with(|process| {
+    let Common { communicator, window, body, rank } = Common::of_call(file, None)?;
+    let facts = with(|process| {
         let gone = process.objects.files.remove(file)?;
         process.objects.release_error_handler(gone.error_handler);
-        Some(gone.mode)
+        Some((gone.mode, gone.home))
     });
+    let is_deleted = facts.is_some_and(|(mode, _)| mode.is_deleted_on_close());
+    let can_fail = facts.is_none_or(|(_, home)| home != Home::Local);
     let path = body.path().to_owned();
     // Accesses that the program has not completed keep the file open until they end.
     let closed = Arc::into_inner(body).map_or(Ok(()), |body| body.close().map_err(Failure::from));
-    let mut outcome = agree(communicator, &path, closed, &[]).map(drop);
-    if mode.is_some_and(Mode::is_deleted_on_close) {
+    // All know alike which of the two it is. Rank 0 keeps the shared pointer until all are here.
+    let mut outcome = if can_fail || is_deleted {
+        agree(communicator, &path, closed, &[]).map(drop)
+    } else {
+        let told = with(|process| process.agreement_scope(communicator)).and_then(|scope| tell_root(scope, OWNER));
+        closed.map_err(|failure| failure.error).and(told)
+    };
+    if is_deleted {
         let remove = || files::remove(&path).map(|()| 0).map_err(Failure::from);
         outcome = outcome.and(told_by_rank_0(communicator, &path, rank, remove).map(drop));
     }
@@ -341,7 +500,7 @@ pub fn size(file: usize) -> Result<i64> {
 
 /// Has rank 0 change the size of a file, with a number that is the same at all processes.
 fn resize(file: usize, size: i64, change: impl FnOnce(&Body, u64) -> files::Result<()>) -> Result<()> {
-    let common = Common::of(file)?;
+    let common = Common::of_call(file, Some((size, format!("size {size}"))))?;
     let checked = with(|process| {
         let found = process.objects.file(file)?;
         found.check_changes()?;
@@ -377,7 +536,7 @@ pub fn preallocate(file: usize, size: i64) -> Result<()> {
 /// # Errors
 /// `MPI_ERR_FILE`; as the kernel says, at all processes.
 pub fn sync(file: usize) -> Result<()> {
-    let common = Common::of(file)?;
+    let common = Common::of_call(file, None)?;
     let writes = with(|process| {
         let found = process.objects.file(file)?;
         found.check_no_split()?;
@@ -395,7 +554,7 @@ pub fn sync(file: usize) -> Result<()> {
 /// # Errors
 /// `MPI_ERR_FILE`; `MPI_ERR_NOT_SAME`; `MPI_ERR_UNSUPPORTED_OPERATION`: the file system has no locks.
 pub fn set_atomicity(file: usize, is_atomic: bool) -> Result<()> {
-    let common = Common::of(file)?;
+    let common = Common::of_call(file, Some((i64::from(is_atomic), format!("flag {is_atomic}"))))?;
     let alone = with(|process| Ok::<_, Error>(process.objects.communicator(common.communicator)?.group.size() == 1))?;
     let body = &common.body;
     let locks = if !is_atomic || body.is_stream() || alone {
@@ -415,7 +574,7 @@ pub fn set_atomicity(file: usize, is_atomic: bool) -> Result<()> {
 /// # Errors
 /// `MPI_ERR_FILE`, `MPI_ERR_INFO`.
 pub fn set_info(file: usize, info: Result<Info>) -> Result<()> {
-    follow_hints(&Common::of(file)?, file, info, Ok(()), &[]).map(drop)
+    follow_hints(&Common::of_call(file, None)?, file, info, Ok(()), &[]).map(drop)
 }
 
 /// Agrees on an `outcome`, follows the hints that rank 0 has been given, and gathers the `values` of all.
@@ -459,7 +618,8 @@ pub struct WantedView {
 /// `MPI_ERR_FILE`, `MPI_ERR_ARG`, `MPI_ERR_TYPE`, `MPI_ERR_UNSUPPORTED_DATAREP`, of any process;
 /// `MPI_ERR_NOT_SAME`: the etypes have different sizes.
 pub fn set_view(file: usize, wanted: WantedView) -> Result<()> {
-    let common = Common::of(file)?;
+    let representation = fingerprint::add(fingerprint::EMPTY, wanted.representation.as_bytes()) as i64;
+    let common = Common::of_call(file, Some((representation, format!("datarep {}", wanted.representation))))?;
     let info = wanted.info.clone();
     let view = new_view(file, wanted);
     let compared = view.as_ref().map_or([0, 0], |FileView { view, representation, .. }| {

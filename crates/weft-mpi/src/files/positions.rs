@@ -3,6 +3,7 @@
 //! The shared pointer is a number in the file's window, at rank 0. Each access by it is one atomic addition
 //! there.
 
+use weft_core::fingerprint;
 use weft_core::reduce::Op;
 
 use super::failure::Failure;
@@ -112,7 +113,15 @@ pub fn seek(file: usize, offset: i64, whence: i32) -> Result<()> {
 /// # Errors
 /// As for [`seek`], of any process; `MPI_ERR_NOT_SAME`.
 pub fn seek_shared(file: usize, offset: i64, whence: i32) -> Result<()> {
-    let common = Common::of(file)?;
+    let from = match whence {
+        MPI_SEEK_SET => "MPI_SEEK_SET",
+        MPI_SEEK_CUR => "MPI_SEEK_CUR",
+        MPI_SEEK_END => "MPI_SEEK_END",
+        _ => "a wrong whence",
+    };
+    let words = format!("offset {offset} from {from}");
+    let argument = fingerprint::add(fingerprint::EMPTY, words.as_bytes()) as i64;
+    let common = Common::of_call(file, Some((argument, words)))?;
     let checked = with(|process| process.objects.file(file)?.check_positions()).map_err(Failure::from);
     common.agree_on(checked, &[offset, i64::from(whence)], "an offset or whence")?;
     // All processes are here, so no earlier access of theirs is behind the seek.

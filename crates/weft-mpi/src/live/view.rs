@@ -87,7 +87,7 @@ impl View<'_> {
     pub(super) fn tell_awaited(&self, draft: &mut Draft<'_>) -> Option<bool> {
         let (handles, any): (&[usize], bool) = match self.awaited {
             Awaited::Unknown => return None,
-            Awaited::One(handle) => (std::slice::from_ref(handle), false),
+            Awaited::One(handle) | Awaited::Access(handle) => (std::slice::from_ref(handle), false),
             Awaited::Both(handles) => (handles, false),
             Awaited::All(handles) => (handles, false),
             Awaited::Any(handles) => (handles, true),
@@ -122,11 +122,25 @@ impl View<'_> {
 
     /// Writes the processes that have not come to a collective that uses memory shared by the node.
     fn tell_missing(&self, draft: &mut Draft<'_>, handle: usize) {
-        let Some(running) = self.collectives.iter().find(|running| running.request == handle) else { return };
+        let Some(running) = self.collectives.iter().find(|running| running.request == handle) else {
+            return self.tell_access(draft, handle, true);
+        };
         for peer in running.missing.iter().take(SEEN_MAX).filter_map(|peer| self.number(*peer)) {
             draft.wait(Operation::Receive, Some(peer), None, 0, &self.name(running.context), true);
             draft.needs(peer);
         }
+    }
+
+    /// Writes an access to a file, if the request is one whose data is being moved: by a system call, for
+    /// which no other process is needed.
+    fn tell_access(&self, draft: &mut Draft<'_>, handle: usize, is_awaited: bool) {
+        let Some(request) = self.engine.messages.requests.get(handle) else { return };
+        if request.is_complete() || !matches!(request.state, State::FileAccess | State::Collective) {
+            return;
+        }
+        let Ok(file) = self.objects.file(request.communicator) else { return };
+        let name = self.objects.find_communicator(file.communicator).map_or("a file", |found| found.name.as_str());
+        draft.wait(Operation::Access, None, None, 0, name, is_awaited);
     }
 
     /// Writes a probe, which has no request.
@@ -162,7 +176,7 @@ impl View<'_> {
     /// Writes operations that the call does not wait for, as far as there is room.
     pub(super) fn tell_others(&self, draft: &mut Draft<'_>) {
         let is_awaited = |handle: usize| match self.awaited {
-            Awaited::One(one) => *one == handle,
+            Awaited::One(one) | Awaited::Access(one) => *one == handle,
             Awaited::Both(handles) => handles.contains(&handle),
             Awaited::All(handles) | Awaited::Any(handles) => handles.contains(&handle),
             Awaited::Unknown | Awaited::Message { .. } => false,
@@ -170,7 +184,9 @@ impl View<'_> {
         // The transfers of a collective have been written with it.
         let of_collective = |handle: usize| self.collectives.iter().any(|running| running.transfers.contains(&handle));
         for (handle, request) in self.engine.messages.requests.iter().take(SEEN_MAX) {
-            if !request.is_complete() && !is_awaited(handle) && !of_collective(handle) {
+            if matches!(request.state, State::FileAccess) && !is_awaited(handle) {
+                self.tell_access(draft, handle, false);
+            } else if !request.is_complete() && !is_awaited(handle) && !of_collective(handle) {
                 self.tell(draft, request, false);
             }
         }

@@ -8,7 +8,7 @@ use weft_engine::transport::RemoteMemory;
 use weft_engine::windows::{ExposedMemory, NewWindow, Reach};
 
 use super::{agree, remove, scope};
-use crate::communicator::{Creation, agree_on_context, gather_all};
+use crate::communicator::{Creation, Notes, agree_on_context, agree_with_notes, gather_all};
 use crate::constants::*;
 use crate::error::{Error, ErrorClass, Result};
 use crate::object::{Group, Info, full};
@@ -147,11 +147,12 @@ pub fn prepare(comm: usize, options: WindowOptions) -> Result<Prepared> {
 }
 
 /// Prepares a window with `bytes` bytes at rank 0, and none elsewhere, for the library itself. Its processes
-/// agree on nothing but its context. All of them call this.
+/// agree on nothing but its context. All of them call this. Returns the highest of each of the `notes` of all
+/// processes, too.
 ///
 /// # Errors
 /// `MPI_ERR_COMM`; `MPI_ERR_NO_MEM`; a process is gone.
-pub fn prepare_at_first(comm: usize, bytes: usize) -> Result<Prepared> {
+pub fn prepare_at_first(comm: usize, bytes: usize, notes: Notes) -> Result<(Prepared, Notes)> {
     let (scope, group) = with(|process| {
         let group = process.objects.communicator(comm)?.intra()?.group.clone();
         Ok::<_, Error>((process.agreement_scope(comm)?, group))
@@ -163,13 +164,13 @@ pub fn prepare_at_first(comm: usize, bytes: usize) -> Result<Prepared> {
         Ok(_) => with(|process| process.add_communicator_with(group.clone(), MPI_ERRORS_RETURN)),
         Err(error) => Err(error.clone()),
     };
-    agree_on_context(scope, handle.clone().map(Some), Creation::Window)?;
+    let highest = agree_with_notes(scope, handle.clone().map(Some), Creation::File, notes)?;
     let (communicator, memory) = (handle?, memory?);
     let here = memory.as_ref().map_or(0, |memory| memory.base().addr());
     let first = Part { size: bytes as u64, disp_unit: 1, base: 0, here };
     let none = Part { size: 0, here: 0, ..first };
     let size = group.size() as usize;
-    Ok(Prepared {
+    let prepared = Prepared {
         communicator,
         rank,
         flavor: MPI_WIN_FLAVOR_ALLOCATE,
@@ -178,7 +179,8 @@ pub fn prepare_at_first(comm: usize, bytes: usize) -> Result<Prepared> {
         parts: std::iter::once(first).chain(std::iter::repeat(none)).take(size).collect(),
         memory,
         locks: vec![0; size],
-    })
+    };
+    Ok((prepared, highest))
 }
 
 /// Opens a window of [`prepare_at_first`] at this process. Its processes wait for one another before they

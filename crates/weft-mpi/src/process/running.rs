@@ -21,6 +21,8 @@ pub(crate) type Continuation = dyn FnOnce(&mut Process, Option<Error>) + Send;
 
 /// Messages under way between the processes of an operation that is made of them.
 pub(crate) struct Exchange {
+    /// The request of the operation.
+    pub(crate) request: usize,
     /// The operation.
     pub(crate) scope: CollectiveScope,
     /// The sends and receives.
