@@ -29,7 +29,7 @@ APPLICATIONS =
 # The version of `make release`, and what it makes: checks before it, packages after it.
 VERSION =
 CHECKS = test test-packages
-PACKAGES = wheel deb
+PACKAGES = wheel deb oci
 # Without make's flags, cargo uses as many processors as there are, also below `make -j`.
 CARGO = MAKEFLAGS= PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo
 
@@ -47,6 +47,7 @@ help:
 	@echo 'make install PREFIX=DIR    mpicc, mpifort, mpiexec, libmpi_abi.so.1, libmpifort_abi.so.1, headers, modules, weft-netd into DIR (now $(PREFIX))'
 	@echo 'make wheel                  a Python wheel in build/packages: docs/book/install.md'
 	@echo 'make deb                    packages for Debian 12 in build/packages'
+	@echo 'make oci                    an image for containers in build/packages (as root, without a daemon)'
 	@echo 'make release VERSION=N        runs all checks, writes the version and CHANGELOG.md, builds all packages, and tags'
 	@echo 'make check                 formatting, lints, generated files, house rules, documentation, unit tests'
 	@echo 'make suite [SUITE="NAME"]  the integration suites, or some of them'
@@ -99,6 +100,10 @@ wheel: programs
 
 deb: programs
 	packaging/deb.sh build/packages/build build/packages
+
+# An image for containers, without a daemon; it needs root.
+oci: programs
+	packaging/oci.sh build/packages/build build/packages
 
 release: setup
 	@CHECKS="$(CHECKS)" PACKAGES="$(PACKAGES)" packaging/release.sh "$(VERSION)"
@@ -206,4 +211,4 @@ bench-rdma: setup-rdma own
 clean:
 	rm -rf build target
 
-.PHONY: bench-auto bench-multicast bench-rdma test-applications test-large test-launchers test-packages test-rdma soak help setup setup-bench setup-demo setup-launchers setup-packages setup-rdma setup-tests build install programs wheel deb release own demo collectives check compiled tests suite test loom miri mutants swarm fuzz instructions bench clean
+.PHONY: bench-auto bench-multicast bench-rdma test-applications test-large test-launchers test-packages test-rdma soak help setup setup-bench setup-demo setup-launchers setup-packages setup-rdma setup-tests build install programs wheel deb oci release own demo collectives check compiled tests suite test loom miri mutants swarm fuzz instructions bench clean

@@ -1,18 +1,18 @@
 #!/bin/sh
-# packaging/base.sh ARCHIVE: makes ARCHIVE, a Debian 12 with almost nothing on it, in which packages are
-# tried: the least that Debian installs, compilers, and Python. It needs root and the network, once. Nothing
-# of it is left unpacked.
+# packaging/base.sh ARCHIVE PACKAGES: makes ARCHIVE, a Debian 12 with almost nothing on it: the least that
+# Debian installs, and PACKAGES, with commas between. It needs root and the network, once. Nothing of it is
+# left unpacked.
 set -eu
 
-if [ $# -ne 1 ]; then
-    echo "usage: packaging/base.sh ARCHIVE" >&2
+if [ $# -ne 2 ]; then
+    echo "usage: packaging/base.sh ARCHIVE PACKAGES" >&2
     exit 2
 fi
 PATH=$PATH:/usr/sbin:/sbin
 archive=$(realpath -m "$1")
 [ ! -e "$archive" ] || exit 0
 mkdir -p "$(dirname "$archive")"
-packages=gcc,libc6-dev,gfortran,pkg-config,python3,python3-venv,python3-dev,systemd-standalone-sysusers
+packages=$2
 
 # The system is made in memory that goes with the namespace.
 log=$archive.log

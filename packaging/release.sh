@@ -35,9 +35,9 @@ cargo update --quiet --offline --workspace
 git commit --quiet --message "release: $version" Cargo.toml Cargo.lock CHANGELOG.md
 
 # shellcheck disable=SC2086 # lists of words
-if [ -n "${PACKAGES-wheel deb}" ]; then
+if [ -n "${PACKAGES-wheel deb oci}" ]; then
     rm -rf build/packages
-    make ${PACKAGES-wheel deb}
+    make ${PACKAGES-wheel deb oci}
     (cd build/packages && find . -maxdepth 1 -type f ! -name SHA256SUMS | LC_ALL=C sort | xargs sha256sum >SHA256SUMS)
 fi
 git tag --annotate --message "Weft $version" "v$version"

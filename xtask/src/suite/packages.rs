@@ -27,6 +27,9 @@ const PROGRAMS: [(&str, &str); 5] = [
 ];
 /// The empty system, which `packaging/base.sh` makes once.
 const BASE: &str = "build/base/debian-12.tar.gz";
+/// What that system has beside the least that Debian installs: compilers, and Python.
+const BASE_PACKAGES: &str =
+    "gcc,libc6-dev,gfortran,pkg-config,python3,python3-venv,python3-dev,systemd-standalone-sysusers";
 /// What mpi4py is built of on a system without a network.
 const MPI4PY: &[&str] = &["cython==3.3.1", "setuptools==80.9.0", "wheel==0.45.1"];
 /// The time of all packages that the cases make: 2026-01-01.
@@ -102,6 +105,14 @@ pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
                 copy(&package, &shared)?;
             }
             in_base(context, &shared, "deb-in-base.sh", "nothing is left")
+        })
+        .needs(&[Need::Debootstrap, Need::Debhelper]),
+        Case::new("an image for containers, twice: the same bytes, and jobs run in it", |context| {
+            let (one, other) = (image(context, "one")?, image(context, "other")?);
+            same(std::slice::from_ref(&one), &[other])?;
+            let run = Run::new("sh").arg(absolute(context, "packaging/tests/oci.sh")).arg(one);
+            let run = run.arg(context.compile("examples/hello.c")?).limit(LIMIT_SECONDS);
+            Ok::<_, anyhow::Error>(Expected::code(0).says("by its ssh server").judge(run.finish()))
         })
         .needs(&[Need::Debootstrap, Need::Debhelper]),
     ]
@@ -194,6 +205,16 @@ fn debs(context: &Context, build: &Path, name: &str) -> anyhow::Result<Vec<PathB
     Ok(made)
 }
 
+/// Makes the image of a build.
+fn image(context: &Context, name: &str) -> anyhow::Result<PathBuf> {
+    let into = empty(context.work.join("packages/images").join(name))?;
+    let run = Run::new("sh").arg(absolute(context, "packaging/oci.sh")).arg(built(context, name)).arg(&into);
+    succeed(with_stamp(context, run)?.limit(LIMIT_SECONDS).finish())?;
+    let mut made = files(&into, "tar")?;
+    anyhow::ensure!(made.len() == 1, "{} images were made", made.len());
+    Ok(made.remove(0))
+}
+
 fn files(directory: &Path, extension: &str) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory)? {
@@ -243,7 +264,14 @@ fn archives(context: &Context, into: &Path) -> anyhow::Result<()> {
 /// Runs a script of `packaging/tests` on an empty system that sees the files of `shared`.
 fn in_base(context: &Context, shared: &Path, script: &str, says: &'static str) -> anyhow::Result<Outcome> {
     let base = absolute(context, BASE);
-    succeed(Run::new("sh").arg(absolute(context, "packaging/base.sh")).arg(&base).limit(LIMIT_SECONDS).finish())?;
+    succeed(
+        Run::new("sh")
+            .arg(absolute(context, "packaging/base.sh"))
+            .arg(&base)
+            .arg(BASE_PACKAGES)
+            .limit(LIMIT_SECONDS)
+            .finish(),
+    )?;
     for directory in ["packaging/tests", "examples"] {
         succeed(Run::new("cp").arg("-R").arg(absolute(context, directory)).arg(shared).finish())?;
     }
