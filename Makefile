@@ -26,6 +26,10 @@ MINUTES = 60
 RDMA =
 # The programs that `make test-applications` runs; all unless some are named.
 APPLICATIONS =
+# The version of `make release`, and what it makes: checks before it, packages after it.
+VERSION =
+CHECKS = test test-packages
+PACKAGES = wheel deb oci
 # Without make's flags, cargo uses as many processors as there are, also below `make -j`.
 CARGO = MAKEFLAGS= PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo
 
@@ -41,6 +45,10 @@ help:
 	@echo 'make instructions [BEFORE=DIR]  what a message of 8 bytes costs, beside the Weft in DIR (half a minute for each)'
 	@echo 'make build                 only build (target/release)'
 	@echo 'make install PREFIX=DIR    mpicc, mpifort, mpiexec, libmpi_abi.so.1, libmpifort_abi.so.1, headers, modules, weft-netd into DIR (now $(PREFIX))'
+	@echo 'make wheel                  a Python wheel in build/packages: docs/book/install.md'
+	@echo 'make deb                    packages for Debian 12 in build/packages'
+	@echo 'make oci                    an image for containers in build/packages (as root, without a daemon)'
+	@echo 'make release VERSION=N        runs all checks, writes the version and CHANGELOG.md, builds all packages, and tags'
 	@echo 'make check                 formatting, lints, generated files, house rules, documentation, unit tests'
 	@echo 'make suite [SUITE="NAME"]  the integration suites, or some of them'
 	@echo 'make swarm [RUNS=N] [PROGRAMS=N] [SEED=N]  protocol and engine in virtual time, in many more networks and programs than `make check`'
@@ -50,6 +58,7 @@ help:
 	@echo 'make test-applications [APPLICATIONS="NAME"]  programs that others wrote, fetched by package name, with their own tests (an hour and a half)'
 	@echo 'make test-large            mpi4py'\''s own tests with 1 to 5 ranks and on two hosts, those of collectives with up to 8 on up to four, conformance programs on MPICH and Weft, libfabric on four hosts, a million hostile packets, ten minutes of soak, 100,000 turns of each kind of object, hundreds of random programs on files (several hours)'
 	@echo 'make test-launchers        every launcher with every job, on one host and on two, with a table at the end; agents, ranks and mpiexec killed at every stage (half an hour)'
+	@echo 'make test-packages          every package built twice and compared, installed on an empty system, used, removed (half an hour)'
 	@echo 'make soak [MINUTES=N]      all kinds of objects, made and freed for an hour between two hosts that lose packets: whether memory, descriptors, threads or time grow'
 	@echo 'make test-rdma [RDMA="NAME"]  iWARP and RoCE between virtual machines: builds their kernel the first time, and boots them (an hour and more)'
 	@echo 'make clean                 remove build/ and target/'
@@ -66,6 +75,9 @@ setup-demo:
 setup-tests:
 	@tools/setup.sh tests
 
+setup-packages:
+	@tools/setup.sh packages
+
 setup-launchers:
 	@tools/setup.sh launchers
 
@@ -73,10 +85,28 @@ setup-rdma:
 	@tools/setup.sh rdma
 
 build: setup
-	$(CARGO) build --release --package weft-abi --package weft-launch --package weft-cli --package weft-netd
+	WEFT_COMMIT=$$(packaging/commit.sh) $(CARGO) build --release --package weft-abi --package weft-launch --package weft-cli --package weft-netd
 
 install: build
 	tools/install.sh "$(PREFIX)"
+
+# What packages contain is built in a way of its own: the same bytes wherever and whenever that is done.
+programs: setup-packages
+	packaging/build.sh build/packages/build
+
+# The packages are in build/packages.
+wheel: programs
+	packaging/wheel.sh build/packages/build build/packages
+
+deb: programs
+	packaging/deb.sh build/packages/build build/packages
+
+# An image for containers, without a daemon; it needs root.
+oci: programs
+	packaging/oci.sh build/packages/build build/packages
+
+release: setup
+	@CHECKS="$(CHECKS)" PACKAGES="$(PACKAGES)" packaging/release.sh "$(VERSION)"
 
 own: build
 	@tools/install.sh $(OWN)
@@ -132,6 +162,10 @@ test-applications: setup-tests own
 test-large: setup-tests own
 	$(CARGO) xtask suite mpi4py-all mpi4py-collectives mpi4py-windows conformance-all fabric-all tcp-all hostile-all lifetimes-all files-all
 
+# Every package: built twice and compared, installed where nothing is, used, and removed.
+test-packages: setup-tests setup-packages own
+	$(CARGO) xtask suite packages packages-all
+
 # Every launcher with every job, and the control plane of Weft's own under fire.
 test-launchers: setup-tests setup-launchers own
 	$(CARGO) xtask suite launchers-all launcher-chaos slurm-all ssh-all pmix mpich
@@ -178,4 +212,4 @@ bench-rdma: setup-rdma own
 clean:
 	rm -rf build target
 
-.PHONY: bench-auto bench-multicast bench-rdma test-applications test-large test-launchers test-rdma soak help setup setup-bench setup-demo setup-launchers setup-rdma setup-tests build install own demo collectives check compiled tests suite test loom miri mutants swarm fuzz instructions bench clean
+.PHONY: bench-auto bench-multicast bench-rdma test-applications test-large test-launchers test-packages test-rdma soak help setup setup-bench setup-demo setup-launchers setup-packages setup-rdma setup-tests build install programs wheel deb oci release own demo collectives check compiled tests suite test loom miri mutants swarm fuzz instructions bench clean

@@ -18,7 +18,7 @@ if [ "${1:-}" = --install ]; then
 fi
 compiler=$1
 sources=$(cd "$(dirname "$0")" && pwd -P)
-installed=$sources/../../../lib/weft/fortran
+installed=$sources/../../../@LIB@/weft/fortran
 
 # The compiler's version names the directory.
 version=$($compiler --version 2>/dev/null | head -n 1)

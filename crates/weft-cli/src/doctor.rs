@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use weft_launch::{mpiexec, reach};
-use weft_mpi::settings::AGENT;
+use weft_mpi::settings::{AGENT, Said};
 
 use findings::Level;
 use host::Reach;
@@ -109,6 +109,7 @@ fn plan(options: &Options) -> Result<Plan, String> {
     if !(options.agent_timeout > 0.0 && options.agent_timeout <= TIMEOUT_MAX) {
         return Err(format!("--agent-timeout is a number of seconds up to {TIMEOUT_MAX}"));
     }
+    let said = Said::here()?;
     let own = reach::own_name();
     let full_name = reach::full_name();
     let allocated = if names.is_empty() { mpiexec::allocated()? } else { None };
@@ -117,7 +118,7 @@ fn plan(options: &Options) -> Result<Plan, String> {
     if names.len() > HOSTS_MAX {
         return Err(format!("{} hosts are too many for one run: at most {HOSTS_MAX}", names.len()));
     }
-    let said = options.agent.clone().or_else(|| std::env::var(AGENT.name).ok()).filter(|text| !text.is_empty());
+    let said = options.agent.clone().filter(|text| !text.is_empty()).or_else(|| said.value(AGENT.name));
     // As for mpiexec: a user who names a command wants it used for this host as well.
     let explicit = said.is_some();
     let hosts = match names.is_empty() {

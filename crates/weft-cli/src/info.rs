@@ -17,10 +17,11 @@ mod variables;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use weft_mpi::constants;
 use weft_mpi::engine::protocols::CostModel;
-use weft_mpi::settings::{COSTS, Settings};
+use weft_mpi::settings::{COSTS, Said, Settings};
 use weft_net::shared;
+
+use crate::version;
 
 /// The arguments of `weft info`.
 #[derive(Debug, clap::Args)]
@@ -73,6 +74,8 @@ pub(crate) struct Info {
 #[derive(Debug, Serialize)]
 struct Weft {
     version: &'static str,
+    /// The commit that was built.
+    commit: &'static str,
     /// The version of `MPI_Get_version`.
     mpi_standard: String,
     /// The version of `MPI_Abi_get_version`.
@@ -109,7 +112,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 /// Prints the costs that are in effect here.
 fn costs() -> ExitCode {
-    match Settings::read(|name| std::env::var(name).ok()) {
+    match Said::here().and_then(|said| said.settings(|_| None)) {
         Ok(settings) => crate::out::write(format_args!("{}", costs_here(&settings).0)),
         Err(sentence) => {
             crate::out::say!("weft info: {sentence}");
@@ -122,7 +125,7 @@ fn costs() -> ExitCode {
 /// The costs that are in effect here, and their source.
 fn costs_here(settings: &Settings) -> (CostModel, String) {
     if let Some(costs) = settings.costs {
-        let said = std::env::var(COSTS.name).unwrap_or_default();
+        let said = Said::here().ok().and_then(|said| said.value(COSTS.name)).unwrap_or_default();
         return (costs, format!("{}={said}", COSTS.name));
     }
     let shared = shared::Settings { directory: settings.shm_dir.clone(), ..shared::Settings::default() };
@@ -133,19 +136,25 @@ fn costs_here(settings: &Settings) -> (CostModel, String) {
 }
 
 fn collect() -> Info {
-    let read = Settings::read(|name| std::env::var(name).ok());
+    // Without the files the rest of the page is that of the environment alone.
+    let (said, unread) = match Said::here() {
+        Ok(said) => (said.clone(), None),
+        Err(sentence) => (Said::default(), Some(sentence)),
+    };
+    let read = unread.map_or_else(|| said.settings(|_| None), Err);
     let settings = read.clone().unwrap_or_else(|_| Settings::read(|_| None).expect("the defaults make sense"));
     let machine = machine::Machine::here(settings.shm_dir.as_deref());
     let addresses = links::Addresses::of(&settings);
     let links = links::all(&settings, &machine, &addresses);
     let (costs, origin) = costs_here(&settings);
     let here = travel::Here::of(&settings, costs, &machine, &links, &addresses);
-    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let (mpi_standard, abi) = version::standards();
     Info {
         weft: Weft {
             version: env!("CARGO_PKG_VERSION"),
-            mpi_standard: format!("{}.{}", constants::MPI_VERSION, constants::MPI_SUBVERSION),
-            abi: format!("{}.{}", constants::MPI_ABI_VERSION, constants::MPI_ABI_SUBVERSION),
+            commit: version::COMMIT,
+            mpi_standard,
+            abi,
             command: std::env::current_exe().map_or_else(|_| "?".into(), |path| path.display().to_string()),
         },
         library: library::Library::find(),
@@ -156,8 +165,8 @@ fn collect() -> Info {
         addresses,
         machine,
         collectives: choices::all(&settings.choices, 8),
-        settings: variables::rows(|name| std::env::var(name).ok()),
-        unknown_variables: weft_mpi::settings::unknown(names).iter().map(ToString::to_string).collect(),
+        settings: variables::rows(|setting| said.with_origin(setting)),
+        unknown_variables: said.unknown(),
         wrong_setting: read.err(),
     }
 }

@@ -5,16 +5,18 @@
 
 mod doctor;
 mod info;
+mod manual;
 mod simulate;
+mod version;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use weft_bench::{availability, bench, compare, hosts, out, report, tune};
 
 /// Tools around Weft: virtual hosts, measurements, diagnosis
 #[derive(Parser)]
-#[command(name = "weft", version, subcommand_required = true, arg_required_else_help = true)]
+#[command(name = "weft", version, long_version = version::text(), subcommand_required = true, arg_required_else_help = true)]
 struct Line {
     #[command(subcommand)]
     command: Command,
@@ -41,8 +43,11 @@ enum Command {
     Simulate(simulate::Arguments),
     /// Measure all algorithms of collectives here, and write the table by which the library chooses them
     Tune(tune::Arguments),
-    /// Print the version
+    /// Print the version, the commit, what is built in, and what needs which kernel
     Version,
+    /// Write the manual's pages and the completion of shells
+    #[command(hide = true)]
+    Manual(manual::Options),
 }
 
 fn main() -> ExitCode {
@@ -56,8 +61,9 @@ fn main() -> ExitCode {
         Command::Report(options) => report::run(&options),
         Command::Simulate(arguments) => simulate::main(&arguments),
         Command::Tune(arguments) => tune::main(&arguments),
+        Command::Manual(options) => manual::run(&options, Line::command()),
         Command::Version => {
-            weft_bench::out::print_line!("weft {}", env!("CARGO_PKG_VERSION"));
+            weft_bench::out::print_line!("weft {}", version::text());
             ExitCode::SUCCESS
         }
     })

@@ -17,6 +17,7 @@
 mod agent;
 mod call_site;
 mod control;
+mod defaults;
 mod error;
 pub mod foreign;
 mod hosts;
@@ -37,6 +38,7 @@ pub mod wire;
 mod words;
 
 pub use call_site::CallSite;
+pub use defaults::{Defaults, Line as DefaultsLine, VARIABLE as DEFAULTS_VARIABLE};
 pub use error::LaunchError;
 pub use manager::{Names, Notice, Notices, Observer, ProcessManager, process_manager};
 pub use processors::{

@@ -25,11 +25,13 @@ mod variables;
 mod verdict;
 
 pub use debugger::Debugger;
+pub use help::{Manual, ManualRow, ManualSection, manual};
 pub use run::output;
 
 use crate::reach::RemoteShell;
 use options::Request;
 pub(crate) use options::largest;
+use std::cell::OnceCell;
 use std::ffi::OsString;
 pub(crate) use table::SINGLETON_OPTION;
 
@@ -60,7 +62,11 @@ pub fn allocated() -> Result<Option<Allocated>, String> {
 pub fn run(arguments: Vec<OsString>, debugger: &'static dyn Debugger) -> i32 {
     crate::sys::expect_full_files();
     debugger::use_debugger(debugger);
-    match options::parse(arguments, &|name| std::env::var_os(name)) {
+    // Help needs no files.
+    let defaults = OnceCell::new();
+    let read = || defaults.get_or_init(options::defaults);
+    let in_files = |name: &str| Some(read().as_ref().ok()?.find(name)?.value.clone().into());
+    match options::parse(arguments, &|name| std::env::var_os(name).or_else(|| in_files(name))) {
         Ok(Request::Help) => {
             crate::print(&help::text());
             0
@@ -72,7 +78,12 @@ pub fn run(arguments: Vec<OsString>, debugger: &'static dyn Debugger) -> i32 {
         Ok(Request::Agent) => crate::agent::serve_remote(),
         Ok(Request::Spawned(descriptor)) => start::spawned(descriptor),
         Ok(Request::Singleton(descriptor, pid)) => start::for_singleton(descriptor, pid),
-        Ok(Request::Run(settings)) => match plan::make(*settings).and_then(job::run) {
+        Ok(Request::Run(mut settings)) => match read()
+            .clone()
+            .map(|defaults| settings.hand_on(&defaults))
+            .and_then(|()| plan::make(*settings))
+            .and_then(job::run)
+        {
             Ok(status) => status,
             Err(text) => complain(&text),
         },

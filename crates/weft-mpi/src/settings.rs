@@ -1,11 +1,12 @@
 //! The `WEFT_*` settings: one table of them, and how the library reads its own, once, in `MPI_Init`.
 //!
 //! A setting is a constant with its default as text. The default is read in the same way as the user's value.
-//! The settings are in `table.rs`, the types of their values in `values.rs`, the names of links in
-//! `links.rs`; `unknown.rs` finds misspelt names. `weft info` prints [`TABLE`], and a test compares it with
-//! `docs/book/settings.md`.
+//! `said.rs` finds the user's value in the environment or in a file of defaults. The settings are in
+//! `table.rs`, the types of their values in `values.rs`, the names of links in `links.rs`; `unknown.rs` finds
+//! misspelt names. `weft info` prints [`TABLE`], and a test compares it with `docs/book/settings.md`.
 
 mod links;
+mod said;
 mod table;
 mod unknown;
 mod values;
@@ -22,6 +23,7 @@ use crate::context::COMMUNICATORS_MAX;
 use crate::multicast::BcastSetting;
 
 pub use links::{LINKS, Links};
+pub use said::{Origin, Said};
 pub use table::*;
 pub use unknown::{Unknown, unknown};
 

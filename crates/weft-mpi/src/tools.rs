@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::constants::*;
 use crate::error::{Error, ErrorClass, Result};
 use crate::process;
-use crate::settings::{self, Setting};
+use crate::settings::{self, Said, Setting};
 
 pub use variables::{CATEGORIES, Class, SETTINGS, VARIABLES, Variable};
 use variables::{MESSAGES, NETWORK};
@@ -212,7 +212,8 @@ impl Tools {
     pub fn read_control(&self, handle: usize) -> Result<String> {
         let at = self.setting(handle)?;
         let setting = settings::TABLE[at];
-        let said = || std::env::var(setting.name).ok().filter(|value| !value.is_empty());
+        // Of files that cannot be read MPI_Init tells.
+        let said = || Said::here().ok()?.value(setting.name);
         Ok(self.written.get(&at).cloned().or_else(said).unwrap_or_else(|| setting.default.to_owned()))
     }
 

@@ -94,7 +94,7 @@ fn mended_costs(context: &Context) -> Outcome {
         std::fs::create_dir_all(&directory)?;
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         let file = directory.join(format!("weft.costs.{}", rustix::process::geteuid().as_raw()));
-        let version = Run::new(context.bin("weft")).arg("--version").finish()?.output;
+        let version = Run::new(context.bin("weft")).arg("-V").finish()?.output;
         let head = format!("# {}, boot {}", version.trim(), boot.trim());
         std::fs::write(&file, format!("{head}\nkernel_copy_ps 9876543210\nkernel_copy_per_byte_ps 54321\n"))?;
         let said = Run::new(context.bin("weft")).args(["info", "--json"]).env("WEFT_SHM_DIR", &directory).finish()?;

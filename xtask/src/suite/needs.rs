@@ -30,6 +30,12 @@ pub(crate) enum Need {
     Flang,
     /// Slurm and MUNGE, and the right to run their daemons.
     Slurm,
+    /// The programs that make Debian packages.
+    Debhelper,
+    /// The program that checks Debian packages.
+    Lintian,
+    /// The right and the program to make an empty Debian.
+    Debootstrap,
     /// An ssh server that this user may start on virtual hosts.
     Sshd,
 }
@@ -68,6 +74,20 @@ impl Need {
                 Some("no ssh server here; as root, tools/setup.sh tests installs it (openssh-server)".to_owned())
             }
             Need::Sshd => unless(geteuid().is_root(), "only root can start ssh servers on hosts of their own"),
+            Need::Debhelper => {
+                let are_here =
+                    ["dh", "chrpath", "gfortran-12"].iter().all(|program| says_version(program, "--version"));
+                unless(are_here, "no debhelper here; as root, tools/setup.sh packages installs it")
+            }
+            Need::Lintian => unless(
+                says_version("lintian", "--version"),
+                "no lintian here; as root, tools/setup.sh packages installs it",
+            ),
+            Need::Debootstrap if !geteuid().is_root() => Some("only root can make an empty system".to_owned()),
+            Need::Debootstrap => {
+                let why = "no debootstrap here; as root, tools/setup.sh packages installs it";
+                unless(says_version("debootstrap", "--version"), why)
+            }
             Need::Gfortran => {
                 let why = "no gfortran here; as root, tools/setup.sh tests installs it";
                 unless(says_version("gfortran", "--version"), why)

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use weft_launch::DEFAULTS_VARIABLE;
+use weft_mpi::settings::Said;
+
 use super::Plan;
 use super::agent;
 use super::facts::Facts;
@@ -147,10 +150,13 @@ impl Examination {
 
     fn introduce(&mut self) {
         let token = std::collections::hash_map::RandomState::new().build_hasher().finish();
-        let own: BTreeMap<String, String> = std::env::vars_os()
+        let mut own: BTreeMap<String, String> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .filter(|(name, _)| name.starts_with("WEFT_") && !HOST_BOUND.contains(&name.as_str()))
             .collect();
+        if let Ok(said) = Said::here() {
+            own.insert(DEFAULTS_VARIABLE.to_owned(), said.defaults().to_variable());
+        }
         self.ask(|index| Some(Request::Begin { index: index as u16, token, variables: own.clone() }));
     }
 

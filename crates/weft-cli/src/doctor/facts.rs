@@ -9,7 +9,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use weft_mpi::settings::Settings;
+use weft_launch::{DEFAULTS_VARIABLE, Defaults};
+use weft_mpi::settings::{Said, Settings};
 use weft_net::ethernet::netd;
 use weft_net::{node, udp};
 
@@ -120,9 +121,12 @@ impl Facts {
     }
 }
 
-/// The settings that the controller sent, then those of this host's environment.
+/// The settings that the controller sent, then those of this host's environment, then the defaults that the
+/// controller has read, as a job would have them.
 pub(crate) fn settings(variables: &BTreeMap<String, String>) -> Result<Settings, String> {
-    Settings::read(|name| variables.get(name).cloned().or_else(|| std::env::var(name).ok()))
+    let defaults =
+        variables.get(DEFAULTS_VARIABLE).map_or_else(Defaults::of_process, |text| Defaults::from_variable(text))?;
+    Said::of(defaults).settings(|name| variables.get(name).cloned())
 }
 
 /// The soft and hard limit in one line of /proc/self/limits; None: unlimited (or not given).

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 /// The name that programs ask for: the standard's (MPI-5.0 §20).
 const SONAME: &str = "libmpi_abi.so.1";
+/// The directories of libraries below a prefix: the one of `make install`, Debian's, and that of other
+/// distributions.
+const LIBRARY_DIRECTORIES: [&str; 3] = ["lib", "lib/x86_64-linux-gnu", "lib64"];
 /// The text before the version in Weft's `MPI_Get_library_version`; the version and [`AFTER_VERSION`] follow.
 const BEFORE_VERSION: &[u8] = b"Weft ";
 const AFTER_VERSION: &[u8] = b" (MPI ";
@@ -39,8 +42,9 @@ impl Library {
     fn find_for(command: &Path, search: Option<&str>) -> Library {
         let listed = search.unwrap_or("").split(':').filter(|directory| !directory.is_empty());
         let listed = listed.map(|directory| (PathBuf::from(directory), "LD_LIBRARY_PATH".to_owned()));
-        let prefix = command.parent().and_then(Path::parent).map(|prefix| prefix.join("lib"));
-        let installed = prefix.map(|directory| (directory, "the prefix of this command".to_owned()));
+        let prefix = command.parent().and_then(Path::parent);
+        let installed = prefix.into_iter().flat_map(|prefix| LIBRARY_DIRECTORIES.map(|below| prefix.join(below)));
+        let installed = installed.map(|directory| (directory, "the prefix of this command".to_owned()));
         for (directory, found_by) in listed.chain(installed) {
             let path = directory.join(SONAME);
             if path.is_file() {
@@ -48,7 +52,8 @@ impl Library {
             }
         }
         let fault = format!(
-            "{SONAME} is neither in LD_LIBRARY_PATH nor in the lib directory beside this command; `make install` puts it there"
+            "{SONAME} is neither in LD_LIBRARY_PATH nor in the lib directory beside this command; install Weft's library \
+             and this command from one package, or by `make install`"
         );
         Library { path: None, found_by: String::new(), version: None, fault: Some(fault) }
     }
@@ -127,6 +132,16 @@ mod tests {
         let found = own.find(Some(&format!("/nowhere::{}/lib", other.0.display())));
         assert_eq!(found.found_by, "LD_LIBRARY_PATH");
         assert!(found.fault.unwrap().contains("not Weft's"));
+    }
+
+    /// Debian's packages have the command in /usr/bin and the library in a directory for the machine.
+    #[test]
+    fn a_distributions_directory_is_searched_too() {
+        let prefix = Prefix::new("debian", &sentence(env!("CARGO_PKG_VERSION")));
+        let (lib, below) = (prefix.0.join("lib"), prefix.0.join("lib/x86_64-linux-gnu"));
+        std::fs::create_dir_all(&below).unwrap();
+        std::fs::rename(lib.join(SONAME), below.join(SONAME)).unwrap();
+        assert_eq!(prefix.find(None).path, Some(below.join(SONAME)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use weft_mpi::engine::Placement;
-use weft_mpi::settings::{self, LINKS, Settings};
+use weft_mpi::settings::{self, LINKS, Said, Settings};
 use weft_net::carrier::Carrier;
 use weft_net::ethernet::Ethernet;
 use weft_net::tcp::Tcp;
@@ -147,7 +147,7 @@ pub(crate) fn all(settings: &Settings, machine: &Machine, addresses: &Addresses)
 
 /// Judges a link of which this command knows only whether the user asks for it.
 fn judge_other(name: &str) -> Result<String, String> {
-    let asked = std::env::var(settings::LINK.name).unwrap_or_default();
+    let asked = Said::here().ok().and_then(|said| said.value(settings::LINK.name)).unwrap_or_default();
     let is_named = asked.split(',').any(|word| word.trim() == name);
     if is_named { Ok("WEFT_LINK names it".into()) } else { Err("it is used only where WEFT_LINK names it".into()) }
 }

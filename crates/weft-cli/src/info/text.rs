@@ -129,7 +129,7 @@ pub(crate) fn page(info: &Info, style: Style) -> String {
 
 fn weft(page: &mut Page, info: &Info) {
     page.section("Weft");
-    page.line("version", info.weft.version);
+    page.line("version", &format!("{}, commit {}", info.weft.version, info.weft.commit));
     page.line("standard", &format!("MPI {}, standard ABI {}", info.weft.mpi_standard, info.weft.abi));
     page.line("command", &info.weft.command);
     let library = &info.library;
@@ -295,10 +295,11 @@ fn settings(page: &mut Page, info: &Info) {
     }
     for row in &info.settings {
         let value = if row.value.is_empty() { "(none)" } else { row.value.as_str() };
-        if row.source == "environment" {
+        if row.source != "default" {
             let shown = page.style.paint(YELLOW, value);
             let default = if row.default.is_empty() { "none" } else { row.default };
-            page.line(row.name, &format!("{shown}  (from the environment; the default is {default})"));
+            let from = row.place.as_deref().unwrap_or("the environment");
+            page.line(row.name, &format!("{shown}  (from {from}; the default is {default})"));
         } else {
             page.line(row.name, &format!("{value}  (default)"));
         }

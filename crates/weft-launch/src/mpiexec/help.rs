@@ -38,6 +38,71 @@ fn by_meaning() -> Vec<(&'static str, Vec<&'static str>)> {
 /// A test which options are shown.
 type Filter = fn(&Entry) -> bool;
 
+/// The lists of options that do nothing here, with their titles in `--help`.
+const LISTS: [(&str, Filter); 2] =
+    [("Accepted, without effect", is_ignored), ("Not here: what is used instead is said", is_elsewhere)];
+
+/// What `--help` says, in parts that a page of a manual is made of.
+#[derive(Debug)]
+pub struct Manual {
+    /// What the program does, with examples in lines that begin with blanks.
+    pub introduction: &'static str,
+    /// The sections in their order.
+    pub sections: Vec<ManualSection>,
+}
+
+/// A section of a [`Manual`].
+#[derive(Debug)]
+pub struct ManualSection {
+    /// The title.
+    pub title: &'static str,
+    /// The options or variables.
+    pub rows: Vec<ManualRow>,
+    /// What holds without any option; empty: nothing.
+    pub remark: &'static str,
+}
+
+/// An option with its names, or a word about variables of other launchers with the names of those.
+#[derive(Debug)]
+pub struct ManualRow {
+    /// All names, options with their dashes.
+    pub names: Vec<&'static str>,
+    /// The value as it stands behind a name: ` N`, `[=FORMAT]`, or nothing.
+    pub value: String,
+    /// The effect, or why there is none.
+    pub text: &'static str,
+    /// An option that has an effect here.
+    pub works: bool,
+}
+
+/// What `--help` says, as a manual shows it.
+pub fn manual() -> Manual {
+    let row = |works: bool| {
+        move |entry: &'static Entry| ManualRow {
+            names: entry.names.to_vec(),
+            value: value(entry),
+            text: entry.text,
+            works,
+        }
+    };
+    let mut sections: Vec<ManualSection> = Section::ALL
+        .into_iter()
+        .map(|section| ManualSection {
+            title: section.title(),
+            rows: of(section, works).map(row(true)).collect(),
+            remark: section.remark(),
+        })
+        .collect();
+    let said = |(text, names)| ManualRow { names, value: String::new(), text, works: false };
+    let rows = by_meaning().into_iter().map(said).collect();
+    sections.push(ManualSection { title: VARIABLES_TITLE, rows, remark: VARIABLES_REMARK });
+    for (title, is_wanted) in LISTS {
+        let rows = Section::ALL.into_iter().flat_map(|section| of(section, is_wanted)).map(row(false)).collect();
+        sections.push(ManualSection { title, rows, remark: "" });
+    }
+    Manual { introduction: INTRODUCTION, sections }
+}
+
 /// The text of `mpiexec --help`.
 pub(crate) fn text() -> String {
     let mut out = INTRODUCTION.to_owned();
@@ -57,9 +122,7 @@ pub(crate) fn text() -> String {
         out.push_str(&format!("  {meaning}\n{:COLUMN$}{}\n", "", broken(&names.join(" "), COLUMN)));
     }
     out.push_str(&format!("{:COLUMN$}{}\n", "", broken(VARIABLES_REMARK, COLUMN)));
-    let lists: [(&str, Filter); 2] =
-        [("Accepted, without effect", is_ignored), ("Not here: what is used instead is said", is_elsewhere)];
-    for (title, is_wanted) in lists {
+    for (title, is_wanted) in LISTS {
         let names = Section::ALL.into_iter().flat_map(|section| of(section, is_wanted)).flat_map(|entry| entry.names);
         let names: Vec<&str> = names.copied().collect();
         out.push_str(&format!("\n{title}\n{:COLUMN$}{}\n", "", broken(&names.join(" "), COLUMN)));

@@ -5,6 +5,7 @@ use super::settings::{Block, Loudness, RANKS_MAX, Settings, number};
 use super::tree::Width;
 use super::{binding, run, stats, table};
 use crate::control::InputTo;
+use crate::defaults::Defaults;
 use crate::hosts::{self, Host, Order};
 use crate::{reach, words};
 use std::collections::VecDeque;
@@ -20,6 +21,8 @@ const SECONDS_MAX: f64 = 366.0 * 86400.0;
 /// The setting that names a host's interfaces.
 const INTERFACE: &str = "WEFT_INTERFACE";
 
+/// The variable with the command that reaches a host.
+const AGENT: &str = "WEFT_AGENT";
 /// The variable that says how many agents each host starts.
 const TREE_WIDTH: &str = "WEFT_TREE_WIDTH";
 
@@ -327,9 +330,9 @@ impl<'a> Parser<'a> {
             self.settings.time_limit = Some(seconds("MPIEXEC_TIMEOUT", &value.to_string_lossy())?);
         }
         if self.settings.agent.is_none()
-            && let Some(value) = (self.variable)("WEFT_AGENT")
+            && let Some(value) = (self.variable)(AGENT)
         {
-            self.settings.agent = Some(template("WEFT_AGENT", &value.to_string_lossy())?);
+            self.settings.agent = Some(template(AGENT, &value.to_string_lossy())?);
         }
         if self.settings.tree_width == Width::Auto
             && let Some(value) = (self.variable)(TREE_WIDTH)
@@ -339,6 +342,23 @@ impl<'a> Parser<'a> {
         self.borrow()?;
         Ok(self.settings)
     }
+}
+
+/// What the files of defaults say, with the settings of `mpiexec` checked.
+///
+/// # Errors
+/// One sentence about the file, the line, and what is wrong with it.
+pub(super) fn defaults() -> Result<Defaults, String> {
+    let defaults = Defaults::of_host()?;
+    for line in defaults.lines().iter().filter(|line| !line.value.is_empty()) {
+        let checked = match line.name.as_str() {
+            AGENT => template(AGENT, &line.value).map(drop),
+            TREE_WIDTH => tree_width(TREE_WIDTH, &line.value).map(drop),
+            _ => Ok(()),
+        };
+        checked.map_err(|why| format!("{}: {why}: correct the line, or remove it", line.place()))?;
+    }
+    Ok(defaults)
 }
 
 fn tree_width(name: &str, word: &str) -> Result<Width, String> {

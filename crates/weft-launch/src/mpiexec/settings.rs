@@ -7,6 +7,7 @@ use super::environment::{Base, EnvironmentOptions};
 use super::stats;
 use super::tree::Width;
 use crate::control::{BindTo, InputTo, MapBy};
+use crate::defaults::{Defaults, VARIABLE};
 use crate::hosts::{Host, Order};
 use crate::reach::{self, RemoteShell};
 
@@ -110,6 +111,12 @@ impl Settings {
             quiet: false,
             notes: Vec::new(),
         }
+    }
+
+    /// Hands to all ranks what the files of defaults say.
+    pub(super) fn hand_on(&mut self, defaults: &Defaults) {
+        let variable = (OsString::from(VARIABLE), OsString::from(defaults.to_variable()));
+        self.blocks.iter_mut().for_each(|block| block.environment.set.push(variable.clone()));
     }
 }
 

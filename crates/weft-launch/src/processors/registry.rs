@@ -8,6 +8,7 @@
 //! The locks are advisory (flock(2)) and end with the agent, however it ends. The files are empty, and stay.
 //! A process that reads or changes the registry locks `registry` meanwhile.
 
+use crate::defaults::Defaults;
 use crate::sys;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions, create_dir_all};
 use std::io::{self, ErrorKind};
@@ -54,10 +55,12 @@ struct Directory {
 }
 
 impl Registry {
-    /// The registry of the machine.
+    /// The registry of the machine, which the environment or a file of defaults of the machine names.
     pub(crate) fn of_machine() -> Self {
-        let directory = std::env::var_os(DIRECTORY_VARIABLE).filter(|path| !path.is_empty());
-        Self { directory: directory.map_or_else(|| DIRECTORY.into(), PathBuf::from) }
+        let said = std::env::var_os(DIRECTORY_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+        // A job that starts here has named what is wrong with a file.
+        let in_file = || Some(Defaults::of_host().ok()?.find(DIRECTORY_VARIABLE)?.value.clone().into());
+        Self { directory: said.or_else(in_file).unwrap_or_else(|| DIRECTORY.into()) }
     }
 
     /// The registry in `directory`.

@@ -44,7 +44,7 @@ pub enum Creation {
 }
 
 impl Creation {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::Duplicate,
         Self::Create,
         Self::CreateGroup,

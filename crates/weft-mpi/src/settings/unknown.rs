@@ -4,8 +4,11 @@
 use super::table::TABLE;
 
 /// Names with the prefix that are no settings: variables that `weft hosts run` sets for its command,
-/// `mpiexec` and a spawn for ranks, the compilers behind the wrappers, and the project's own tools.
-const OTHER_NAMES: [&str; 12] = [
+/// `mpiexec` and a spawn for ranks (also the files of defaults), the compilers behind the wrappers, and the
+/// project's own tools.
+const OTHER_NAMES: [&str; 14] = [
+    weft_launch::DEFAULTS_VARIABLE,
+    "WEFT_COMMIT",
     "WEFT_HOSTS",
     "WEFT_LOAD",
     "WEFT_PARENT_PORT",

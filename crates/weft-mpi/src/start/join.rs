@@ -25,7 +25,7 @@ use crate::names::SharedNames;
 use crate::object::PeerId;
 use crate::planner::Planner;
 use crate::process::Process;
-use crate::settings::{self, Settings};
+use crate::settings::{self, Said, Settings};
 use crate::tools;
 
 /// The times in each `WEFT_PEER_TIMEOUT` at which a process that computes looks whether a peer asks for a
@@ -106,12 +106,11 @@ struct Network {
 
 /// Reads the user's settings and looks at this host.
 fn look(manager: &mut dyn ProcessManager) -> Result<Own> {
-    let variable = |name: &str| tools::written(name).or_else(|| std::env::var(name).ok());
-    let settings = Settings::read(variable).map_err(other)?;
+    let said = Said::here().map_err(other)?;
+    let settings = said.settings(tools::written).map_err(other)?;
     let (rank, size) = (manager.rank(), manager.size());
     if rank == 0 {
-        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        settings::unknown(names).iter().for_each(|unknown| warn(rank, &unknown.to_string()));
+        said.unknown().iter().for_each(|unknown| warn(rank, unknown));
     }
     let local_ranks = manager.local_ranks();
     let all_local = local_ranks.as_ref().is_some_and(|ranks| ranks.len() == size as usize);

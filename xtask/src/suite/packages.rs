@@ -1,0 +1,410 @@
+//! Packages: a wheel and Debian packages, built twice, installed where nothing is, used and removed; what an
+//! installation brings for manuals and shells; files of defaults.
+//!
+//! The steps on an installed system are scripts in `packaging/tests`, as they run where nothing but a shell
+//! is.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::context::{Context, Expected};
+use super::needs::Need;
+use super::process::{Finished, Run};
+use super::{Case, Outcome};
+
+/// The time limits of a step, and of building everything twice, in seconds.
+const LIMIT_SECONDS: u64 = 300;
+const BUILD_LIMIT_SECONDS: u64 = 5400;
+/// The largest wheel, and the largest library in it.
+const WHEEL_BYTES_MAX: u64 = 12 << 20;
+/// The programs of a build, with their places below the prefix.
+const PROGRAMS: [(&str, &str); 5] = [
+    ("libmpi_abi.so", "lib/libmpi_abi.so.1"),
+    ("libmpifort_abi.so", "lib/libmpifort_abi.so.1"),
+    ("mpiexec", "bin/mpiexec"),
+    ("weft", "bin/weft"),
+    ("weft-netd", "sbin/weft-netd"),
+];
+/// The empty system, which `packaging/base.sh` makes once.
+const BASE: &str = "build/base/debian-12.tar.gz";
+/// What that system has beside the least that Debian installs: compilers, and Python.
+const BASE_PACKAGES: &str =
+    "gcc,libc6-dev,gfortran,pkg-config,python3,python3-venv,python3-dev,systemd-standalone-sysusers";
+/// What mpi4py is built of on a system without a network.
+const MPI4PY: &[&str] = &["cython==3.3.1", "setuptools==80.9.0", "wheel==0.45.1"];
+/// The time of all packages that the cases make: 2026-01-01.
+const EPOCH: &str = "1767225600";
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    let mut cases = vec![
+        Case::new("a wheel of the installed programs, twice: the same bytes, and a true tag", |context| {
+            let build = installed(context)?;
+            let (one, other) = (wheel(context, &build, "one")?, wheel(context, &build, "other")?);
+            same(std::slice::from_ref(&one), &[other])?;
+            is_small(&one)
+        }),
+        Case::new("the wheel in an environment, moved, as --user, and removed", |context| {
+            let build = installed(context)?;
+            let wheel = wheel(context, &build, "tried")?;
+            let place = empty(context.work.join("packages/place"))?;
+            let script = absolute(context, "packaging/tests/wheel.sh");
+            let run = Run::new("sh").arg(script).arg(wheel).arg(absolute(context, "examples")).directory(&place);
+            Ok(Expected::code(0).says("and removed").judge(run.limit(LIMIT_SECONDS).finish()))
+        }),
+        Case::new("every program has a page for man, and shells complete mpiexec and weft", pages),
+    ];
+    cases.push(Case::new("a release writes version, changes and tag, and refuses what is none", release));
+    cases.extend(defaults());
+    cases
+}
+
+pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
+    vec![
+        Case::new("two builds in two places: the same programs", |context| {
+            // What the other cases make of earlier builds.
+            empty(context.work.join("packages/debs"))?;
+            for name in ["one", "other"] {
+                let tree = copy_of_sources(context, name)?;
+                let run = Run::new("sh").arg("packaging/build.sh").arg(built(context, name)).directory(&tree);
+                succeed(with_stamp(context, run)?.limit(BUILD_LIMIT_SECONDS).finish())?;
+            }
+            let programs =
+                |name: &str| PROGRAMS.map(|(program, _)| built(context, name).join("programs").join(program));
+            same(&programs("one"), &programs("other"))
+        }),
+        Case::new("two wheels of these builds: the same bytes", |context| {
+            let (one, other) =
+                (wheel(context, &built(context, "one"), "one")?, wheel(context, &built(context, "other"), "other")?);
+            same(std::slice::from_ref(&one), &[other])?;
+            is_small(&one)
+        }),
+        Case::new("Debian packages of these builds, twice: the same bytes", |context| {
+            same(&debs(context, &built(context, "one"), "one")?, &debs(context, &built(context, "other"), "other")?)
+        })
+        .needs(&[Need::Debhelper]),
+        Case::new("lintian finds nothing", |context| {
+            let packages = debs(context, &built(context, "one"), "one")?;
+            let run = Run::new("lintian").args(["--fail-on", "error,warning", "--allow-root"]).args(&packages);
+            Ok::<_, anyhow::Error>(Expected::code(0).never_says("W: ").judge(run.limit(LIMIT_SECONDS).finish()))
+        })
+        .needs(&[Need::Debhelper, Need::Lintian]),
+        Case::new(
+            "the wheel on an empty system, as an ordinary user: hello, heat, mpi4py from source, doctor",
+            |context| {
+                let shared = empty(context.work.join("packages/shared"))?;
+                let wheel = wheel(context, &built(context, "one"), "one")?;
+                copy(&wheel, &shared)?;
+                archives(context, &shared.join("archives"))?;
+                in_base(context, &shared, "wheel-in-base.sh", "and removed")
+            },
+        )
+        .needs(&[Need::Debootstrap]),
+        Case::new("Debian packages on an empty system: used, upgraded, removed, purged", |context| {
+            let shared = empty(context.work.join("packages/shared"))?;
+            for package in debs(context, &built(context, "one"), "one")? {
+                copy(&package, &shared)?;
+            }
+            in_base(context, &shared, "deb-in-base.sh", "nothing is left")
+        })
+        .needs(&[Need::Debootstrap, Need::Debhelper]),
+        Case::new("an image for containers, twice: the same bytes, and jobs run in it", |context| {
+            let (one, other) = (image(context, "one")?, image(context, "other")?);
+            same(std::slice::from_ref(&one), &[other])?;
+            let run = Run::new("sh").arg(absolute(context, "packaging/tests/oci.sh")).arg(one);
+            let run = run.arg(context.compile("examples/hello.c")?).limit(LIMIT_SECONDS);
+            Ok::<_, anyhow::Error>(Expected::code(0).says("by its ssh server").judge(run.finish()))
+        })
+        .needs(&[Need::Debootstrap, Need::Debhelper]),
+    ]
+}
+
+/// A path of the project, for commands that run in other directories.
+fn absolute(context: &Context, path: &str) -> PathBuf {
+    std::path::absolute(context.root.join(path)).unwrap_or_else(|_| context.root.join(path))
+}
+
+/// Makes an empty directory.
+fn empty(path: PathBuf) -> anyhow::Result<PathBuf> {
+    if path.exists() {
+        std::fs::remove_dir_all(&path)?;
+    }
+    std::fs::create_dir_all(&path)?;
+    Ok(std::fs::canonicalize(path)?)
+}
+
+fn succeed(finished: anyhow::Result<Finished>) -> anyhow::Result<Finished> {
+    let finished = finished?;
+    anyhow::ensure!(finished.code == Some(0), "it failed:\n{}", finished.report());
+    Ok(finished)
+}
+
+fn copy(file: &Path, into: &Path) -> anyhow::Result<()> {
+    let name = file.file_name().ok_or_else(|| anyhow::anyhow!("{} has no name", file.display()))?;
+    std::fs::copy(file, into.join(name))?;
+    Ok(())
+}
+
+/// The command with a time and a commit that do not depend on the repository.
+fn with_stamp(context: &Context, run: Run) -> anyhow::Result<Run> {
+    let commit = succeed(Run::new("sh").arg(absolute(context, "packaging/commit.sh")).finish())?;
+    Ok(run.env("SOURCE_DATE_EPOCH", EPOCH).env("WEFT_COMMIT", commit.output.trim()))
+}
+
+/// A build that consists of the installed programs: what packages are made of, without compiling anything.
+fn installed(context: &Context) -> anyhow::Result<PathBuf> {
+    let build = context.work.join("packages/installed");
+    let links = empty(build.join("links"))?;
+    for (name, path) in PROGRAMS {
+        std::os::unix::fs::symlink(std::fs::canonicalize(context.prefix.join(path))?, links.join(name))?;
+    }
+    let build = std::fs::canonicalize(build)?;
+    let strip = Run::new("sh").arg(absolute(context, "packaging/strip.sh")).arg(links).arg(build.join("programs"));
+    succeed(strip.finish())?;
+    std::fs::create_dir_all(build.join("components"))?;
+    let components = absolute(context, "packaging/components.py");
+    succeed(Run::new("python3").arg(components).arg(build.join("components")).limit(LIMIT_SECONDS).finish())?;
+    Ok(build)
+}
+
+/// The directory of one of two builds.
+fn built(context: &Context, name: &str) -> PathBuf {
+    let directory = context.work.join("packages/built").join(name);
+    std::path::absolute(&directory).unwrap_or(directory)
+}
+
+/// Copies the files of the project that git knows to a place of their own.
+fn copy_of_sources(context: &Context, name: &str) -> anyhow::Result<PathBuf> {
+    let tree = empty(context.work.join("packages/sources").join(name))?;
+    let script =
+        "git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --no-dereference -t \"$0\"";
+    succeed(
+        Run::new("sh").args(["-c", script]).arg(&tree).directory(&absolute(context, "")).limit(LIMIT_SECONDS).finish(),
+    )?;
+    Ok(tree)
+}
+
+/// Makes a wheel of a build.
+fn wheel(context: &Context, build: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    let into = empty(context.work.join("packages/wheels").join(name))?;
+    let run = Run::new("sh").arg(absolute(context, "packaging/wheel.sh")).arg(build).arg(&into);
+    succeed(with_stamp(context, run)?.limit(LIMIT_SECONDS).finish())?;
+    let mut made = files(&into, "whl")?;
+    anyhow::ensure!(made.len() == 1, "{} wheels were made", made.len());
+    Ok(made.remove(0))
+}
+
+/// Makes the Debian packages of a build.
+fn debs(context: &Context, build: &Path, name: &str) -> anyhow::Result<Vec<PathBuf>> {
+    let into = context.work.join("packages/debs").join(name);
+    if !into.exists() {
+        let run = Run::new("sh").arg(absolute(context, "packaging/deb.sh")).arg(build).arg(empty(into.clone())?);
+        succeed(with_stamp(context, run)?.limit(LIMIT_SECONDS).finish())?;
+    }
+    let made = files(&std::fs::canonicalize(into)?, "deb")?;
+    anyhow::ensure!(made.len() > 5, "only {} packages were made", made.len());
+    Ok(made)
+}
+
+/// Makes the image of a build.
+fn image(context: &Context, name: &str) -> anyhow::Result<PathBuf> {
+    let into = empty(context.work.join("packages/images").join(name))?;
+    let run = Run::new("sh").arg(absolute(context, "packaging/oci.sh")).arg(built(context, name)).arg(&into);
+    succeed(with_stamp(context, run)?.limit(LIMIT_SECONDS).finish())?;
+    let mut made = files(&into, "tar")?;
+    anyhow::ensure!(made.len() == 1, "{} images were made", made.len());
+    Ok(made.remove(0))
+}
+
+fn files(directory: &Path, extension: &str) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|one| one == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Checks that files have the same names and bytes.
+fn same(some: &[PathBuf], others: &[PathBuf]) -> anyhow::Result<()> {
+    let names =
+        |paths: &[PathBuf]| paths.iter().map(|path| path.file_name().map(ToOwned::to_owned)).collect::<Vec<_>>();
+    anyhow::ensure!(!some.is_empty() && names(some) == names(others), "{some:?} and {others:?}");
+    for (one, other) in some.iter().zip(others) {
+        anyhow::ensure!(
+            std::fs::read(one)? == std::fs::read(other)?,
+            "{} and {} differ",
+            one.display(),
+            other.display()
+        );
+    }
+    Ok(())
+}
+
+fn is_small(wheel: &Path) -> anyhow::Result<()> {
+    let bytes = std::fs::metadata(wheel)?.len();
+    anyhow::ensure!(bytes <= WHEEL_BYTES_MAX, "{} has {bytes} bytes", wheel.display());
+    Ok(())
+}
+
+/// Fetches what mpi4py is built of.
+fn archives(context: &Context, into: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(into)?;
+    let pip = |words: &[&str]| {
+        let run = Run::new(context.python("python")).args(["-m", "pip", "download", "-q", "--no-deps", "-d"]).arg(into);
+        succeed(run.args(words).limit(LIMIT_SECONDS).finish())
+    };
+    pip(MPI4PY)?;
+    pip(&["--no-binary", "mpi4py", "--no-build-isolation", "mpi4py==4.1.2"])?;
+    Ok(())
+}
+
+/// Runs a script of `packaging/tests` on an empty system that sees the files of `shared`.
+fn in_base(context: &Context, shared: &Path, script: &str, says: &'static str) -> anyhow::Result<Outcome> {
+    let base = absolute(context, BASE);
+    succeed(
+        Run::new("sh")
+            .arg(absolute(context, "packaging/base.sh"))
+            .arg(&base)
+            .arg(BASE_PACKAGES)
+            .limit(LIMIT_SECONDS)
+            .finish(),
+    )?;
+    for directory in ["packaging/tests", "examples"] {
+        succeed(Run::new("cp").arg("-R").arg(absolute(context, directory)).arg(shared).finish())?;
+    }
+    let run = Run::new("sh").arg(absolute(context, "packaging/in-base.sh")).arg(base).arg(shared);
+    let run = run.args(["sh", &format!("/packages/tests/{script}")]);
+    Ok(Expected::code(0).says(says).judge(run.limit(LIMIT_SECONDS).finish()))
+}
+
+/// Makes a release in a clone of the repository, without checks and packages.
+fn release(context: &Context) -> anyhow::Result<Outcome> {
+    if !context.root.join(".git").exists() {
+        return Ok(Outcome::Skipped("the sources are in no repository of git".into()));
+    }
+    let clone = empty(context.work.join("packages/clone"))?;
+    let git = |words: &[&str]| succeed(Run::new("git").args(words).directory(&clone).finish());
+    let root = std::fs::canonicalize(&context.root)?;
+    git(&["clone", "--quiet", "--depth", "1", &format!("file://{}", root.display()), "."])?;
+    git(&["config", "user.name", "Nobody"])?;
+    git(&["config", "user.email", "nobody@localhost"])?;
+    // What is to be tried may not be committed yet.
+    std::fs::create_dir_all(clone.join("packaging"))?;
+    std::fs::copy(root.join("packaging/release.sh"), clone.join("packaging/release.sh"))?;
+    git(&["add", "packaging"])?;
+    git(&["commit", "--quiet", "--all", "--allow-empty", "--message", "the script"])?;
+    let run = |version: &str| {
+        let run = Run::new("sh").args(["packaging/release.sh", version]).directory(&clone).limit(LIMIT_SECONDS);
+        run.env("CHECKS", "").env("PACKAGES", "").finish()
+    };
+    for (version, why) in [("1.0", "no semantic version"), ("0.0.1", "older than"), ("1.0.0-", "no semantic version")] {
+        let said = run(version)?;
+        anyhow::ensure!(said.code == Some(1) && said.output.contains(why), "{version}:\n{}", said.report());
+    }
+    succeed(run("900.1.0-rc.1"))?;
+    let tag = git(&["describe", "--tags", "--exact-match"])?.output;
+    let changes = std::fs::read_to_string(clone.join("CHANGELOG.md"))?;
+    let written = changes.contains("## Unreleased\n\n## 900.1.0-rc.1 - 2");
+    let cargo = std::fs::read_to_string(clone.join("Cargo.toml"))?.contains("\nversion = \"900.1.0-rc.1\"\n");
+    anyhow::ensure!(tag.trim() == "v900.1.0-rc.1" && written && cargo, "{tag}{changes}");
+    git(&["diff", "--exit-code", "HEAD"])?;
+    // Nothing has changed since.
+    let again = run("900.1.0")?;
+    anyhow::ensure!(again.code == Some(1) && again.output.contains("lists nothing"), "{}", again.report());
+    Ok(Outcome::Passed)
+}
+
+fn pages(context: &Context) -> anyhow::Result<()> {
+    let share = context.prefix.join("share");
+    for directory in ["bin", "sbin"] {
+        for entry in std::fs::read_dir(context.prefix.join(directory))? {
+            let entry = entry?;
+            let (name, section) =
+                (entry.file_name().to_string_lossy().into_owned(), if directory == "bin" { 1 } else { 8 });
+            if std::fs::metadata(entry.path())?.permissions().mode() & 0o111 == 0 {
+                continue;
+            }
+            let page = share.join(format!("man/man{section}/{name}.{section}"));
+            let text = std::fs::read_to_string(&page).unwrap_or_default();
+            let is_page = text.contains(".TH ") && text.contains("\n.SH NAME\n");
+            anyhow::ensure!(is_page, "{} is no page of {name}", page.display());
+        }
+    }
+    anyhow::ensure!(share.join("man/man5/weft.conf.5").is_file(), "there is no page of weft.conf");
+    for (program, word, completed) in [("mpiexec", "--host", "--hostfile"), ("weft", "do", "doctor")] {
+        let script = "source \"$0\"; function=$(complete -p \"$1\" | sed 's/.*-F \\([^ ]*\\).*/\\1/'); \
+                      COMP_WORDS=(\"$1\" \"$2\") COMP_CWORD=1 COMP_LINE=\"$1 $2\"; $function \"$1\" \"$2\" \"$1\"; \
+                      printf '%s\\n' \"${COMPREPLY[@]}\"";
+        let file = share.join("bash-completion/completions").join(program);
+        let finished = succeed(Run::new("bash").args(["-c", script]).arg(file).args([program, word]).finish())?;
+        anyhow::ensure!(
+            finished.output.lines().any(|line| line == completed),
+            "{program} {word}:\n{}",
+            finished.report()
+        );
+    }
+    Ok(())
+}
+
+/// Writes a file of defaults of a user, and returns the directory for `XDG_CONFIG_HOME`.
+fn users_file(context: &Context, text: &str) -> anyhow::Result<PathBuf> {
+    let directory = empty(context.work.join("packages/configuration"))?;
+    std::fs::write(directory.join("weft.conf"), text)?;
+    Ok(directory)
+}
+
+fn defaults() -> Vec<Case> {
+    /// An agent that reaches "hosts" that are this one, where the user has another file.
+    const AGENT: &str = "sh -c 'exec env WEFT_NODE={host} XDG_CONFIG_HOME=/nowhere \"$@\"' sh";
+    let bad = |text: &'static str, says: &'static [&'static str]| {
+        Case::new(format!("a file of defaults says `{}`: one sentence", text.trim()), move |context| {
+            let attempt = || -> anyhow::Result<Finished> {
+                let directory = users_file(context, text)?;
+                context.mpiexec(2).arg(context.compile("examples/hello.c")?).env("XDG_CONFIG_HOME", directory).finish()
+            };
+            let expected = says.iter().fold(Expected::failure().says("weft.conf, line 2: "), |all, &one| all.says(one));
+            expected.never_says("hello from").judge(attempt())
+        })
+    };
+    vec![
+        Case::new("a user's file counts less than the environment, and weft info names the line", |context| {
+            let directory = users_file(context, "# a user's\nWEFT_ACK = deferred\nWEFT_NODE = kitchen\n")?;
+            let run =
+                Run::new(context.bin("weft")).arg("info").env("XDG_CONFIG_HOME", directory).env("WEFT_NODE", "garden");
+            let finished = run.finish()?;
+            let row = |name: &str| {
+                finished.output.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default()
+            };
+            let (ack, node) = (row("WEFT_ACK "), row("WEFT_NODE "));
+            anyhow::ensure!(ack.contains("deferred") && ack.contains("weft.conf, line 2;"), "{}", finished.report());
+            anyhow::ensure!(node.contains("garden") && node.contains("from the environment"), "{}", finished.report());
+            Ok(())
+        }),
+        Case::new("mpiexec hands its files to ranks of other hosts, which read none", |context| {
+            let attempt = || -> anyhow::Result<Finished> {
+                // With raw frames for no peer and UDP for none, ranks of two nodes could not talk.
+                let directory = users_file(context, &format!("WEFT_LINK = shared,tcp\nWEFT_AGENT = {AGENT}\n"))?;
+                let run = Run::new(context.bin("mpiexec")).args(["--hosts", "here,there", "-n", "2", "--stats"]);
+                run.arg(context.compile("examples/ring.c")?).env("XDG_CONFIG_HOME", directory).limit(60).finish()
+            };
+            Expected::code(0).says("tcp").never_says("udp").judge(attempt())
+        }),
+        bad("\nWEFT_LINK udp\n", &["sets nothing", "write NAME = VALUE"]),
+        bad("\nWEFT_LINK = pigeon\n", &["WEFT_LINK=pigeon", "correct the line, or remove it"]),
+        bad("\nWEFT_AGENT = ssh 'x\n", &["WEFT_AGENT is no command", "correct the line, or remove it"]),
+        Case::new("a file of defaults has a setting of another version: a note, and the job runs", |context| {
+            let attempt = || -> anyhow::Result<Finished> {
+                let directory = users_file(context, "WEFT_LINKS = udp\n")?;
+                context.mpiexec(2).arg(context.compile("examples/hello.c")?).env("XDG_CONFIG_HOME", directory).finish()
+            };
+            Expected::code(0)
+                .says("line 1: WEFT_LINKS is no setting")
+                .says("WEFT_LINK is")
+                .says("rank 1 of 2")
+                .judge(attempt())
+        }),
+    ]
+}
