@@ -1,4 +1,4 @@
-/* The time for two groups of one job to meet at a port and to part, as two jobs do, µs: each half of the ranks
+/* The time for two groups of one job to meet at a port and to part, as two jobs do, µs. Each half of the ranks
  * is a group. */
 #include "common.h"
 
