@@ -49,6 +49,10 @@ pub use say::say;
 pub use secret::JobSecret;
 pub use spawn::{SpawnProgram, Spawned};
 
+/// The file names of `mpiexec`. Where several MPI libraries share a directory, as in Debian, the first one is
+/// Weft's alone.
+pub(crate) const MPIEXEC_NAMES: [&str; 2] = ["mpiexec.weft", "mpiexec"];
+
 /// Runs `handler` in every child that this process forks from now on. `handler` must neither wait nor
 /// allocate.
 pub fn on_fork(handler: fn()) {

@@ -88,7 +88,7 @@ pub fn launchers(pids: &[u32]) -> BTreeMap<u32, u32> {
     let is_mpiexec = |pid: u32| {
         let file = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        name.trim_end_matches(" (deleted)") == "mpiexec"
+        crate::MPIEXEC_NAMES.contains(&name.trim_end_matches(" (deleted)"))
     };
     pids.iter().filter_map(|&pid| Some((pid, launcher(pid, &parents, &is_mpiexec)?))).collect()
 }

@@ -3,7 +3,7 @@
 use crate::manager::link::Link;
 use crate::manager::pmi1::Conversation;
 use crate::mpiexec::SINGLETON_OPTION;
-use crate::{LaunchError, sys};
+use crate::{LaunchError, MPIEXEC_NAMES, sys};
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
@@ -11,8 +11,6 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The name of the program.
-const MPIEXEC: &str = "mpiexec";
 /// Where the program is, seen from the directory of the library: beside `lib`, and beside a directory in it.
 const FROM_LIBRARY: [&str; 3] = ["../bin", "../../bin", "../../../bin"];
 
@@ -22,7 +20,7 @@ fn candidates(own_file: Option<&Path>, path: Option<&str>) -> Vec<PathBuf> {
     let directory = own_file.and_then(Path::parent);
     let beside = directory.into_iter().flat_map(|directory| FROM_LIBRARY.map(|way| directory.join(way)));
     let listed = path.into_iter().flat_map(std::env::split_paths).filter(|entry| entry.is_absolute());
-    beside.chain(listed).map(|directory| directory.join(MPIEXEC)).collect()
+    beside.chain(listed).flat_map(|directory| MPIEXEC_NAMES.map(|name| directory.join(name))).collect()
 }
 
 fn is_program(file: &Path) -> bool {
@@ -39,7 +37,7 @@ pub(super) fn start() -> Result<Conversation, LaunchError> {
     let found = candidates(own_file.as_deref(), path.as_deref()).into_iter().find(|file| is_program(file));
     let program = found.ok_or_else(|| {
         LaunchError::CannotSpawn(format!(
-            "no {MPIEXEC}, which would start the processes, is beside the library{} or in PATH: start the program with \
+            "no mpiexec, which would start the processes, is beside the library{} or in PATH: start the program with \
              Weft's mpiexec, or add the directory of that mpiexec to PATH",
             own_file.as_deref().map_or_else(String::new, |file| format!(" {}", file.display()))
         ))
@@ -77,10 +75,15 @@ mod tests {
         let files = candidates(Some(Path::new("/opt/weft/lib/libmpi_abi.so.1")), Some("/usr/bin:relative:/bin"));
         let shown: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
         let expected = [
+            "/opt/weft/lib/../bin/mpiexec.weft",
             "/opt/weft/lib/../bin/mpiexec",
+            "/opt/weft/lib/../../bin/mpiexec.weft",
             "/opt/weft/lib/../../bin/mpiexec",
+            "/opt/weft/lib/../../../bin/mpiexec.weft",
             "/opt/weft/lib/../../../bin/mpiexec",
+            "/usr/bin/mpiexec.weft",
             "/usr/bin/mpiexec",
+            "/bin/mpiexec.weft",
             "/bin/mpiexec",
         ];
         assert_eq!(shown, expected);
