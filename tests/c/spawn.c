@@ -126,6 +126,21 @@ static void parents(void)
     MPI_Info_set(info, "wdir", "/");
     spawn("abroad", MPI_COMM_WORLD, 1, info);
     MPI_Info_free(&info);
+    STORY("11.8.4 the key soft: fewer processes will do");
+    if (!left_out("soft")) {
+        char one_word[10], *soft_words[] = {"plain", one_word, NULL};
+        MPI_Comm fewer;
+        int soft_codes[CHILDREN] = {-1, -1, MPI_SUCCESS};
+        snprintf(one_word, sizeof one_word, "%d", ranks);
+        MPI_Info_create(&info);
+        MPI_Info_set(info, "soft", "2");
+        MPI_Comm_spawn(program, soft_words, CHILDREN, info, 0, MPI_COMM_WORLD, &fewer, soft_codes);
+        CHECK(soft_codes[0] == MPI_SUCCESS && soft_codes[1] == MPI_SUCCESS && soft_codes[2] != MPI_SUCCESS,
+              "the error codes are %d %d %d", soft_codes[0], soft_codes[1], soft_codes[2]);
+        together(fewer, 1, 2);
+        MPI_Comm_disconnect(&fewer);
+        MPI_Info_free(&info);
+    }
     STORY("11.8.3 several programs");
     char *programs[] = {program, program}, one[10], *first[] = {"several", one, NULL}, *second[] = {"several", one, NULL};
     char **words[] = {first, second};

@@ -41,11 +41,10 @@ pub fn spawn(programs: &[SpawnProgram]) -> Spawning {
     };
     let outcomes: Vec<Option<ErrorClass>> =
         spawned.outcomes.iter().map(|outcome| outcome.is_err().then_some(MPI_ERR_SPAWN)).collect();
-    if let Some((at, reason)) =
-        (0..).zip(&spawned.outcomes).find_map(|(at, outcome)| Some((at, outcome.as_ref().err()?)))
-    {
-        let contact = Err(failed(&format!("process {at} of the new job cannot be started: {reason}")));
-        return Spawning { outcomes, contact };
+    // With the key `soft` fewer processes may run. If none does, the first reason counts.
+    let reason = spawned.outcomes.iter().find_map(|outcome| outcome.as_ref().err());
+    if let Some(reason) = reason.filter(|_| spawned.outcomes.iter().all(Result::is_err)) {
+        return Spawning { outcomes, contact: Err(failed(&format!("the new job cannot be started: {reason}"))) };
     }
     let number = spawned.number;
     let contact = accept_at(port, move |process| look_at_child(process, number));
