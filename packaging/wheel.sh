@@ -22,6 +22,8 @@ export SOURCE_DATE_EPOCH
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 DESTDIR=$root WEFT_BUILD=$build/programs CC=cc CXX=c++ FC=gfortran FORTRAN_COMPILERS=none tools/install.sh / >/dev/null
+# Libraries for programs of other MPIs, where the sources have them.
+[ ! -d "$root/lib/weft" ] || find "$root/lib/weft" -name 'lib*.so*' -type f -exec strip --strip-all {} +
 wheel=$("$python" packaging/wheel.py "$root" "$build/components" "$into")
 
 # The tag is derived from the symbols that are used; auditwheel has its own way to derive it.

@@ -4,7 +4,7 @@ use rustix::process::geteuid;
 
 use super::context::Context;
 use super::libfabric;
-use super::process::Run;
+use super::process::{Run, search_path};
 
 /// The headers of libfabric, in the places where Debian has them.
 const HEADERS: [&str; 2] = ["/usr/include/rdma/fabric.h", "/usr/local/include/rdma/fabric.h"];
@@ -75,8 +75,7 @@ impl Need {
             }
             Need::Sshd => unless(geteuid().is_root(), "only root can start ssh servers on hosts of their own"),
             Need::Debhelper => {
-                let are_here =
-                    ["dh", "chrpath", "gfortran-12"].iter().all(|program| says_version(program, "--version"));
+                let are_here = ["dh", "chrpath", "gfortran-12"].iter().all(|program| is_there(program));
                 unless(are_here, "no debhelper here; as root, tools/setup.sh packages installs it")
             }
             Need::Lintian => unless(
@@ -109,6 +108,11 @@ pub(super) fn flang() -> Option<&'static str> {
     let path = std::env::var_os("PATH")?;
     let directories: Vec<_> = std::env::split_paths(&path).collect();
     FLANGS.iter().copied().find(|name| directories.iter().any(|directory| directory.join(name).is_file()))
+}
+
+/// Returns whether a program is where programs are looked for. Some do not say their version just so.
+fn is_there(program: &str) -> bool {
+    std::env::split_paths(&search_path()).any(|directory| directory.join(program).is_file())
 }
 
 /// Returns whether a program prints its version.

@@ -13,7 +13,7 @@ use super::process::{Finished, Run};
 use super::{Case, Outcome};
 
 /// The time limits of a step, and of building everything twice, in seconds.
-const LIMIT_SECONDS: u64 = 300;
+const LIMIT_SECONDS: u64 = 900;
 const BUILD_LIMIT_SECONDS: u64 = 5400;
 /// The largest wheel, and the largest library in it.
 const WHEEL_BYTES_MAX: u64 = 12 << 20;
