@@ -16,6 +16,7 @@ pub(crate) mod conformance;
 pub(crate) mod context;
 mod doctor;
 mod fabric;
+mod faces;
 mod files;
 mod fortran;
 mod gone;
@@ -154,6 +155,11 @@ const SUITES: &[Suite] = &[
         what: "random programs on files from seeds, and the faults that users have reported",
         cases: files::cases,
     },
+    Suite {
+        name: "faces",
+        what: "programs that were compiled for MPICH's and Open MPI's binary interfaces",
+        cases: faces::cases,
+    },
     Suite { name: "fabric", what: "libfabric in the place of UDP", cases: fabric::cases },
     Suite { name: "tcp", what: "kernel TCP in the place of UDP", cases: tcp::cases },
     Suite {
@@ -236,6 +242,11 @@ const LARGE: &[Suite] = &[
         name: "lifetimes-all",
         what: "ten minutes of everything, and 100,000 turns of each kind of object: nothing grows",
         cases: lifetimes::all_cases,
+    },
+    Suite {
+        name: "faces-all",
+        what: "all programs for both binary interfaces with 1 to 4 ranks, and all of mpi4py's tests by its published wheel",
+        cases: faces::all_cases,
     },
     Suite {
         name: "files-all",

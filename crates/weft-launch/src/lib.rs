@@ -18,6 +18,7 @@ mod agent;
 mod call_site;
 mod control;
 mod error;
+pub mod faces;
 pub mod foreign;
 mod hosts;
 mod manager;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::control::{BindTo, Binding, InputTo, Label, MapBy, Program};
+use crate::faces::Faces;
 
 fn server(ranks: &[u32]) -> Server {
     let program = Program {
@@ -12,6 +13,7 @@ fn server(ranks: &[u32]) -> Server {
         directory: vec![],
         directory_required: false,
         search_path: Vec::new(),
+        faces: Faces::None,
     };
     let plan = Plan {
         job: "weft-job".into(),

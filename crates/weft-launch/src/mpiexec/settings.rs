@@ -7,6 +7,7 @@ use super::environment::{Base, EnvironmentOptions};
 use super::stats;
 use super::tree::Width;
 use crate::control::{BindTo, InputTo, MapBy};
+use crate::faces::Faces;
 use crate::hosts::{Host, Order};
 use crate::reach::{self, RemoteShell};
 
@@ -48,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) order: Order,
     pub(crate) binding: Processors,
     pub(crate) oversubscribe: bool,
+    /// Where programs find the libraries for programs of other MPIs.
+    pub(crate) faces: Faces,
     pub(crate) labels: bool,
     pub(crate) merge: bool,
     pub(crate) input: InputTo,
@@ -83,6 +86,7 @@ impl Settings {
             order: Order::BySlot,
             binding: Processors::default(),
             oversubscribe: true,
+            faces: Faces::Last,
             labels: false,
             merge: false,
             input: InputTo::Rank(0),
