@@ -74,6 +74,8 @@ wrapper mpicxx C++ cxx ' | -CC=*' 'WEFT_CXX MPICH_CXX OMPI_CXX I_MPI_CXX' "$cxx"
 for name in libmpi.so.12 libmpi.so.40; do
     put 755 "$build/faces/$name" "$into/lib/weft/faces/$name"
 done
+# Debian's name of MPICH's library.
+ln -sfn libmpi.so.12 "$into/lib/weft/faces/libmpich.so.12"
 
 # Fortran: the library needs only a C compiler. The modules are compiled for each Fortran compiler that is
 # found; mpifort compiles them for others when it is first called. Without a Fortran compiler it says so.

@@ -8,7 +8,7 @@ MPI_Aint face_MPI_Aint_diff(MPI_Aint addr1, MPI_Aint addr2) { return library.MPI
 EXPORT(MPI_Aint_diff)
 
 int face_MPI_Get_address(const void *location, MPI_Aint *address) {
-    int code = library.MPI_Get_address(in_place_c(location), address);
+    int code = library.MPI_Get_address(location, address);
     return error_f(code);
 }
 EXPORT(MPI_Get_address)

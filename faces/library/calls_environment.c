@@ -66,27 +66,6 @@ int face_MPI_Errhandler_free(F_Errhandler *errhandler) {
 }
 EXPORT(MPI_Errhandler_free)
 
-int face_MPI_Error_class(int errorcode, int *errorclass) {
-    int code = library.MPI_Error_class(error_c(errorcode), errorclass);
-    if (LIKELY(code == MPI_SUCCESS)) {
-        if (errorclass) {
-            *errorclass = error_f(*errorclass);
-        }
-    }
-    return error_f(code);
-}
-EXPORT(MPI_Error_class)
-
-int face_MPI_Error_string(int errorcode, char *string, int *resultlen) {
-    char c_string[MPI_MAX_ERROR_STRING + 1] = "";
-    int code = library.MPI_Error_string(error_c(errorcode), string ? c_string : NULL, resultlen);
-    if (LIKELY(code == MPI_SUCCESS)) {
-        code = text_f(string, F_MPI_MAX_ERROR_STRING, c_string, resultlen);
-    }
-    return error_f(code);
-}
-EXPORT(MPI_Error_string)
-
 int face_MPI_File_call_errhandler(F_File fh, int errorcode) {
     int code = library.MPI_File_call_errhandler(file_c(fh), error_c(errorcode));
     return error_f(code);

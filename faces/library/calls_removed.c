@@ -2,7 +2,7 @@
 #include "face.h"
 
 int face_MPI_Address(void *location, MPI_Aint *address) {
-    int code = library.MPI_Address(in_place_c(location), address);
+    int code = library.MPI_Address(location, address);
     return error_f(code);
 }
 EXPORT(MPI_Address)

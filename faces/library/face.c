@@ -115,6 +115,8 @@ int error_c(int code) {
     return code < FOREIGN ? code + FOREIGN : -code;
 }
 
+bool is_foreign_class(int code) { return code > 0 && code <= CLASS_MASK && error_c(code) >= FOREIGN; }
+
 int text_f(char *to, size_t room, const char *from, int *length) {
     if (to) {
         size_t used = strnlen(from, room - 1);

@@ -74,6 +74,9 @@ INTERNAL COLD int no_memory(void);
 /* Codes of errors. */
 INTERNAL COLD int error_that_happened_f(int code);
 INTERNAL int error_c(int code);
+/* Returns whether a number is a class of the ABI that the standard does not have, or would be one: classes of
+ * extensions, and gaps between classes. */
+INTERNAL bool is_foreign_class(int code);
 static inline int error_f(int code) { return LIKELY(code == MPI_SUCCESS) ? code : error_that_happened_f(code); }
 
 /* Constants of which each has a value in both ABIs. A value that is none of them stays: it is as wrong

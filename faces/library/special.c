@@ -50,6 +50,32 @@ EXPORT(MPI_Session_create_errhandler)
 CREATE_ERRHANDLER(MPI_Errhandler_create, MPI_Comm_errhandler_function, comm_errhandler_c)
 EXPORT(MPI_Errhandler_create)
 
+/* Classes and texts of errors. The library does not know the classes that only this ABI has. */
+
+int face_MPI_Error_class(int errorcode, int *errorclass) {
+    if (errorclass && is_foreign_class(errorcode)) {
+        *errorclass = errorcode;
+        return MPI_SUCCESS;
+    }
+    int code = library.MPI_Error_class(error_c(errorcode), errorclass);
+    if (code == MPI_SUCCESS) {
+        *errorclass = error_f(*errorclass);
+    }
+    return error_f(code);
+}
+EXPORT(MPI_Error_class)
+
+int face_MPI_Error_string(int errorcode, char *string, int *resultlen) {
+    if (is_foreign_class(errorcode)) {
+        return text_f(string, F_MPI_MAX_ERROR_STRING, "a class of errors of another MPI library, which Weft never returns",
+                      resultlen);
+    }
+    char text[MPI_MAX_ERROR_STRING + 1] = "";
+    int code = library.MPI_Error_string(error_c(errorcode), string ? text : NULL, resultlen);
+    return code == MPI_SUCCESS ? text_f(string, F_MPI_MAX_ERROR_STRING, text, resultlen) : error_f(code);
+}
+EXPORT(MPI_Error_string)
+
 /* Attributes. The state of a key is the program's functions and its extra state. An attribute may outlive its
  * key, and nothing says when the last one is gone. So states stay, and keys with the same functions and the
  * same extra state share one. */

@@ -536,6 +536,7 @@
     X(MPI_INTEGER1, 705) \
     X(MPI_LOGICAL2, 712) \
     X(MPI_INTEGER2, 713) \
+    X(MPI_REAL2, 714) \
     X(MPI_LOGICAL4, 720) \
     X(MPI_INTEGER4, 721) \
     X(MPI_REAL4, 722) \
@@ -714,7 +715,6 @@
 #define F_SAME_DATATYPE_LIST(X)
 
 #define F_OTHER_VARIABLES_LIST(X) \
-    X(ompi_mpi_short_float, 512, 714) \
     X(ompi_mpi_c_complex, 512, 530) \
     X(ompi_mpi_lb, 512, 512) \
     X(ompi_mpi_ub, 512, 512) \
@@ -807,6 +807,7 @@
     X(ompi_mpi_integer1, 512, 705) \
     X(ompi_mpi_logical2, 512, 712) \
     X(ompi_mpi_integer2, 512, 713) \
+    X(ompi_mpi_short_float, 512, 714) \
     X(ompi_mpi_logical4, 512, 720) \
     X(ompi_mpi_integer4, 512, 721) \
     X(ompi_mpi_real4, 512, 722) \

@@ -49,7 +49,7 @@ fn abi_of(library: &str) -> Option<&'static str> {
     match (stem, version.split('.').next()?) {
         ("libmpi_abi", _) => Some("the standard's"),
         ("libmpifort_abi", _) => Some("the standard's, for Fortran"),
-        ("libmpi", "12") => Some("MPICH's, which Intel MPI, MVAPICH and Cray MPI have, too"),
+        ("libmpi" | "libmpich", "12") => Some("MPICH's, which Intel MPI, MVAPICH and Cray MPI have, too"),
         ("libmpifort", "12") => Some("MPICH's, for Fortran"),
         ("libmpicxx", "12") => Some("MPICH's, for C++"),
         ("libmpi", "40") => Some("Open MPI's"),
@@ -132,7 +132,8 @@ fn page(program: &OsStr) -> Result<(String, bool), String> {
     }
     let output = command.output().map_err(|error| format!("ldd, which asks the loader, cannot be run: {error}"))?;
     let list = String::from_utf8_lossy(&output.stdout);
-    let (rows, is_wefts) = rows(&list, directory.as_deref());
+    let real = directory.as_ref().map(|faces| std::fs::canonicalize(faces).unwrap_or_else(|_| faces.clone()));
+    let (rows, is_wefts) = rows(&list, real.as_deref());
     Ok((text + &rows, is_wefts))
 }
 
@@ -142,13 +143,14 @@ fn rows(list: &str, faces: Option<&Path>) -> (String, bool) {
     let prefix = faces.and_then(|faces| faces.ancestors().nth(2));
     for (name, file) in list.lines().filter_map(listed) {
         let Some(abi) = abi_of(name) else { continue };
-        let is_face = file.is_some_and(|file| faces.is_some_and(|faces| Path::new(file).starts_with(faces)));
-        let is_own = file.is_some_and(|file| prefix.is_some() && Path::new(file).parent() == prefix);
+        let file = file.map(|file| std::fs::canonicalize(file).unwrap_or_else(|_| file.into()));
+        let is_face = file.as_ref().is_some_and(|file| faces.is_some_and(|faces| file.starts_with(faces)));
+        let is_own = file.as_ref().is_some_and(|file| prefix.is_some() && file.parent() == prefix);
         is_wefts &= is_face || is_own;
         let verdict = match file {
             None => "which is nowhere: mpiexec cannot start the program".to_owned(),
-            Some(file) if is_face || is_own => format!("{file}, Weft's"),
-            Some(file) => format!("{file}, not Weft's; `mpiexec --faces` takes Weft's if there is one"),
+            Some(file) if is_face || is_own => format!("{}, Weft's", file.display()),
+            Some(file) => format!("{}, not Weft's; `mpiexec --faces` takes Weft's if there is one", file.display()),
         };
         text += &format!("ABI       {abi}\nloads     {name}: {verdict}\n");
     }
@@ -165,6 +167,7 @@ mod tests {
     #[test]
     fn libraries_are_known_by_their_names() {
         assert_eq!(abi_of("libmpi.so.40"), Some("Open MPI's"));
+        assert_eq!(abi_of("libmpich.so.12"), abi_of("libmpi.so.12"));
         assert!(abi_of("libmpi.so.12").unwrap().starts_with("MPICH's"));
         assert_eq!(abi_of("libmpi_abi.so.1"), Some("the standard's"));
         assert!(abi_of("libmpi.so.20").unwrap().contains("does not have"));

@@ -46,6 +46,8 @@ fn is_special(procedure: &Procedure) -> bool {
         "MPI_Attr_get",
         "MPI_Comm_spawn",
         "MPI_Comm_spawn_multiple",
+        "MPI_Error_class",
+        "MPI_Error_string",
         "MPI_Pcontrol",
         "MPI_Type_get_contents",
         "MPI_T_event_get_info",

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::context::{Context, Expected};
+use super::needs::Need;
 use super::process::{Finished, Run};
 use super::{Case, Outcome, peers};
 
@@ -13,6 +14,8 @@ use super::{Case, Outcome, peers};
 const LIMIT_SECONDS: u64 = 60;
 /// The time limit of all of mpi4py's tests with two ranks.
 const MPI4PY_LIMIT_SECONDS: u64 = 900;
+/// The time limit of all benchmarks of a program.
+const BENCHMARK_LIMIT_SECONDS: u64 = 300;
 /// The largest size of a face, bytes.
 const SIZE_MAX: u64 = 1_500_000;
 /// A part of programs that is left out: the buffer is larger than the program's (faces/library/buffers.c).
@@ -77,9 +80,7 @@ impl Face {
     }
 }
 
-/// `environment` is left out: it takes every number up to the last class of the standard for a class, and
-/// MPICH's have gaps.
-const MPICH_PROGRAMS: [&str; 47] = [
+const MPICH_PROGRAMS: [&str; 48] = [
     "chapter3",
     "point_to_point",
     "probe",
@@ -95,6 +96,7 @@ const MPICH_PROGRAMS: [&str; 47] = [
     "create_group",
     "topologies",
     "neighbors",
+    "environment",
     "errors",
     "chapter10",
     "sessions",
@@ -198,6 +200,14 @@ pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
                 let run = move |context: &Context| program(context, face, name, ranks);
                 let what = format!("{}: {name}, {ranks} ranks", face.name());
                 cases.push(Case::new(what, move |context| unless_missing(context, face, run)));
+            }
+        }
+        if face == Face::Mpich {
+            for name in ["IMB-MPI1", "IMB-NBC", "IMB-RMA"] {
+                let run = move |context: &Context| imb(context, context.mpiexec(2), name);
+                cases.push(Case::new(format!("Intel's {name}, 2 ranks"), run));
+                let run = move |context: &Context| anyhow::Ok(imb(context, context.mpiexec_on_hosts(4)?, name));
+                cases.push(Case::new(format!("Intel's {name}, 4 ranks on two hosts"), run).needs(&[Need::Networks]));
             }
         }
         for ranks in [1, 2] {
@@ -346,6 +356,16 @@ fn together(context: &Context) -> anyhow::Result<Outcome> {
         run = run.arg(module?);
     }
     Ok(Expected::code(0).says("together: failures 0").judge(run.limit(LIMIT_SECONDS).finish()))
+}
+
+/// Runs one of Intel's benchmarks as Intel compiled it, with few repetitions.
+fn imb(context: &Context, mpiexec: Run, name: &str) -> Outcome {
+    let program = context.root.join("build/venv-intel/bin").join(name);
+    if !program.exists() {
+        return Outcome::Skipped("no Intel MPI here: `tools/setup.sh tests` fetches it".to_owned());
+    }
+    let run = mpiexec.arg(program).args(["-iter", "20", "-msglog", "0:16"]).limit(BENCHMARK_LIMIT_SECONDS);
+    Expected::code(0).says("Benchmarking").never_says("ERROR").judge(run.finish())
 }
 
 /// The tests that are left out by the published wheel: a line has the ABI before what the list of all has.

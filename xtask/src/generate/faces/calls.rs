@@ -193,6 +193,8 @@ impl Function<'_> {
         }
         let plain = Shape { declaration: self.declaration(parameter), argument: name.clone(), ..Shape::default() };
         Ok(match parameter.kind.as_str() {
+            // The address of a constant is its own.
+            "BUFFER" if name == "location" => plain,
             "BUFFER" => Shape { argument: format!("in_place_c({name})"), ..plain },
             "DISTRIB_ENUM" => self.values(parameter, "distribution", earlier)?,
             "DTYPE_DISTRIBUTION" => self.values(parameter, "distribution_argument", earlier)?,
@@ -310,7 +312,6 @@ impl Function<'_> {
             "key" => "INFO_KEY",
             "datarep" => "DATAREP_STRING",
             "version" => "LIBRARY_VERSION_STRING",
-            _ if procedure == "MPI_Error_string" => "ERROR_STRING",
             _ if procedure == "MPI_Get_processor_name" => "PROCESSOR_NAME",
             _ => return Ok(None),
         };
