@@ -160,7 +160,7 @@ test-applications: setup-tests own
 # with 1 to 5 ranks, all programs over libfabric on four hosts, many hostile packets, and objects that are
 # made and freed for hours.
 test-large: setup-tests own
-	$(CARGO) xtask suite mpi4py-all mpi4py-collectives mpi4py-windows conformance-all fabric-all tcp-all hostile-all lifetimes-all files-all
+	$(CARGO) xtask suite mpi4py-all mpi4py-collectives mpi4py-windows conformance-all fabric-all tcp-all hostile-all lifetimes-all files-all faces-all
 
 # Every package: built twice and compared, installed where nothing is, used, and removed.
 test-packages: setup-tests setup-packages own

@@ -34,7 +34,7 @@ for file in libmpi_abi.so mpiexec weft weft-netd; do
     fi
 done
 
-mkdir -p "$into/bin" "$into/sbin" "$libraries/pkgconfig" "$into/lib/systemd/system" "$headers"
+mkdir -p "$into/bin" "$into/sbin" "$libraries/pkgconfig" "$into/lib/systemd/system" "$into/lib/weft/faces" "$headers"
 
 # put MODE SOURCE DESTINATION: makes a copy that appears all at once.
 put() {
@@ -77,6 +77,14 @@ case $cc in *mpicc*) cc=cc ;; esac
 case $cxx in *mpicxx* | *mpic++* | *mpiCC*) cxx=c++ ;; esac
 wrapper mpicc C cc '' 'WEFT_CC MPICH_CC OMPI_CC I_MPI_CC' "$cc" no
 wrapper mpicxx C++ cxx ' | -CC=*' 'WEFT_CXX MPICH_CXX OMPI_CXX I_MPI_CXX' "$cxx" no
+
+# Libraries for programs that were linked with other MPI libraries. Only mpiexec and `weft run` lead to them.
+"$top/tools/faces.sh" "$build"
+for name in libmpi.so.12 libmpi.so.40; do
+    put 755 "$build/faces/$name" "$into/lib/weft/faces/$name"
+done
+# Debian's name of MPICH's library.
+ln -sfn libmpi.so.12 "$into/lib/weft/faces/libmpich.so.12"
 
 # Fortran: the library needs only a C compiler. The modules are compiled for each Fortran compiler that is
 # found; mpifort compiles them for others when it is first called. Without a Fortran compiler it says so.

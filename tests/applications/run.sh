@@ -8,7 +8,8 @@
 # program is changed: it is configured by options, variables and input.
 #
 # NAME.sh has comments. Those of `uses` and `proves` may go on in lines that begin with `#` and three blanks:
-#   source KIND NAME     the source: `apt` (the upstream source of a Debian package), `cargo` or `pip`
+#   source KIND NAME     the source: `apt` (the upstream source of a Debian package), `deb` (Debian packages
+#                        as they are), `cargo` or `pip`
 #   needs PACKAGE…       Debian packages that building the program takes
 #   uses …               the parts of MPI on which its run depends
 #   proves …             what a passed run shows
@@ -85,6 +86,14 @@ fetch() {
                 printf '%s\n' "${file%%.orig*}" >"$home/version"
             done
             ;;
+        deb)
+            # Programs as Debian compiled them, for the ABI of its own MPI library. Only the packages that are
+            # named are fetched: not that library.
+            shift
+            (cd "$home/archives" && apt-get -q -o APT::Sandbox::User= download "$@" >"$log" 2>&1) ||
+                fail "apt-get cannot fetch $*: $(tail -n 1 "$log")"
+            printf '%s\n' "$home/archives/$1"_*.deb | sed 's/.*_\([^_]*\)_[^_]*$/\1/' >"$home/version"
+            ;;
         cargo)
             # An empty package that depends on the crate: cargo fetches the crate and its dependencies.
             mkdir "$home/archives/src"
@@ -114,9 +123,10 @@ unpack() {
         cp -R "$home/archives/crate/." "$home/source/"
         return
     fi
-    for archive in "$home/archives"/*.tar.*; do
+    for archive in "$home/archives"/*.tar.* "$home/archives"/*.deb; do
         case $archive in
-            *.asc) ;;
+            *.asc | *\**) ;;
+            *.deb) dpkg -x "$archive" "$home/source" ;;
             *) tar -xf "$archive" -C "$home/source" --strip-components=1 ;;
         esac
     done

@@ -559,7 +559,9 @@ int main(int argc, char **argv)
     sizes_that_wrap();
     bottom();
     whose_handler();
-    handles_of_mpich();
+    /* In MPICH's own ABI they are right. */
+    if (sizeof(MPI_Comm) == sizeof(void *))
+        handles_of_mpich();
     STORY("communication goes on after errors");
     CHECK(calls > (is_careful ? 3000 : 400), "only %d wrong calls were made", calls);
     int total = 0, flag = -1;

@@ -1,13 +1,14 @@
 //! `cargo xtask generate [--check | --fortran-programs DIR]`: makes the files that follow from `spec/`.
 //!
 //! The tables in `spec/` and a scan of `crates/weft-abi/src/calls/` (which procedures are implemented) give
-//! the C boundary, `include/mpi.h`, the constants, the list of symbols, the Fortran binding and
+//! the C boundary, `include/mpi.h`, the constants, the list of symbols, the Fortran binding, the faces and
 //! `docs/status.md`. The outputs are
 //! committed. With `--check` no file is written and a difference is an error, so that no output is ever
 //! edited by hand.
 
 mod callbacks;
 mod conformance;
+mod faces;
 mod fortran;
 mod header;
 mod misuse;
@@ -95,6 +96,7 @@ fn outputs(root: &Path) -> Result<Vec<Output>> {
     outputs.push(("include/mpi.h".to_owned(), header::header(&spec)?));
     outputs.push(("tests/c/misuse_calls.h".to_owned(), misuse::calls(&spec)?));
     outputs.push(("docs/status.md".to_owned(), status::status(&spec, &implemented)));
+    outputs.extend(faces::outputs(&spec, root)?);
     outputs.extend(fortran::outputs(&spec)?);
     outputs.push(("docs/conformance.md".to_owned(), conformance::page(root)?));
     Ok(outputs)
@@ -104,11 +106,13 @@ fn has_content(path: &Path, text: &str) -> bool {
     std::fs::read_to_string(path).is_ok_and(|found| found == text)
 }
 
-/// Files that no generator makes any more, in the directory of the C boundary and among Fortran's calls.
+/// Files that no generator makes any more, in the directory of the C boundary and among the calls of Fortran
+/// and of the faces.
 fn stale_files(root: &Path, outputs: &[Output]) -> Result<Vec<String>> {
     let wanted: BTreeSet<&str> = outputs.iter().map(|(path, _)| path.as_str()).collect();
     let mut stale = Vec::new();
-    for (directory, prefix) in [(GENERATED, ""), (fortran::LIBRARY, fortran::CALLS)] {
+    let ours = [(GENERATED, ""), (fortran::LIBRARY, fortran::CALLS), (faces::LIBRARY, faces::CALLS)];
+    for (directory, prefix) in ours {
         let Ok(entries) = std::fs::read_dir(root.join(directory)) else { continue };
         for entry in entries {
             let name = entry?.file_name().to_string_lossy().into_owned();

@@ -16,6 +16,7 @@ pub(crate) mod conformance;
 pub(crate) mod context;
 mod doctor;
 mod fabric;
+mod faces;
 mod files;
 mod fortran;
 mod gone;
@@ -157,6 +158,11 @@ const SUITES: &[Suite] = &[
         cases: files::cases,
     },
     Suite { name: "processes", what: "jobs that meet at ports, and jobs that spawn others", cases: processes::cases },
+    Suite {
+        name: "faces",
+        what: "programs that were compiled for MPICH's and Open MPI's binary interfaces",
+        cases: faces::cases,
+    },
     Suite { name: "fabric", what: "libfabric in the place of UDP", cases: fabric::cases },
     Suite { name: "tcp", what: "kernel TCP in the place of UDP", cases: tcp::cases },
     Suite {
@@ -240,6 +246,11 @@ const LARGE: &[Suite] = &[
         name: "lifetimes-all",
         what: "ten minutes of everything, and 100,000 turns of each kind of object: nothing grows",
         cases: lifetimes::all_cases,
+    },
+    Suite {
+        name: "faces-all",
+        what: "all programs for both binary interfaces with 1 to 4 ranks, and all of mpi4py's tests by its published wheel",
+        cases: faces::all_cases,
     },
     Suite {
         name: "files-all",

@@ -26,6 +26,9 @@ use crate::version;
 /// The arguments of `weft info`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
+    /// A program or a shared object: say only which MPI library it wants, and which one it gets from mpiexec
+    #[arg(value_name = "PROGRAM", conflicts_with_all = ["json", "live", "collectives", "costs"])]
+    program: Option<std::ffi::OsString>,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -87,6 +90,9 @@ struct Weft {
 /// Collects the information and prints it. The exit code is 1 when programs would not start: a wrong setting,
 /// no library, no address.
 pub(crate) fn run(options: &Options) -> ExitCode {
+    if let Some(program) = &options.program {
+        return crate::program::info(program);
+    }
     if let Some(pid) = options.copy_from {
         return ExitCode::from(machine::copy_from(pid));
     }

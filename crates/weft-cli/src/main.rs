@@ -6,6 +6,7 @@
 mod doctor;
 mod info;
 mod manual;
+mod program;
 mod simulate;
 mod version;
 
@@ -35,8 +36,10 @@ enum Command {
     Availability(availability::Arguments),
     /// Check hosts and the ways between them; exit code 0: no fault, 1: faults, 2: wrong use
     Doctor(doctor::Options),
-    /// Show what is built in, what would be used and why, every setting
+    /// Show what is built in, what would be used and why, every setting; or which MPI library a program loads
     Info(info::Options),
+    /// Run a program of MPICH's or Open MPI's ABI over Weft, as a job of one process
+    Run(program::Arguments),
     /// Tables, charts and pages from the run files of `weft compare`
     Report(report::Options),
     /// Simulate collectives in jobs of up to 4096 ranks, on a simulated network
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Availability(arguments) => availability::main(&arguments),
         Command::Doctor(options) => doctor::run(&options),
         Command::Info(options) => info::run(&options),
+        Command::Run(arguments) => program::run(&arguments),
         Command::Report(options) => report::run(&options),
         Command::Simulate(arguments) => simulate::main(&arguments),
         Command::Tune(arguments) => tune::main(&arguments),

@@ -25,6 +25,7 @@ pub(crate) use rank::Conversation;
 
 use crate::call_site::Board;
 use crate::control::{Channel, GREETING, OUTPUT_WINDOW, Phase, Plan, Report, State, VERSION, Watch};
+use crate::faces;
 use crate::processors::{self, Hold, Registry, Set, Topology};
 use crate::sys::{self, Mask, Poll, READ, Signals, WRITE};
 use binding::Bound;
@@ -453,11 +454,12 @@ impl Agent {
             return;
         }
         let file = &self.ranks[local_rank].file;
-        if let Some(library) = executable::other_library(file) {
+        if let Some(library) = faces::other_library(file) {
             let name = file.display();
             let text = format!(
                 "{name} is linked with {library}, another MPI library, which has not spoken to this mpiexec: each process was a job of one \
-                 rank; use that library's mpiexec, or compile the program with Weft's mpicc"
+                 rank; `mpiexec --faces` puts Weft's library of that name in its place, if it has one; else use the other \
+                 library's mpiexec, or compile the program with Weft's mpicc"
             );
             self.report(&Report::Note(text));
         }

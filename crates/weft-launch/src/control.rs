@@ -17,6 +17,7 @@ pub(crate) use watch::Watch;
 
 use crate::JobSecret;
 use crate::call_site::Whereabouts;
+use crate::faces::Faces;
 use crate::spawn::{PROCESSES_MAX, REASON_BYTES_MAX};
 use crate::standing::Standing;
 use crate::sys::Ended;
@@ -118,6 +119,8 @@ pub(crate) struct Program {
     pub(crate) directory_required: bool,
     /// Directories that are searched for the program before those of PATH, with colons between.
     pub(crate) search_path: Vec<u8>,
+    /// Where the libraries for programs of other MPIs are found.
+    pub(crate) faces: Faces,
 }
 
 /// The facts that an agent needs to start its ranks.
@@ -361,8 +364,9 @@ codec::enumeration!(Stream { Output, Error });
 codec::enumeration!(Phase { Silent, Joined, Waiting, Finalized });
 codec::enumeration!(BindTo { None, Thread, Core, Socket, Numa });
 codec::enumeration!(MapBy { Slot, Socket, Numa });
+codec::enumeration!(Faces { Last, First, None });
 codec::structure!(Binding { to, by, each, report, machine_ranks });
-codec::structure!(Program { number, words, inherit, variables, directory, directory_required, search_path });
+codec::structure!(Program { number, words, inherit, variables, directory, directory_required, search_path, faces });
 codec::structure!(Plan {
     job,
     secret,

@@ -4,6 +4,7 @@
 use crate::JobSecret;
 use crate::agent::server::{Action, Server};
 use crate::control::{Answer, BindTo, Binding, InputTo, Label, MapBy, Order, Plan, Program, Report, Request};
+use crate::faces::Faces;
 use crate::hosts;
 use crate::manager;
 use crate::mpiexec::stats::{Format, Stats};
@@ -118,6 +119,7 @@ pub(crate) fn plan() -> Plan {
         directory: b"/".to_vec(),
         directory_required: false,
         search_path: Vec::new(),
+        faces: Faces::None,
     };
     Plan {
         job: "weft-job".into(),

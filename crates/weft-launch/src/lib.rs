@@ -19,6 +19,7 @@ mod call_site;
 mod control;
 mod defaults;
 mod error;
+pub mod faces;
 pub mod foreign;
 mod hosts;
 mod manager;

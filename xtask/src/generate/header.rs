@@ -195,7 +195,7 @@ fn prototype(spec: &Spec, procedure: &Procedure, form: Form, start: &str) -> Str
 }
 
 /// The declaration of a parameter in C.
-fn declaration(spec: &Spec, parameter: &Parameter, form: Form) -> String {
+pub(super) fn declaration(spec: &Spec, parameter: &Parameter, form: Form) -> String {
     let name = &parameter.name;
     let constness = if parameter.constant { "const " } else { "" };
     let c_type = spec.c_type(parameter, form);

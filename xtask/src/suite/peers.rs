@@ -19,7 +19,7 @@ const DEMO_LIMIT_SECONDS: u64 = 300;
 const DATATYPES_ALONE: &str = "^test_(datatype|pack|util_dtlib)\\.py$";
 /// The list of mpi4py's tests that are left out, one a line: `module reason` or `pattern reason`; with `>N`
 /// before it, only where more than N ranks run.
-const LEFT_OUT: &str = "tests/mpi4py/left-out.txt";
+pub(super) const LEFT_OUT: &str = "tests/mpi4py/left-out.txt";
 
 pub(crate) fn mpich(_: &Context) -> Vec<Case> {
     vec![
@@ -270,7 +270,7 @@ pub(super) fn test_words(context: &Context, ranks: u32, selected: &[&str]) -> an
 }
 
 /// The runner's options that leave tests out.
-fn left_out(list: &str, ranks: u32) -> anyhow::Result<Vec<String>> {
+pub(super) fn left_out(list: &str, ranks: u32) -> anyhow::Result<Vec<String>> {
     let mut options = Vec::new();
     for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (limit, rest) = match line.strip_prefix('>').and_then(|rest| rest.split_once(' ')) {

@@ -71,65 +71,6 @@ pub(crate) fn truncated(file: &Path) -> Option<String> {
     if needed > length { cut(needed) } else { None }
 }
 
-/// The MPI library that a program is linked with, if it does not have the standard's binary interface:
-/// `libmpi.so.40` and the like.
-pub(crate) fn other_library(file: &Path) -> Option<String> {
-    needed(file)?.into_iter().find(|name| {
-        let stem = name.split(".so").next().unwrap_or_default();
-        ["libmpi", "libmpich", "libmpifort", "libmpi_mpifh", "libmpi_cxx", "libmpicxx"].contains(&stem)
-    })
-}
-
-/// The most bytes of a dynamic section, and of its table of names, that are looked at.
-const SECTION_MAX: u64 = 1 << 20;
-
-/// The libraries that a program names (System V gABI, chapter 5: DT_NEEDED). `None`: it is no dynamically
-/// linked program of this machine.
-fn needed(file: &Path) -> Option<Vec<String>> {
-    const LOAD: u64 = 1;
-    const DYNAMIC: u64 = 2;
-    const NEEDED: u64 = 1;
-    const TABLE: u64 = 5;
-    let opened = File::open(file).ok()?;
-    let mut header = [0; 64];
-    opened.read_exact_at(&mut header, 0).ok()?;
-    if header[..4] != *b"\x7fELF" || header[4] != 2 || header[5] != if cfg!(target_endian = "little") { 1 } else { 2 } {
-        return None;
-    }
-    let word = |bytes: &[u8], at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-    let half = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
-    let (table, size) = (word(&header, 32)?, u64::from(half(54)));
-    // Type, offset in the file, address, length.
-    let mut segments = Vec::new();
-    for index in 0..u64::from(half(56).min(SEGMENTS_MAX)) {
-        let mut entry = [0; 56];
-        opened.read_exact_at(&mut entry, table.checked_add(index * size)?).ok()?;
-        let kind = u64::from(u32::from_ne_bytes(entry[..4].try_into().ok()?));
-        segments.push((kind, word(&entry, 8)?, word(&entry, 16)?, word(&entry, 32)?));
-    }
-    let read = |at: u64, length: u64| {
-        let mut bytes = vec![0; usize::try_from(length.min(SECTION_MAX)).ok()?];
-        let count = opened.read_at(&mut bytes, at).ok()?;
-        bytes.truncate(count);
-        Some(bytes)
-    };
-    let &(_, offset, _, length) = segments.iter().find(|(kind, ..)| *kind == DYNAMIC)?;
-    let dynamic = read(offset, length)?;
-    let entries = || dynamic.chunks_exact(16).filter_map(|entry| Some((word(entry, 0)?, word(entry, 8)?)));
-    let address = entries().find(|(tag, _)| *tag == TABLE)?.1;
-    let holds = |&&(kind, _, begin, length): &&(u64, u64, u64, u64)| {
-        kind == LOAD && begin <= address && address - begin < length
-    };
-    let &(_, offset, begin, length) = segments.iter().find(holds)?;
-    let names = read(offset.checked_add(address - begin)?, length - (address - begin))?;
-    let name = |at: u64| {
-        let bytes = names.get(usize::try_from(at).ok()?..)?;
-        let end = bytes.iter().position(|&byte| byte == 0)?;
-        String::from_utf8(bytes[..end].to_vec()).ok()
-    };
-    Some(entries().filter(|(tag, _)| *tag == NEEDED).filter_map(|(_, at)| name(at)).collect())
-}
-
 /// The processor that a program is for, by `e_machine` of the header.
 fn elf(head: &[u8]) -> String {
     let Some(&[low, high]) = head.get(18..20) else { return "a program that is cut off".to_owned() };
@@ -199,20 +140,6 @@ mod tests {
             assert!(said.contains(words), "{name}: {said}");
         }
         assert_eq!(refused(&Scratch::new("script", b"echo hello\n").0), None);
-    }
-
-    #[test]
-    fn the_libraries_of_a_program_are_found() {
-        let libraries = needed(Path::new("/proc/self/exe")).unwrap_or_default();
-        assert!(libraries.iter().any(|name| name.starts_with("libc.so")), "{libraries:?}");
-        assert_eq!(other_library(Path::new("/proc/self/exe")), None);
-        // The same program with another library name of the same length, so that nothing else moves.
-        let mut program = std::fs::read("/proc/self/exe").expect("this program");
-        let at = program.windows(10).position(|bytes| bytes == b"libc.so.6\0").expect("the name");
-        program[at..at + 9].copy_from_slice(b"libmpi.so");
-        assert_eq!(other_library(&Scratch::new("other", &program).0).as_deref(), Some("libmpi.so"));
-        assert_eq!(needed(&Scratch::new("text", b"#!/bin/sh\n").0), None);
-        assert_eq!(needed(&Scratch::new("cut", &program[..100]).0), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::lines::Lines;
 use super::numbers::{self, Numbers};
 use super::search::{self, Unusable};
 use crate::control::{InputTo, Label, Plan, Program, Stream};
+use crate::faces::{self, Faces, LIBRARY_PATH};
 use crate::processors::{LOAD_VARIABLE, Set};
 use crate::sys::{self, Mask, Spawn, Step};
 use std::collections::VecDeque;
@@ -79,7 +80,7 @@ impl<'a> Starter<'a> {
         status_fd: i32,
     ) -> Result<(Self, Option<String>), Unusable> {
         let (directory, note) = choose_directory(program)?;
-        let variables = merge_environment(program);
+        let variables = with_faces(merge_environment(program), program.faces, faces::directory());
         let path = variables.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_bytes());
         let own_path = std::env::var_os("PATH");
         let path = path.or(own_path.as_ref().map(|path| path.as_bytes()));
@@ -271,6 +272,24 @@ fn merge_environment(program: &Program) -> Vec<(OsString, OsString)> {
         }
     }
     merged
+}
+
+/// Adds the directory of the libraries for programs of other MPIs, if there is one, to the loader's
+/// search path.
+fn with_faces(
+    mut variables: Vec<(OsString, OsString)>,
+    faces: Faces,
+    directory: Option<PathBuf>,
+) -> Vec<(OsString, OsString)> {
+    let at = variables.iter().position(|(name, _)| name == LIBRARY_PATH);
+    let own = at.map(|at| variables[at].1.clone());
+    let path = directory.and_then(|directory| faces::search_path(own.as_deref(), faces, &directory));
+    match (at, path) {
+        (_, None) => {}
+        (Some(at), Some(path)) => variables[at].1 = path,
+        (None, Some(path)) => variables.push((LIBRARY_PATH.into(), path)),
+    }
+    variables
 }
 
 /// The value of a variable in the environment of a program's ranks.

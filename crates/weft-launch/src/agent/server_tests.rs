@@ -3,6 +3,7 @@
 use super::*;
 use crate::Spawned;
 use crate::control::{BindTo, Binding, InputTo, Label, MapBy, Program};
+use crate::faces::Faces;
 
 fn plan(ranks: &[u32]) -> Plan {
     let program = Program {
@@ -13,6 +14,7 @@ fn plan(ranks: &[u32]) -> Plan {
         directory: vec![],
         directory_required: false,
         search_path: Vec::new(),
+        faces: Faces::None,
     };
     Plan {
         job: "weft-job".into(),

@@ -27,6 +27,7 @@ fn plan() -> Plan {
             directory: b"/".to_vec(),
             directory_required: true,
             search_path: b"/opt/bin:/srv".to_vec(),
+            faces: Faces::First,
         }],
         ranks: vec![(0, 0), (2, 0)],
     }

@@ -147,6 +147,7 @@ codec::structure!(Settings {
     spawned,
     directory,
     values,
+    faces,
     verbose,
     quiet,
     notes,

@@ -220,6 +220,7 @@ impl<'a> Parser<'a> {
             Global::ByHost => settings.order = Order::ByHost,
             Global::Oversubscribe => settings.oversubscribe = true,
             Global::NoOversubscribe => settings.oversubscribe = false,
+            Global::Faces(faces) => settings.faces = faces,
             Global::Labels => settings.labels = true,
             Global::Merge => settings.merge = true,
             Global::Display => display(settings, name, &first()),

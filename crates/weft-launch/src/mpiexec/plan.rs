@@ -271,6 +271,7 @@ fn complete(mut job: Job) -> Result<Job, String> {
                 directory,
                 directory_required,
                 search_path,
+                faces: job.settings.faces,
             });
         }
     }

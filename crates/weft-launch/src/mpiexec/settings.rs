@@ -8,6 +8,7 @@ use super::stats;
 use super::tree::Width;
 use crate::control::{BindTo, InputTo, MapBy};
 use crate::defaults::{Defaults, VARIABLE};
+use crate::faces::Faces;
 use crate::hosts::{Host, Order};
 use crate::reach::{self, RemoteShell};
 
@@ -49,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) order: Order,
     pub(crate) binding: Processors,
     pub(crate) oversubscribe: bool,
+    /// Where programs find the libraries for programs of other MPIs.
+    pub(crate) faces: Faces,
     pub(crate) labels: bool,
     pub(crate) merge: bool,
     pub(crate) input: InputTo,
@@ -90,6 +93,7 @@ impl Settings {
             order: Order::BySlot,
             binding: Processors::default(),
             oversubscribe: true,
+            faces: Faces::Last,
             labels: false,
             merge: false,
             input: InputTo::Rank(0),

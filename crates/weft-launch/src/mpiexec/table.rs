@@ -7,6 +7,7 @@ mod rows;
 mod suggestions;
 
 use super::settings::Loudness;
+use crate::faces::Faces;
 pub(crate) use rows::OPTIONS;
 pub(crate) use suggestions::unknown;
 
@@ -51,6 +52,7 @@ pub(crate) enum Global {
     ByHost,
     Oversubscribe,
     NoOversubscribe,
+    Faces(Faces),
     Labels,
     Merge,
     KeepOthers,

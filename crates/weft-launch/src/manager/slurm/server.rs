@@ -10,6 +10,7 @@ use super::sealed::{CONTENT_MAX, Challenge, FRAME_MAX, Kind, Sealed, Side};
 use super::{Ending, step::Step};
 use crate::agent::server::{Action, Server};
 use crate::control::{Answer, BindTo, Binding, InputTo, Label, MapBy, Phase, Plan, Program, Request};
+use crate::faces::Faces;
 use crate::service_names::ServiceNames;
 use crate::sys::{self, Poll, READ, Ready};
 use crate::{JobSecret, LaunchError, Spawned, wire};
@@ -152,6 +153,7 @@ fn plan(step: &Step, secret: JobSecret) -> Plan {
         directory: Vec::new(),
         directory_required: false,
         search_path: Vec::new(),
+        faces: Faces::None,
     };
     Plan {
         job: format!("slurm-{}", step.name),

@@ -5,6 +5,7 @@ use super::{Asker, Place, Running};
 use crate::agent::Conversation;
 use crate::agent::server::{Action, Server};
 use crate::control::{Answer, BindTo, Binding, InputTo, Label, MapBy, Phase, Plan, Program};
+use crate::faces::Faces;
 use crate::mpiexec::spawned;
 use crate::mpiexec::verdict::{self, Verdict};
 use crate::sys::{self, Poll, Process, READ, Ready, WRITE};
@@ -69,6 +70,7 @@ fn plan() -> io::Result<Plan> {
         directory: Vec::new(),
         directory_required: false,
         search_path: Vec::new(),
+        faces: Faces::None,
     };
     Ok(Plan {
         job: format!("weft-singleton-{}", wire::to_hex(&random)),

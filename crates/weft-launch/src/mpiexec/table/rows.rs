@@ -1,6 +1,7 @@
 //! The rows of the table of `mpiexec`'s options, one for each option.
 
 use super::{Action, Entry, Global, Local, Section, Takes};
+use crate::faces::Faces;
 use crate::mpiexec::settings::Loudness;
 
 type Names = &'static [&'static str];
@@ -292,6 +293,21 @@ pub(crate) static OPTIONS: &[Entry] = &[
         one("RANK|all|none"),
         Global::Input,
         "the rank that reads standard input, or all, or none (default 0)",
+    ),
+    global(
+        Environment,
+        &["--faces"],
+        NOTHING,
+        Global::Faces(Faces::First),
+        "programs of MPICH's and Open MPI's ABI run over Weft even where LD_LIBRARY_PATH leads to those libraries",
+    ),
+    global(
+        Environment,
+        &["--no-faces"],
+        NOTHING,
+        Global::Faces(Faces::None),
+        "programs of MPICH's and Open MPI's ABI use the library that they find; without this, Weft's is found first, but for \
+         directories in LD_LIBRARY_PATH",
     ),
     global(
         Output,

@@ -1,0 +1,202 @@
+/* MPICH's ABI: handles are integers, but for files, and a status has 20 bytes. Facts are from mpi.h of MPICH
+ * 5.0.2. */
+#ifndef WEFT_FACE_ABI_H
+#define WEFT_FACE_ABI_H
+
+typedef int F_Comm;
+typedef int F_Datatype;
+typedef int F_Errhandler;
+typedef int F_Group;
+typedef int F_Info;
+typedef int F_Message;
+typedef int F_Op;
+typedef int F_Request;
+typedef int F_Session;
+typedef int F_Win;
+typedef struct ADIOI_FileD *F_File;
+
+typedef struct {
+    int count_lo;
+    int count_hi_and_cancelled; /* the lowest bit: the operation was cancelled */
+    int MPI_SOURCE;
+    int MPI_TAG;
+    int MPI_ERROR;
+} F_Status;
+
+/* Handles of the library have 8 bits of the kind, 24 of the index and 32 of a generation. The integer has the
+ * index, 6 bits of the generation, and two bits that no predefined handle of MPICH has both. The rest of the
+ * generation is kept here by index: in pieces, which are made when an index first occurs. */
+enum kind { COMM = 1, GROUP, REQUEST, DATATYPE, OP, ERRHANDLER, INFO, MESSAGE, SESSION, WIN, KINDS };
+#define MADE 0xc0000000u
+#define INDEX_BITS 24
+#define PIECE_BITS 12
+#define LOW_BITS 63u
+INTERNAL extern uint32_t *generations[KINDS][1 << (INDEX_BITS - PIECE_BITS)];
+INTERNAL COLD uint32_t *generations_add(enum kind kind, uint32_t index);
+
+static inline int made_f(uintptr_t handle, enum kind kind) {
+    uint32_t index = (uint32_t)handle >> 8, generation = (uint32_t)(handle >> 32);
+    uint32_t *piece = generations[kind][index >> PIECE_BITS];
+    if (!LIKELY(piece != NULL)) {
+        piece = generations_add(kind, index);
+    }
+    piece[index & ((1 << PIECE_BITS) - 1)] = generation;
+    return (int)(MADE | (generation & LOW_BITS) << INDEX_BITS | index);
+}
+
+/* A stale handle has other low bits than its entry, and becomes a handle that the library refuses. */
+static inline void *made_c(int handle, enum kind kind) {
+    uint32_t bits = (uint32_t)handle, index = bits & ((1u << INDEX_BITS) - 1);
+    uint32_t *piece = generations[kind][index >> PIECE_BITS];
+    if (bits < MADE || !piece) {
+        return NULL;
+    }
+    uint32_t generation = (piece[index & ((1 << PIECE_BITS) - 1)] & ~LOW_BITS) | (bits >> INDEX_BITS & LOW_BITS);
+    return (void *)((uintptr_t)generation << 32 | (uintptr_t)index << 8 | kind);
+}
+
+/* The predefined handles of all kinds, by their number in the standard's ABI. */
+#define PREDEFINED 1024
+INTERNAL extern const int predefined[PREDEFINED];
+
+#define HANDLE(word, type, kind, usual)                                                                       \
+    INTERNAL type word##_unusual_c(F_##usual handle);                                                         \
+    static inline int word##_f(type handle) {                                                                 \
+        return (uintptr_t)handle < PREDEFINED ? predefined[(uintptr_t)handle] : made_f((uintptr_t)handle, kind); \
+    }
+HANDLE(comm, MPI_Comm, COMM, Comm)
+HANDLE(datatype, MPI_Datatype, DATATYPE, Datatype)
+HANDLE(errhandler, MPI_Errhandler, ERRHANDLER, Errhandler)
+HANDLE(group, MPI_Group, GROUP, Group)
+HANDLE(info, MPI_Info, INFO, Info)
+HANDLE(message, MPI_Message, MESSAGE, Message)
+HANDLE(op, MPI_Op, OP, Op)
+HANDLE(request, MPI_Request, REQUEST, Request)
+HANDLE(session, MPI_Session, SESSION, Session)
+HANDLE(win, MPI_Win, WIN, Win)
+
+#define ALWAYS_UNUSUAL(word, type, f_type)                                                                    \
+    static inline type word##_c(f_type handle) { return word##_unusual_c(handle); }
+ALWAYS_UNUSUAL(errhandler, MPI_Errhandler, F_Errhandler)
+ALWAYS_UNUSUAL(group, MPI_Group, F_Group)
+ALWAYS_UNUSUAL(info, MPI_Info, F_Info)
+ALWAYS_UNUSUAL(message, MPI_Message, F_Message)
+ALWAYS_UNUSUAL(session, MPI_Session, F_Session)
+
+/* Handles that are usual in calls which move data: MPI_COMM_WORLD, predefined operations, requests and
+ * windows that the library made, and predefined datatypes. The lowest byte of most of those is a number
+ * of their own. */
+static inline bool is_made(int handle) { return (unsigned)handle >= MADE; }
+
+static inline bool comm_is_usual(F_Comm handle) { return handle == F_MPI_COMM_WORLD; }
+static inline MPI_Comm comm_usual_c(F_Comm handle) {
+    (void)handle;
+    return MPI_COMM_WORLD;
+}
+
+struct numbered {
+    int f;
+    uint32_t c;
+};
+INTERNAL extern const struct numbered datatypes[256], operations[16];
+
+static inline bool datatype_is_usual(F_Datatype handle) {
+    return datatypes[handle & 0xff].f == handle;
+}
+static inline MPI_Datatype datatype_usual_c(F_Datatype handle) {
+    return (MPI_Datatype)(uintptr_t)datatypes[handle & 0xff].c;
+}
+static inline bool op_is_usual(F_Op handle) { return operations[handle & 0xf].f == handle; }
+static inline MPI_Op op_usual_c(F_Op handle) {
+    return (MPI_Op)(uintptr_t)operations[handle & 0xf].c;
+}
+static inline bool request_is_usual(F_Request handle) { return is_made(handle); }
+static inline MPI_Request request_usual_c(F_Request handle) { return made_c(handle, REQUEST); }
+static inline bool win_is_usual(F_Win handle) { return is_made(handle); }
+static inline MPI_Win win_usual_c(F_Win handle) { return made_c(handle, WIN); }
+
+/* Others that the library made are usual, too, where arguments are saved anyway. */
+#define USUAL_OR_NOT(word, type, f_type, kind)                                                                \
+    static inline type word##_c(f_type handle) {                                                              \
+        return LIKELY(word##_is_usual(handle)) ? word##_usual_c(handle)                                       \
+               : is_made(handle)               ? (type)made_c(handle, kind)                                   \
+                                               : word##_unusual_c(handle);                                    \
+    }
+USUAL_OR_NOT(comm, MPI_Comm, F_Comm, COMM)
+USUAL_OR_NOT(datatype, MPI_Datatype, F_Datatype, DATATYPE)
+USUAL_OR_NOT(op, MPI_Op, F_Op, OP)
+USUAL_OR_NOT(request, MPI_Request, F_Request, REQUEST)
+USUAL_OR_NOT(win, MPI_Win, F_Win, WIN)
+
+static inline MPI_File file_c(F_File handle) { return handle ? (MPI_File)handle : MPI_FILE_NULL; }
+static inline F_File file_f(MPI_File handle) { return handle == MPI_FILE_NULL ? NULL : (F_File)handle; }
+
+/* A handle that the library gives has another size, so it needs room. */
+#define HANDLE_ROOM(type, at) type c_##at = NULL
+#define HANDLE_AT(type, at) ((at) ? &c_##at : NULL)
+#define HANDLE_START(word, at)                                                                                \
+    if (at) {                                                                                                 \
+        c_##at = word##_c(*(at));                                                                             \
+    }
+#define HANDLE_DONE(word, at)                                                                                 \
+    if (at) {                                                                                                 \
+        *(at) = word##_f(c_##at);                                                                             \
+    }
+
+/* Arrays of requests that the library changes. */
+static inline MPI_Request *requests_open(struct room *room, int count, const F_Request *requests) {
+    MPI_Request *c = room_open(room, requests ? count : 0, sizeof *c);
+    for (int i = 0; c && requests && i < count; i++) {
+        c[i] = request_c(requests[i]);
+    }
+    return c;
+}
+static inline void requests_close(struct room *room, int count, F_Request *requests, const MPI_Request *c) {
+    for (int i = 0; requests && i < count; i++) {
+        requests[i] = request_f(c[i]);
+    }
+    room_close(room);
+}
+
+/* All but the error. */
+static inline void status_f(const MPI_Status *from, F_Status *to) {
+    to->count_lo = from->MPI_internal[0];
+    to->count_hi_and_cancelled = (int)((uint32_t)from->MPI_internal[1] << 1 | (from->MPI_internal[2] != 0));
+    to->MPI_SOURCE = rank_f(from->MPI_SOURCE);
+    to->MPI_TAG = tag_f(from->MPI_TAG);
+}
+/* The status as the library has it in `room`, or null if it is none. */
+static inline MPI_Status *status_c(const F_Status *from, MPI_Status *room) {
+    if ((uintptr_t)from <= 1) {
+        return NULL;
+    }
+    *room = (MPI_Status){
+        .MPI_SOURCE = rank_c(from->MPI_SOURCE),
+        .MPI_TAG = tag_c(from->MPI_TAG),
+        .MPI_ERROR = error_c(from->MPI_ERROR),
+        .MPI_internal = {from->count_lo, (int)((uint32_t)from->count_hi_and_cancelled >> 1),
+                         from->count_hi_and_cancelled & 1},
+    };
+    return room;
+}
+
+/* Handles in Fortran are the same integers. */
+#define INTEGERS(word)                                                                                        \
+    static inline int word##_integer(int handle) { return handle; }                                           \
+    static inline int word##_from_integer(int handle) { return handle; }
+INTEGERS(comm)
+INTEGERS(datatype)
+INTEGERS(errhandler)
+INTEGERS(group)
+INTEGERS(info)
+INTEGERS(message)
+INTEGERS(op)
+INTEGERS(request)
+INTEGERS(session)
+INTEGERS(win)
+static inline int file_integer(F_File handle) {
+    return handle ? library.MPI_File_toint(file_c(handle)) : 0;
+}
+static inline F_File file_from_integer(int integer) { return integer ? file_f(library.MPI_File_fromint(integer)) : NULL; }
+
+#endif

@@ -1,0 +1,390 @@
+//! Programs of MPICH's and Open MPI's binary interfaces over Weft's `libmpi.so.12` and `libmpi.so.40`:
+//! those of `tests/c`, compiled by the other library's own wrapper; profilers; both in one process; and
+//! what leads programs to these libraries.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::context::{Context, Expected};
+use super::needs::Need;
+use super::process::{Finished, Run};
+use super::{Case, Outcome, peers};
+
+/// The time limit of a program, which takes a second or two.
+const LIMIT_SECONDS: u64 = 60;
+/// The time limit of all of mpi4py's tests with two ranks.
+const MPI4PY_LIMIT_SECONDS: u64 = 900;
+/// The time limit of all benchmarks of a program.
+const BENCHMARK_LIMIT_SECONDS: u64 = 300;
+/// The largest size of a face, bytes.
+const SIZE_MAX: u64 = 1_500_000;
+/// A part of programs that is left out: the buffer is larger than the program's (faces/library/buffers.c).
+const LEAVE_OUT: &str = "full-buffer";
+
+/// What a case does where the other library is there.
+type Attempt = Box<dyn Fn(&Context) -> anyhow::Result<Outcome>>;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Face {
+    Mpich,
+    OpenMpi,
+}
+
+impl Face {
+    const ALL: [Face; 2] = [Face::Mpich, Face::OpenMpi];
+
+    fn name(self) -> &'static str {
+        match self {
+            Face::Mpich => "MPICH's ABI",
+            Face::OpenMpi => "Open MPI's ABI",
+        }
+    }
+
+    fn library(self) -> &'static str {
+        match self {
+            Face::Mpich => "libmpi.so.12",
+            Face::OpenMpi => "libmpi.so.40",
+        }
+    }
+
+    /// Where `tools/setup.sh tests` has put the other library.
+    fn environment(self, context: &Context) -> PathBuf {
+        context.root.join(match self {
+            Face::Mpich => "build/venv",
+            Face::OpenMpi => "build/venv-openmpi",
+        })
+    }
+
+    /// Its name for mpi4py.
+    fn word(self) -> &'static str {
+        match self {
+            Face::Mpich => "mpich",
+            Face::OpenMpi => "openmpi",
+        }
+    }
+
+    /// The programs of `tests/c` that its `mpi.h` has everything for.
+    fn programs(self) -> &'static [&'static str] {
+        match self {
+            Face::Mpich => &MPICH_PROGRAMS,
+            Face::OpenMpi => &OPEN_MPI_PROGRAMS,
+        }
+    }
+
+    /// Those of them that `make test` runs.
+    fn selected(self) -> &'static [&'static str] {
+        match self {
+            Face::Mpich => &["misuse", "callbacks", "chapter3", "requests", "datatypes", "files_access", "chapter15"],
+            Face::OpenMpi => &["callbacks", "chapter3", "communicators", "persistent", "window_epochs", "files_view"],
+        }
+    }
+}
+
+const MPICH_PROGRAMS: [&str; 48] = [
+    "chapter3",
+    "point_to_point",
+    "probe",
+    "partitioned",
+    "datatypes",
+    "collectives",
+    "operations",
+    "between",
+    "groups",
+    "communicators",
+    "intercommunicators",
+    "contexts",
+    "create_group",
+    "topologies",
+    "neighbors",
+    "environment",
+    "errors",
+    "chapter10",
+    "sessions",
+    "sessions_after",
+    "sessions_later",
+    "threads",
+    "chapter12",
+    "window_access",
+    "window_epochs",
+    "chapter13",
+    "files_open",
+    "files_view",
+    "files_access",
+    "files_collective",
+    "files_nonblocking",
+    "files_representation",
+    "files_consistency",
+    "files_errors",
+    "chapter15",
+    "requests",
+    "sizes",
+    "node_collectives",
+    "persistent",
+    "repeated",
+    "hardware",
+    "tools",
+    "events",
+    "window_oracles",
+    "window_passive",
+    "windows",
+    "misuse",
+    "callbacks",
+];
+
+/// The others use what this `mpi.h` does not have: functions with large counts, events, classes of errors.
+const OPEN_MPI_PROGRAMS: [&str; 25] = [
+    "chapter3",
+    "probe",
+    "partitioned",
+    "collectives",
+    "operations",
+    "groups",
+    "communicators",
+    "intercommunicators",
+    "contexts",
+    "create_group",
+    "topologies",
+    "errors",
+    "sessions_after",
+    "sessions_later",
+    "threads",
+    "window_epochs",
+    "files_open",
+    "files_view",
+    "files_consistency",
+    "files_errors",
+    "persistent",
+    "repeated",
+    "window_oracles",
+    "window_passive",
+    "callbacks",
+];
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for face in Face::ALL {
+        let mut add = |what: String, run: Attempt| {
+            cases.push(Case::new(format!("{}: {what}", face.name()), move |context| {
+                unless_missing(context, face, &run)
+            }));
+        };
+        add(
+            "all functions and variables of the library are there".into(),
+            Box::new(move |context| exports(context, face)),
+        );
+        for &name in face.selected() {
+            add(format!("{name}, 2 ranks"), Box::new(move |context| program(context, face, name, 2)));
+        }
+        add("a program that is not position independent".into(), Box::new(move |context| fixed(context, face)));
+        add("a profiler sees the program's calls only".into(), Box::new(move |context| profiler(context, face)));
+        add("mpiexec, weft run and weft info lead to it".into(), Box::new(move |context| ways(context, face)));
+        add(
+            "some of mpi4py's tests by its published wheel, 1 rank".into(),
+            Box::new(move |context| {
+                mpi4py(context, face, 1, &["-i", "test_(status|request|attributes|errhandler|grequest|info)"])
+            }),
+        );
+    }
+    cases.push(Case::new("both in one process", |context| {
+        unless_missing(context, Face::Mpich, |context| Ok(unless_missing(context, Face::OpenMpi, together)))
+    }));
+    cases
+}
+
+/// All programs with 1 to 4 ranks, and all of mpi4py's tests.
+pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for face in Face::ALL {
+        for &name in face.programs() {
+            for ranks in 1..=4 {
+                let run = move |context: &Context| program(context, face, name, ranks);
+                let what = format!("{}: {name}, {ranks} ranks", face.name());
+                cases.push(Case::new(what, move |context| unless_missing(context, face, run)));
+            }
+        }
+        if face == Face::Mpich {
+            for name in ["IMB-MPI1", "IMB-NBC", "IMB-RMA"] {
+                let run = move |context: &Context| imb(context, context.mpiexec(2), name);
+                cases.push(Case::new(format!("Intel's {name}, 2 ranks"), run));
+                let run = move |context: &Context| anyhow::Ok(imb(context, context.mpiexec_on_hosts(4)?, name));
+                cases.push(Case::new(format!("Intel's {name}, 4 ranks on two hosts"), run).needs(&[Need::Networks]));
+            }
+        }
+        for ranks in [1, 2] {
+            let run = move |context: &Context| mpi4py(context, face, ranks, &[]);
+            let what = format!("{}: all of mpi4py's tests by its published wheel, {ranks} ranks", face.name());
+            cases.push(Case::new(what, move |context| unless_missing(context, face, run)));
+        }
+    }
+    cases
+}
+
+/// Skips the case where the other library was not installed.
+fn unless_missing(context: &Context, face: Face, run: impl Fn(&Context) -> anyhow::Result<Outcome>) -> Outcome {
+    match face.environment(context).join("bin/mpicc").exists() {
+        true => run(context).into(),
+        false => Outcome::Skipped(format!("no {} here: `tools/setup.sh tests` fetches it", face.name())),
+    }
+}
+
+fn succeeded(finished: Finished, what: &str) -> anyhow::Result<Finished> {
+    anyhow::ensure!(finished.code == Some(0), "{what} failed:\n{}", finished.report());
+    Ok(finished)
+}
+
+/// Compiles with the other library's own wrapper. Its `mpi.h` and Weft's programs need not agree on warnings.
+fn compile(context: &Context, face: Face, source: &str, suffix: &str, options: &[&str]) -> anyhow::Result<PathBuf> {
+    let source = context.root.join(source);
+    let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let place = context.work.join("faces").join(face.word());
+    std::fs::create_dir_all(&place)?;
+    let program = place.join(name + suffix);
+    let run = Run::new(face.environment(context).join("bin/mpicc")).args(["-std=gnu11", "-w", "-O0", "-pthread"]);
+    let run = run.args(options).arg("-o").arg(&program).arg(&source).args(["-lm"]);
+    succeeded(run.limit(LIMIT_SECONDS).finish()?, &format!("compiling {}", source.display()))?;
+    Ok(program)
+}
+
+fn program(context: &Context, face: Face, name: &str, ranks: u32) -> anyhow::Result<Outcome> {
+    let program = compile(context, face, &format!("tests/c/{name}.c"), "", &[])?;
+    let run = context.mpiexec(ranks).arg(program).env("LEAVE_OUT", LEAVE_OUT).limit(LIMIT_SECONDS);
+    Ok(Expected::code(0).judge(run.finish()))
+}
+
+fn face_file(context: &Context, face: Face) -> PathBuf {
+    context.prefix.join("lib/weft/faces").join(face.library())
+}
+
+/// The symbols that a library defines: name to size, and whether it is a variable.
+fn symbols(file: &Path) -> anyhow::Result<BTreeMap<String, (u64, bool)>> {
+    let listed = succeeded(Run::new("nm").args(["-D", "-S", "--defined-only"]).arg(file).finish()?, "nm")?;
+    let row = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let &[_, size, kind, name] = &words[..] else { return None };
+        Some((name.to_owned(), (u64::from_str_radix(size, 16).ok()?, "BDRVG".contains(kind))))
+    };
+    Ok(listed.output.lines().filter_map(row).collect())
+}
+
+/// Expect: the functions of the standard that the other library has, and all of libmpi_abi, which would
+/// otherwise get handles of another ABI; the variables whose addresses are handles, with the same sizes;
+/// a small file.
+fn exports(context: &Context, face: Face) -> anyhow::Result<Outcome> {
+    let own = symbols(&face_file(context, face))?;
+    let theirs = symbols(&face.environment(context).join("lib").join(face.library()))?;
+    let standard = symbols(&context.prefix.join("lib/libmpi_abi.so.1"))?;
+    // A function's third letter is small: capitals are Fortran's, and so is the ending `_set_info`, which
+    // is none.
+    let is_function = |name: &str| {
+        let name = name.strip_prefix('P').unwrap_or(name);
+        name.starts_with("MPI_") && name[4..].contains(|letter: char| letter.is_ascii_lowercase())
+    };
+    let beyond_the_standard = ["MPI_Session_set_info", "PMPI_Session_set_info"];
+    let wanted = theirs.keys().chain(standard.keys()).filter(|name| is_function(name));
+    let missing: Vec<&String> =
+        wanted.filter(|name| !own.contains_key(*name) && !beyond_the_standard.contains(&name.as_str())).collect();
+    anyhow::ensure!(missing.is_empty(), "{} lacks {missing:?}", face.library());
+    let mut variables = 0;
+    for (name, (size, _)) in own.iter().filter(|(_, (_, is_variable))| *is_variable) {
+        let Some((their_size, true)) = theirs.get(name) else { continue };
+        anyhow::ensure!(size == their_size, "{name} has {size} bytes, and in the other library {their_size}");
+        variables += 1;
+    }
+    anyhow::ensure!(variables >= 5, "only {variables} variables are in both");
+    let size = face_file(context, face).metadata()?.len();
+    anyhow::ensure!(size <= SIZE_MAX, "{} has {size} bytes", face.library());
+    Ok(Outcome::Passed)
+}
+
+/// A program at a fixed address has copies of the library's variables.
+fn fixed(context: &Context, face: Face) -> anyhow::Result<Outcome> {
+    let program = compile(context, face, "examples/ring.c", "-fixed", &["-fno-pie", "-no-pie"])?;
+    Ok(Expected::code(0).says("(right) on Weft").judge(context.mpiexec(2).arg(program).limit(LIMIT_SECONDS).finish()))
+}
+
+fn profiler(context: &Context, face: Face) -> anyhow::Result<Outcome> {
+    let profiler = compile(context, face, "tests/faces/profiler.c", ".so", &["-shared", "-fPIC"])?;
+    let program = compile(context, face, "tests/faces/profiled.c", "", &[])?;
+    let run = context.mpiexec(2).arg("-genv").arg("LD_PRELOAD").arg(profiler).arg(program);
+    let expected = Expected::code(0).says("profiler: 1 sends, 1 questions for the size").never_says("got");
+    Ok(expected.judge(run.limit(LIMIT_SECONDS).finish()))
+}
+
+/// Expect: without an option a program runs over Weft, wherever it leads to by itself; a directory in
+/// LD_LIBRARY_PATH comes first; --faces and `weft run` come before that; --no-faces is the program's own
+/// library.
+fn ways(context: &Context, face: Face) -> anyhow::Result<Outcome> {
+    let program = compile(context, face, "examples/ring.c", "", &[])?;
+    let others = face.environment(context).join("lib");
+    let info = |options: &[(&str, &Path)]| {
+        let run = Run::new(context.bin("weft")).arg("info").arg(&program);
+        options.iter().fold(run, |run, (name, value)| run.env(name, value)).finish()
+    };
+    let own = face_file(context, face);
+    let found = info(&[])?;
+    let says = format!("{}: {}, Weft's", face.library(), own.display());
+    anyhow::ensure!(found.code == Some(0) && found.output.contains(&says), "{}", found.report());
+    let found = info(&[("LD_LIBRARY_PATH", &others)])?;
+    anyhow::ensure!(found.code == Some(1) && found.output.contains("not Weft's"), "{}", found.report());
+    // The program says by itself which library it has.
+    let which = |run: Run, expected: bool, what: &str| -> anyhow::Result<()> {
+        let finished = run.limit(LIMIT_SECONDS).finish()?;
+        anyhow::ensure!(finished.output.contains("on Weft") == expected, "{what}:\n{}", finished.report());
+        Ok(())
+    };
+    which(context.mpiexec(1).arg(&program), true, "mpiexec")?;
+    which(context.mpiexec(1).arg("--faces").arg(&program).env("LD_LIBRARY_PATH", &others), true, "mpiexec --faces")?;
+    which(Run::new(context.bin("weft")).arg("run").arg(&program).env("LD_LIBRARY_PATH", &others), true, "weft run")?;
+    let loads = |run: Run| run.args(["ldd"]).arg(&program).limit(LIMIT_SECONDS).finish();
+    for run in [context.mpiexec(1).arg("--no-faces"), context.mpiexec(1).env("LD_LIBRARY_PATH", &others)] {
+        let finished = loads(run)?;
+        anyhow::ensure!(!finished.output.contains("weft/faces"), "{}", finished.report());
+    }
+    Ok(Outcome::Passed)
+}
+
+fn together(context: &Context) -> anyhow::Result<Outcome> {
+    let modules = Face::ALL.map(|face| {
+        compile(context, face, "tests/faces/module.c", ".so", &["-shared", "-fPIC", "-Wl,--disable-new-dtags"])
+    });
+    let program = context.work.join("faces/together");
+    let run =
+        Run::new("cc").args(["-w", "-o"]).arg(&program).arg(context.root.join("tests/faces/together.c")).arg("-ldl");
+    succeeded(run.finish()?, "compiling together.c")?;
+    let mut run = context.mpiexec(2).arg(program);
+    for module in modules {
+        run = run.arg(module?);
+    }
+    Ok(Expected::code(0).says("together: failures 0").judge(run.limit(LIMIT_SECONDS).finish()))
+}
+
+/// Runs one of Intel's benchmarks as Intel compiled it, with few repetitions.
+fn imb(context: &Context, mpiexec: Run, name: &str) -> Outcome {
+    let program = context.root.join("build/venv-intel/bin").join(name);
+    if !program.exists() {
+        return Outcome::Skipped("no Intel MPI here: `tools/setup.sh tests` fetches it".to_owned());
+    }
+    let run = mpiexec.arg(program).args(["-iter", "20", "-msglog", "0:16"]).limit(BENCHMARK_LIMIT_SECONDS);
+    Expected::code(0).says("Benchmarking").never_says("ERROR").judge(run.finish())
+}
+
+/// The tests that are left out by the published wheel: a line has the ABI before what the list of all has.
+const LEFT_OUT_WHEEL: &str = "tests/mpi4py/left-out-wheel.txt";
+
+/// Runs mpi4py's own tests by the wheel that is published, which has a module for each of the two ABIs.
+fn mpi4py(context: &Context, face: Face, ranks: u32, selected: &[&str]) -> anyhow::Result<Outcome> {
+    let ready = Run::new(context.root.join("tools/mpi4py-wheel.sh")).limit(LIMIT_SECONDS).finish()?;
+    if ready.code != Some(0) {
+        return Ok(Outcome::Skipped(format!("no wheel of mpi4py here: {}", ready.output.trim())));
+    }
+    let mut list = std::fs::read_to_string(context.root.join(peers::LEFT_OUT))?;
+    let of_the_wheel = std::fs::read_to_string(context.root.join(LEFT_OUT_WHEEL))?;
+    let lines = of_the_wheel.lines().filter_map(|line| line.strip_prefix(face.word())?.strip_prefix(' '));
+    lines.for_each(|line| list += &format!("{line}\n"));
+    let home = context.root.join("build/mpi4py-wheel");
+    let tests = home.join("source/test");
+    let run = context.mpiexec(ranks).arg(context.python("python")).arg(tests.join("main.py"));
+    let run = run.args(["-v", "--no-builddir", "--path"]).arg(home.join("site")).args(selected);
+    let run = run.args(peers::left_out(&list, ranks)?).env("MPI4PY_MPIABI", face.word()).directory(&tests);
+    Ok(Expected::code(0).says("OK").never_says("FAILED (").judge(run.limit(MPI4PY_LIMIT_SECONDS).finish()))
+}
