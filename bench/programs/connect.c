@@ -1,5 +1,5 @@
-/* The time for two groups of one job to meet at a port and to part, as two jobs do, µs. Each half of the ranks
- * is a group. */
+/* The time for two groups of one job to meet at a port and to part, as two jobs do, µs. Each half of the
+ * ranks is a group. */
 #include "common.h"
 
 static struct {

@@ -1,5 +1,5 @@
-/* The time to spawn a job of `size` processes from one process, and to part from it, µs. The children run this
- * program, too. */
+/* The time to spawn a job of `size` processes from one process, and to part from it, µs. The children run
+ * this program, too. */
 #include "common.h"
 
 #include <unistd.h>

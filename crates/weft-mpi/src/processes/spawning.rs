@@ -42,7 +42,7 @@ pub fn spawn(programs: &[SpawnProgram]) -> Spawning {
     let outcomes: Vec<Option<ErrorClass>> =
         spawned.outcomes.iter().map(|outcome| outcome.is_err().then_some(MPI_ERR_SPAWN)).collect();
     // With the key `soft` fewer processes may run. If none does, the first reason counts.
-    let runs = spawned.outcomes.iter().any(Result::is_ok);
+    let runs = spawned.outcomes.iter().any(|outcome| outcome.is_ok());
     if let Some(reason) = spawned.outcomes.iter().find_map(|outcome| outcome.as_ref().err()).filter(|_| !runs) {
         return Spawning { outcomes, contact: Err(failed(&format!("the new job cannot be started: {reason}"))) };
     }
