@@ -130,7 +130,7 @@ test-applications: setup-tests own
 # with 1 to 5 ranks, all programs over libfabric on four hosts, many hostile packets, and objects that are
 # made and freed for hours.
 test-large: setup-tests own
-	$(CARGO) xtask suite mpi4py-all mpi4py-collectives mpi4py-windows conformance-all fabric-all tcp-all hostile-all lifetimes-all files-all
+	$(CARGO) xtask suite mpi4py-all mpi4py-collectives mpi4py-windows conformance-all fabric-all tcp-all hostile-all recovery-all lifetimes-all files-all
 
 # Every launcher with every job, and the control plane of Weft's own under fire.
 test-launchers: setup-tests setup-launchers own
@@ -152,6 +152,7 @@ swarm: setup
 	$(CARGO) run --package weft-sim -- all --seed $(SEED) --runs 10 --jobs "$$(nproc)" --quiet
 	$(CARGO) run --package weft-sim -- swarm --seed $(SEED) --runs $(RUNS) --jobs "$$(nproc)" --quiet
 	$(CARGO) run --package weft-sim -- programs --seed $(SEED) --runs $(PROGRAMS) --jobs "$$(nproc)"
+	$(CARGO) run --package weft-sim -- agreements --seed $(SEED) --runs $(PROGRAMS)
 
 collectives:
 	WEFT_EVERY_COLLECTIVE=1 $(CARGO) test --release --package weft-core --test collective

@@ -25,7 +25,9 @@ for name in ${*:-$all}; do
     ln -sf wrapper "$wrappers/$name"
     export RUSTC_WORKSPACE_WRAPPER="$wrappers/$name" CARGO_TARGET_DIR=target/mutants
     cargo build --quiet --package weft-sim
-    if found=$(timeout 540 target/mutants/debug/weft-sim programs --runs $programs --until-failure --jobs "$(nproc)" 2>&1); then
+    # Errors of agreements show in programs of agreements.
+    case $name in agreement_*) kind=agreements ;; *) kind=programs ;; esac
+    if found=$(timeout 540 target/mutants/debug/weft-sim $kind --runs $programs --until-failure --jobs "$(nproc)" 2>&1); then
         echo "$name: not found by $programs programs"
         missed="$missed $name"
     else

@@ -20,6 +20,7 @@ mod control;
 mod error;
 pub mod foreign;
 mod hosts;
+mod loss;
 mod manager;
 pub mod mpiexec;
 pub mod page;

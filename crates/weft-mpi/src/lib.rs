@@ -60,6 +60,7 @@ pub mod point_to_point;
 pub mod predefined;
 pub mod process;
 mod progress_thread;
+pub mod recovery;
 pub mod session;
 pub mod settings;
 pub mod signature;

@@ -37,6 +37,7 @@ pub(crate) mod one_sided;
 pub(crate) mod packing;
 pub(crate) mod partitioned;
 pub(crate) mod point_to_point;
+pub(crate) mod recovery;
 pub(crate) mod removed;
 pub(crate) mod requests;
 pub(crate) mod sessions;

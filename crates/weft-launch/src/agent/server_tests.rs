@@ -21,6 +21,7 @@ fn server(ranks: &[u32]) -> Server {
         host: "h0".into(),
         mapping: "(vector,(0,1,4))".into(),
         stats: false,
+        goes_on: false,
         label: Label::None,
         input: InputTo::Nobody,
         merge: false,

@@ -49,6 +49,7 @@ pub(crate) enum Global {
     Labels,
     Merge,
     KeepOthers,
+    OnFailure,
     Input,
     TimeLimit,
     Agent,

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use weft_core::agreement::{Ranks, Vote};
 use weft_core::collective::choice::Layout;
 use weft_core::reduce::Op;
 use weft_engine::schedules::Cursor;
@@ -12,11 +13,13 @@ use super::creation::{Creation, OPENING};
 use super::reduction;
 use crate::blocking::wait;
 use crate::collective::CollectiveScope;
-use crate::constants::MPI_ERR_NO_MEM;
+use crate::constants::{MPI_ERR_NO_MEM, MPI_ERR_PROC_ABORTED};
 use crate::context::{CONTEXTS_EACH, Reserved, Serial};
 use crate::error::{Error, Result};
 use crate::memory::SharedBuffer;
+use crate::object::{Group, PeerId};
 use crate::process::{Process, lock};
+use crate::recovery::Round;
 use crate::request::Hold;
 use crate::slots::Slots;
 
@@ -58,6 +61,18 @@ struct Agreement {
     serial: Serial,
     /// The slot that goes with the context is reserved.
     has_slot: bool,
+    /// Set for an agreement that survives failures.
+    shrinking: Option<Shrinking>,
+}
+
+/// The part of an agreement that survives failures: its steps are rounds of `weft_core::agreement`.
+struct Shrinking {
+    /// The communicator whose living processes agree.
+    parent: usize,
+    /// The last round, once there has been one.
+    round: Option<Round>,
+    /// The processes that have failed, as all others have agreed.
+    failed: Ranks,
 }
 
 impl Agreement {
@@ -104,9 +119,83 @@ impl Process {
             offer: None,
             serial: Serial(0),
             has_slot: false,
+            shrinking: None,
         };
         self.offer_context(request, agreement);
         Ok(request)
+    }
+
+    /// Starts to make a communicator of the processes of `parent` that live (`MPIX_Comm_shrink`). Returns its
+    /// handle, and the request with which it is there.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM`; too many communicators or requests.
+    pub fn start_shrinking(&mut self, parent: usize) -> Result<(usize, usize)> {
+        let object = self.objects.communicator(parent)?;
+        let (group, rank) = object.everybody();
+        let scope = CollectiveScope {
+            communicator: parent,
+            context: object.recovery_context(),
+            tag: 0,
+            group: group.clone(),
+            rank,
+            sources: None,
+            turn: None,
+        };
+        let (own_group, addressed, inter) = (object.group.clone(), object.partners().clone(), object.inter.clone());
+        let handle = self.add_communicator(own_group, parent)?;
+        let object = self.objects.communicator_mut(handle)?;
+        (object.addressed, object.inter) = (addressed, inter);
+        let request = match self.messages()?.add_collective(parent) {
+            Ok(request) => request,
+            Err(error) => {
+                self.remove_communicator(handle);
+                return Err(error);
+            }
+        };
+        let agreement = Agreement {
+            layout: None,
+            value: SharedBuffer::of_values(&[0; OPENING]),
+            scope,
+            communicator: Some(handle),
+            refusal: None,
+            creation: Creation::Duplicate,
+            step: Step::Offer,
+            met: 0,
+            in_use: 0,
+            offer: None,
+            serial: Serial(0),
+            has_slot: false,
+            shrinking: Some(Shrinking { parent, round: None, failed: Ranks::new() }),
+        };
+        self.offer_context(request, agreement);
+        Ok((handle, request))
+    }
+
+    /// Votes for the value of an agreement that survives failures, and goes on with the decision.
+    fn vote_for_agreement(&mut self, request: usize, mut agreement: Agreement, op: Op) {
+        let Some(shrinking) = &mut agreement.shrinking else { return };
+        let round = match shrinking.round {
+            Some(round) => Ok(Round { round: round.round + 1, ..round }),
+            None => self.begin_agreement(shrinking.parent),
+        };
+        // The communicator may have been freed meanwhile; the others still count this process's vote.
+        let vote = self.vote_of(shrinking.parent).unwrap_or_else(|_| Vote::new(u32::MAX));
+        let round = match round {
+            Ok(round) => round,
+            Err(error) => return self.end_agreement(request, &mut agreement, Some(error)),
+        };
+        shrinking.round = Some(round);
+        let value = agreement.value.values()[0] as u64;
+        let vote = if op == Op::Max { Vote { highest: value, ..vote } } else { Vote { lowest: value, ..vote } };
+        self.vote_in(round, vote, move |process, decision| {
+            let value = if op == Op::Max { decision.highest } else { decision.lowest };
+            agreement.value.set_values(&[value as i64, 0, 0, 0]);
+            if let Some(shrinking) = &mut agreement.shrinking {
+                shrinking.failed = decision.failed;
+            }
+            process.continue_agreement(request, agreement, None);
+        });
     }
 
     /// Takes part in an agreement only to tell the other processes of `scope` of `error`, without waiting for
@@ -139,6 +228,9 @@ impl Process {
     }
 
     fn reduce_agreement(&mut self, request: usize, mut agreement: Agreement, op: Op) {
+        if agreement.shrinking.is_some() {
+            return self.vote_for_agreement(request, agreement, op);
+        }
         let scope = agreement.scope.clone();
         let prepared = reduction(&scope, &agreement.value, op, self, agreement.layout.as_ref())
             .and_then(|bound| Cursor::new(scope, Arc::new(bound)));
@@ -176,6 +268,10 @@ impl Process {
             }
             Step::Confirm { .. } if value >= Reserved::OursWithoutSlot as i64 => {
                 let all_have_slots = value == Reserved::Ours as i64;
+                let survived = self.leave_failed_out(&agreement);
+                if survived.is_err() {
+                    return self.end_agreement(request, &mut agreement, survived.err());
+                }
                 if let Some(handle) = agreement.communicator
                     && let Ok(communicator) = self.objects.communicator_mut(handle)
                 {
@@ -188,6 +284,7 @@ impl Process {
                     }
                 }
                 self.give_slot_back(&mut agreement);
+                agreement.communicator.into_iter().for_each(|handle| self.begin_recovery_of(handle));
                 self.end_agreement(request, &mut agreement, None);
             }
             Step::Confirm { .. } if agreement.met == MET_MAX || agreement.in_use == IN_USE_MAX => {
@@ -210,6 +307,35 @@ impl Process {
         }
     }
 
+    /// Takes the processes that have failed out of the groups of the new communicator, if the agreement
+    /// survives failures.
+    ///
+    /// # Errors
+    /// No process of the remote group lives.
+    fn leave_failed_out(&mut self, agreement: &Agreement) -> Result<()> {
+        let (Some(Shrinking { failed, .. }), Some(handle)) = (&agreement.shrinking, agreement.communicator) else {
+            return Ok(());
+        };
+        let own = self.own();
+        let failed: Vec<PeerId> = failed.iter().map(|rank| agreement.scope.group.members[rank as usize]).collect();
+        let object = self.objects.communicator_mut(handle)?;
+        let living = |group: &Group| group.members.iter().copied().filter(|peer| !failed.contains(peer)).collect();
+        let group = object.group.derive(living(&object.group), own);
+        let remote = object.inter.as_ref().map(|inter| (group.derive(living(&object.addressed), own), inter.is_first));
+        object.rank = group.rank.unwrap_or(0);
+        (object.group, object.addressed) = (group.clone(), group);
+        match remote {
+            Some((remote, _)) if remote.members.is_empty() => {
+                Err(Error::new(MPI_ERR_PROC_ABORTED, "all processes of the remote group have failed"))
+            }
+            Some((remote, is_first)) => {
+                object.connect(remote, is_first);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Returns whether nothing is left here of a communicator that had these contexts before.
     fn is_clear(&mut self, context: u32) -> bool {
         let Ok(messages) = self.messages() else { return true };
@@ -223,6 +349,11 @@ impl Process {
         let Some(engine) = self.engine.as_deref_mut() else { return };
         // A program that never waits has not looked at the messages that it sent to itself.
         engine.progress();
+        if engine.messages.recovery.has_news {
+            // Messages of agreements are taken out of contexts that are about to be swept.
+            self.attend_to_recovery();
+        }
+        let Some(engine) = self.engine.as_deref_mut() else { return };
         let requests = engine.messages.requests.iter();
         let busy: BTreeSet<usize> = requests
             .filter(|(_, request)| request.persistent.is_some() || !request.is_complete())
@@ -257,6 +388,9 @@ impl Process {
             }
         }
         agreement.offer.into_iter().for_each(|offer| self.contexts.withdraw(offer));
+        if let Some(Shrinking { round: Some(round), .. }) = &agreement.shrinking {
+            self.finish_agreement(*round);
+        }
         let Ok(messages) = self.messages() else { return };
         if let Some(request) = messages.requests.get_mut(request) {
             request.error = error;
