@@ -160,7 +160,7 @@ test-applications: setup-tests own
 # with 1 to 5 ranks, all programs over libfabric on four hosts, many hostile packets, and objects that are
 # made and freed for hours.
 test-large: setup-tests own
-	$(CARGO) xtask suite mpi4py-all mpi4py-collectives mpi4py-windows conformance-all fabric-all tcp-all hostile-all lifetimes-all files-all faces-all
+	$(CARGO) xtask suite mpi4py-all mpi4py-collectives mpi4py-windows conformance-all fabric-all tcp-all hostile-all recovery-all lifetimes-all files-all faces-all
 
 # Every package: built twice and compared, installed where nothing is, used, and removed.
 test-packages: setup-tests setup-packages own
@@ -187,6 +187,7 @@ swarm: setup
 	$(CARGO) run --package weft-sim -- swarm --seed $(SEED) --runs $(RUNS) --jobs "$$(nproc)" --quiet
 	$(CARGO) run --package weft-sim -- programs --seed $(SEED) --runs $(PROGRAMS) --jobs "$$(nproc)"
 	$(CARGO) run --package weft-sim -- files --seed $(SEED) --runs "$$((10 * $(PROGRAMS)))"
+	$(CARGO) run --package weft-sim -- agreements --seed $(SEED) --runs $(PROGRAMS)
 
 collectives:
 	WEFT_EVERY_COLLECTIVE=1 $(CARGO) test --release --package weft-core --test collective

@@ -64,6 +64,7 @@ ln -sfn libmpi_abi.so.1 "$libraries/libmpi_abi.so"
 # MPICH 5.0.0 and 5.0.1 linked programs against this name, with the same constants.
 ln -sfn libmpi_abi.so.1 "$libraries/libmpi_abi.so.0"
 put 644 "$top/include/mpi.h" "$headers/mpi.h"
+put 644 "$top/include/mpi-ext.h" "$headers/mpi-ext.h"
 put 755 "$build/mpiexec" "$into/bin/mpiexec"
 ln -sfn mpiexec "$into/bin/mpirun"
 put 755 "$build/weft" "$into/bin/weft"

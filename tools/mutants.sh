@@ -27,7 +27,7 @@ for name in ${*:-$all}; do
     cargo build --quiet --package weft-sim
     case $(grep -rlF "weft_mutant = \"$name\"" crates --include=*.rs) in
     *two_phase*) kind=files ;;
-    *) kind=programs ;;
+    *) case $name in agreement_*) kind=agreements ;; *) kind=programs ;; esac ;;
     esac
     if found=$(timeout 540 target/mutants/debug/weft-sim $kind --runs $programs --until-failure --jobs "$(nproc)" 2>&1); then
         echo "$name: not found by $programs $kind"

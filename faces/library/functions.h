@@ -673,4 +673,18 @@
     X(MPI_Type_hvector) \
     X(MPI_Type_lb) \
     X(MPI_Type_struct) \
-    X(MPI_Type_ub)
+    X(MPI_Type_ub) \
+    X(MPIX_Comm_ack_failed) \
+    X(MPIX_Comm_agree) \
+    X(MPIX_Comm_failure_ack) \
+    X(MPIX_Comm_failure_get_acked) \
+    X(MPIX_Comm_get_failed) \
+    X(MPIX_Comm_iagree) \
+    X(MPIX_Comm_is_revoked) \
+    X(MPIX_Comm_ishrink) \
+    X(MPIX_Comm_revoke) \
+    X(MPIX_Comm_shrink) \
+    X(MPIX_File_is_revoked) \
+    X(MPIX_File_revoke) \
+    X(MPIX_Win_is_revoked) \
+    X(MPIX_Win_revoke)

@@ -94,6 +94,7 @@ fn outputs(root: &Path) -> Result<Vec<Output>> {
     outputs.push(("crates/weft-engine/src/callbacks.rs".to_owned(), callbacks::types(&spec)?));
     outputs.push(("crates/weft-mpi/src/constants.rs".to_owned(), tables::library_constants(&spec)?));
     outputs.push(("include/mpi.h".to_owned(), header::header(&spec)?));
+    outputs.push(("include/mpi-ext.h".to_owned(), header::extensions(&spec)?));
     outputs.push(("tests/c/misuse_calls.h".to_owned(), misuse::calls(&spec)?));
     outputs.push(("docs/status.md".to_owned(), status::status(&spec, &implemented)));
     outputs.extend(faces::outputs(&spec, root)?);

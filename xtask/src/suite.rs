@@ -46,6 +46,7 @@ mod programs;
 mod rails;
 mod rdma;
 pub(crate) mod rdma_bench;
+mod recovery;
 mod report;
 mod scripts;
 mod slurm;
@@ -187,6 +188,7 @@ const SUITES: &[Suite] = &[
         cases: carriers::cases,
     },
     Suite { name: "gone", what: "hosts that are gone, and such as are only slow", cases: gone::cases },
+    Suite { name: "recovery", what: "programs that survive the death of their ranks", cases: recovery::cases },
     Suite { name: "hostile", what: "a job under attack, and jobs without privileges", cases: hostile::cases },
     Suite { name: "trace", what: "captured packets, and ranks that hang, seen from outside", cases: trace::cases },
     Suite { name: "examples", what: "the examples, heat above all", cases: programs::examples },
@@ -241,6 +243,7 @@ const LARGE: &[Suite] = &[
         cases: fabric::all_cases,
     },
     Suite { name: "tcp-all", what: "all programs over kernel TCP on four hosts", cases: tcp::all_cases },
+    Suite { name: "recovery-all", what: "the same in each collective and each form", cases: recovery::all_cases },
     Suite { name: "hostile-all", what: "a million hostile packets", cases: hostile::all_cases },
     Suite {
         name: "lifetimes-all",

@@ -154,6 +154,13 @@ impl<'call, T> From<&'call mut T> for InOut<'call, T> {
     }
 }
 
+impl<T: Copy> From<InOut<'_, T>> for Buffer {
+    /// The memory of a value that the call may read and write.
+    fn from(value: InOut<'_, T>) -> Self {
+        Self(value.as_ptr().cast())
+    }
+}
+
 impl Buffer {
     /// No memory at all.
     pub(crate) const NULL: Self = Self(std::ptr::null_mut());

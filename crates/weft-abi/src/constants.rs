@@ -452,3 +452,8 @@ pub(crate) const MPI_T_CB_REQUIRE_NONE: i32 = 0;
 pub(crate) const MPI_T_CB_REQUIRE_MPI_RESTRICTED: i32 = 3;
 pub(crate) const MPI_T_CB_REQUIRE_THREAD_SAFE: i32 = 15;
 pub(crate) const MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE: i32 = 63;
+
+// Error classes beyond the standard
+pub(crate) const MPIX_ERR_PROC_FAILED: ErrorClass = ErrorClass::ProcFailed;
+pub(crate) const MPIX_ERR_PROC_FAILED_PENDING: ErrorClass = ErrorClass::ProcFailedPending;
+pub(crate) const MPIX_ERR_REVOKED: ErrorClass = ErrorClass::Revoked;

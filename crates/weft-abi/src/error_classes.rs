@@ -87,6 +87,9 @@ pub(crate) const ERROR_CLASSES: &[(ErrorClass, i32, &str, &str)] = &[
     (ErrorClass::ToolPvarNoWrite, 1016, "MPI_T_ERR_PVAR_NO_WRITE", "the variable cannot be written or reset"),
     (ErrorClass::ToolPvarNoStartstop, 1017, "MPI_T_ERR_PVAR_NO_STARTSTOP", "the variable cannot be started or stopped"),
     (ErrorClass::ToolPvarNoAtomic, 1018, "MPI_T_ERR_PVAR_NO_ATOMIC", "the variable cannot be read and reset at once"),
+    (ErrorClass::ProcFailed, 101, "MPIX_ERR_PROC_FAILED", "a process that is needed has failed"),
+    (ErrorClass::ProcFailedPending, 102, "MPIX_ERR_PROC_FAILED_PENDING", "a possible sender has failed"),
+    (ErrorClass::Revoked, 103, "MPIX_ERR_REVOKED", "the object has been revoked"),
 ];
 
 /// The name of success, and the sentence that MPI_Error_string gives for it.

@@ -6,8 +6,11 @@ use std::sync::{Mutex, PoisonError};
 use crate::constants::{
     MPI_ERR_ARG, MPI_ERR_IN_STATUS, MPI_ERR_LASTCODE, MPI_ERR_PENDING, MPI_MAX_ERROR_STRING, MPI_SUCCESS,
 };
+use crate::constants::{MPI_ERR_PROC_ABORTED, MPIX_ERR_PROC_FAILED};
 use crate::error_classes::{ERROR_CLASSES, SUCCESS};
+use std::sync::atomic::Ordering;
 use weft_mpi::error::{Error, ErrorClass, Result};
+use weft_mpi::recovery::GOES_ON;
 
 /// The bits of the class in the code of an error that has happened. These codes tell more than the class:
 /// above the class is the number of a sentence, from 1 on. All of them are below `MPI_ERR_LASTCODE`, where
@@ -36,9 +39,11 @@ pub(crate) fn with<R>(body: impl FnOnce(&mut ErrorCodes) -> R) -> R {
     body(&mut CODES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The number of a class in the ABI.
+/// The number of a class in the ABI. A program that goes on after failures gets the class that is made for
+/// it when a process is gone.
 pub(crate) fn number(class: ErrorClass) -> i32 {
-    let (_, number, ..) = ERROR_CLASSES[class as usize];
+    let goes_on = class == MPI_ERR_PROC_ABORTED && GOES_ON.load(Ordering::Relaxed);
+    let (_, number, ..) = ERROR_CLASSES[if goes_on { MPIX_ERR_PROC_FAILED } else { class } as usize];
     number
 }
 

@@ -7,6 +7,20 @@
 #[repr(u16)]
 #[allow(dead_code)]
 pub(crate) enum Function {
+    CommAckFailed,
+    CommAgree,
+    CommFailureAck,
+    CommFailureGetAcked,
+    CommGetFailed,
+    CommIagree,
+    CommIsRevoked,
+    CommIshrink,
+    CommRevoke,
+    CommShrink,
+    FileIsRevoked,
+    FileRevoke,
+    WinIsRevoked,
+    WinRevoke,
     AbiGetFortranBooleans,
     AbiGetFortranInfo,
     AbiGetInfo,
@@ -686,7 +700,7 @@ pub(crate) enum Function {
 impl Function {
     /// The number of functions.
     #[allow(dead_code)]
-    pub(crate) const COUNT: usize = 674;
+    pub(crate) const COUNT: usize = 688;
 
     /// Returns the function's name in C.
     pub(crate) fn name(self) -> &'static str {
@@ -695,7 +709,21 @@ impl Function {
 }
 
 /// The names of all functions in C, in the order of [`Function`].
-pub(crate) const NAMES: [&str; 674] = [
+pub(crate) const NAMES: [&str; 688] = [
+    "MPIX_Comm_ack_failed",
+    "MPIX_Comm_agree",
+    "MPIX_Comm_failure_ack",
+    "MPIX_Comm_failure_get_acked",
+    "MPIX_Comm_get_failed",
+    "MPIX_Comm_iagree",
+    "MPIX_Comm_is_revoked",
+    "MPIX_Comm_ishrink",
+    "MPIX_Comm_revoke",
+    "MPIX_Comm_shrink",
+    "MPIX_File_is_revoked",
+    "MPIX_File_revoke",
+    "MPIX_Win_is_revoked",
+    "MPIX_Win_revoke",
     "MPI_Abi_get_fortran_booleans",
     "MPI_Abi_get_fortran_info",
     "MPI_Abi_get_info",

@@ -11,11 +11,13 @@
 //! | [`wire`] | the format, the tag and the seal of packets | `flow`, `connection`; engine |
 //! | [`rails`] | the carriers to a peer, and what each carries | engine `carriers.rs` |
 //! | [`path_validation`] | the proof that a carrier leads to a peer | `rails`; engine `carriers.rs` |
+//! | [`agreement`] | agreements that survive the failure of processes | `weft-mpi` `recovery.rs` |
 //! | [`message`] | the frames that move MPI messages | engine `messages.rs` |
 //! | [`matching`] | which receive takes which message | engine `messages.rs` |
 //! | [`grants`] | which announced message may send how much | engine `messages.rs` |
 //! | [`placement`] | the pieces that a carrier writes into a peer's memory | engine `engine/placement.rs` |
 //! | [`rendezvous_schemes`] | whether packets or such writes bring a message | engine `engine/placement.rs` |
+//! | [`revocation`] | whom a process tells that a communicator is revoked | `weft-mpi` `recovery.rs` |
 //! | [`one_sided`] | the records and the lock of windows | engine `engine/windows/` |
 //! | [`multicast`] | reliable streams to a multicast group | engine `engine/multicast/` |
 //! | [`layout`] | datatypes as runs of memory | engine `memory.rs`; `weft-mpi` |
@@ -32,6 +34,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+pub mod agreement;
 mod assembly;
 pub mod collective;
 pub mod connection;
@@ -53,6 +56,7 @@ pub mod rails;
 pub mod reduce;
 pub mod refusal;
 pub mod rendezvous_schemes;
+pub mod revocation;
 pub mod time;
 pub mod topology;
 pub mod two_phase;

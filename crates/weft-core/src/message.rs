@@ -13,6 +13,7 @@
 //! | `Credit` | eager bytes that the receiver has consumed since the last such frame |
 //! | `Retract`, `Retracted` | the sender cancels an announcement; the receiver answers if it was in time |
 //! | `GivenUp` | the sender's part in a collective operation has failed: no more of its messages will come |
+//! | `Revoked` | a communicator has been revoked (`MPIX_Comm_revoke`) |
 //!
 //! The envelope is that of MPI-5.0 §3.2.3. All integers are little-endian; a frame is a head of at most
 //! [`HEAD_MAX`] bytes and, for the first three and `Data`, the payload after it.
@@ -67,6 +68,8 @@ pub enum Frame<'a> {
     Retracted { request: u32, forgotten: bool },
     /// The sender has given up the collective operation that has these messages, for an error of `class`.
     GivenUp { context: u32, tag: i32, class: u32, finalized: Option<u32> },
+    /// The communicator that has this first context has been revoked.
+    Revoked { context: u32 },
 }
 
 const EAGER: u8 = 1;
@@ -82,6 +85,7 @@ const RETRACTED: u8 = 10;
 const CLEAR_TO_PLACE: u8 = 11;
 const PLACED: u8 = 12;
 const GIVEN_UP: u8 = 13;
+const REVOKED: u8 = 14;
 
 /// Bit of the second byte: the optional field of the frame is present.
 const WITH_OPTION: u8 = 1;
@@ -210,6 +214,11 @@ impl Head {
         let finalized = finalized.map_or(0, |number| number.saturating_add(1));
         Self::new(GIVEN_UP, false).u32(context).u32(tag as u32).u32(class).u32(finalized)
     }
+
+    /// Head that tells that the communicator with this first context has been revoked.
+    pub fn revoked(context: u32) -> Self {
+        Self::new(REVOKED, false).u32(context)
+    }
 }
 
 /// Reads integers off the front of a frame.
@@ -291,6 +300,7 @@ impl<'a> Frame<'a> {
                 let (context, tag, class) = (r.u32()?, r.u32()? as i32, r.u32()?);
                 Self::GivenUp { context, tag, class, finalized: r.u32()?.checked_sub(1) }
             }
+            REVOKED => Self::Revoked { context: r.u32()? },
             kind => return Err(FrameError::UnknownKind(kind)),
         })
     }
@@ -356,6 +366,7 @@ mod tests {
                 round_trip(Head::given_up(7, -9, 16, Some(0)), b""),
                 Frame::GivenUp { context: 7, tag: -9, class: 16, finalized: Some(0) },
             ),
+            (round_trip(Head::revoked(16), b""), Frame::Revoked { context: 16 }),
         ];
         for (bytes, frame) in cases {
             assert_eq!(Frame::parse(&bytes), Ok(frame));

@@ -38,6 +38,7 @@ use weft_core::time::{Duration, Instant};
 use weft_core::wire::Secret;
 
 use crate::carriers::{CarrierId, Carriers};
+use crate::error::Result;
 use crate::group::PeerId;
 use crate::messages::Messages;
 use crate::peers::Peers;
@@ -66,6 +67,7 @@ pub use immediate::Received;
 pub use multicast::{
     Groups, Multicasts, NewGroup, Path as GroupPath, Paths as GroupPaths, Reviewed, Standing as GroupStanding,
 };
+pub use point_to_point::Taken;
 pub use report::Traffic;
 pub use sleep::{Rests, Sleep, SleepOn};
 pub use slots::NodeCollectives;
@@ -184,6 +186,18 @@ impl<P: Platform> Engine<P> {
         OneSided::new(&mut self.windows, Link::new(&mut self.point_to_point))
     }
 
+    /// Checks that the process `rank` of a window can be waited for.
+    ///
+    /// # Errors
+    /// It is gone, or the window has been revoked.
+    pub fn check_member(&self, index: usize, rank: u32) -> Result<()> {
+        let Some(window) = self.windows.get(index) else { return Ok(()) };
+        match &window.revoked {
+            Some(error) => Err(error.clone()),
+            None => self.check_peer(window.member(rank)),
+        }
+    }
+
     /// Returns the part for collectives of the node's processes through shared memory.
     #[inline(always)]
     pub fn node_collectives(&mut self) -> NodeCollectives<'_, P> {
@@ -223,6 +237,7 @@ impl<P: Platform> Engine<P> {
             return false;
         }
         self.peer_failed(peer, "it has left");
+        self.messages.recovery.forget(peer);
         self.tell_failures();
         self.single_copy.forget_peer(peer);
         self.network.cached.retain(|cached| *cached != peer);

@@ -67,6 +67,13 @@ impl Error {
         Self(Box::new(Details { finalized: Some(number), ..Details::other(message.into()) }))
     }
 
+    /// The error of an operation on a communicator, window or file that has been revoked.
+    #[cold]
+    pub fn revoked() -> Self {
+        let message = "the object has been revoked: only MPIX_Comm_agree, MPIX_Comm_shrink and local calls work on it";
+        Self::new(ErrorClass::Revoked, message)
+    }
+
     /// The error of a function of the program that returned `code`: any integer, passed on as it is, since
     /// Weft does not know its meaning.
     #[cold]

@@ -15,12 +15,14 @@ mod errors;
 mod frames;
 mod given_up;
 mod peer;
+mod recovery;
 mod rendezvous;
 
 pub use access::{Announced, Fetched, PeerAccess, Withdrawal, Written};
 pub use awaited::Unfinished;
 pub use errors::failure;
 pub use peer::Peer;
+pub use recovery::{Bar, Recovery};
 
 use weft_core::grants::Grants;
 use weft_core::matching::{Envelope, Matcher};
@@ -210,6 +212,8 @@ pub struct Messages {
     pub asked_anew: u64,
     /// The number of reads of peers' memory that carriers have been given.
     pub remote_reads: u64,
+    /// The failures of processes that the program wants to survive.
+    pub recovery: Recovery,
     /// A record of events, while a tool wants to hear of them.
     pub events: Option<Box<Events>>,
 }
@@ -256,6 +260,7 @@ impl Messages {
             remote_writes: 0,
             asked_anew: 0,
             remote_reads: 0,
+            recovery: Recovery::default(),
             events: None,
         }
     }
@@ -453,9 +458,12 @@ impl Messages {
             self.claim(handle, envelope, unexpected, peers);
             return None;
         }
-        if let Some(peer) = peer
-            && peers.has_failed(peer)
-        {
+        let gone = match peer {
+            Some(peer) => peers.has_failed(peer).then_some(peer),
+            None if self.recovery.bars_any() => return self.post_barred(handle, context, room, peers),
+            None => None,
+        };
+        if let Some(peer) = gone {
             self.fail_posted(handle, context, peer, peers);
             return None;
         }

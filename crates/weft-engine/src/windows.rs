@@ -91,6 +91,8 @@ pub struct Window {
     pub(crate) communicator: usize,
     pub(crate) group: Arc<Group>,
     pub(crate) rank: u32,
+    /// The error of everything on the window, once it has been revoked.
+    pub(crate) revoked: Option<Error>,
     /// The memory that this process exposes.
     pub exposed_memory: ExposedMemory,
     /// The registration of that memory with our carrier, where peers' carriers may access it.
@@ -246,6 +248,7 @@ impl Windows {
             communicator,
             group,
             rank,
+            revoked: None,
             exposed_memory,
             registered: None,
             targets: reaches.into_iter().map(Target::new).collect(),

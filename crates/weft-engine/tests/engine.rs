@@ -827,7 +827,7 @@ impl Waits {
         });
         move |engine| match handle {
             Some(handle) => engine.messages.requests.get_mut(handle)?.error.take(),
-            None => engine.probed_in_vain(peer, |_| true).err(),
+            None => engine.probed_in_vain(0, peer, |_| true).err(),
         }
     }
 }
@@ -930,7 +930,7 @@ fn the_name_of_a_peer_that_has_been_removed_leads_nowhere_even_when_another_has_
             send(&mut engine, gone, Mode::Synchronous).expect("not sent"),
         ];
         assert_eq!(handles.map(|handle| class_of(&mut engine, handle)), [Some(ErrorClass::ProcAborted); 3]);
-        let probed = engine.probed_in_vain(Some(gone), |_| true);
+        let probed = engine.probed_in_vain(0, Some(gone), |_| true);
         assert_eq!(probed.map_err(|error| error.class), Err(ErrorClass::ProcAborted));
         assert_eq!(engine.peers.iter().map(|(_, peer)| peer.traffic()[0]).sum::<u64>(), 0);
     }

@@ -24,6 +24,7 @@ pub(crate) use lines::Lines;
 pub(crate) use rank::Conversation;
 
 use crate::call_site::Board;
+use crate::control::Loss;
 use crate::control::{Channel, GREETING, OUTPUT_WINDOW, Phase, Plan, Report, State, VERSION, Watch};
 use crate::faces;
 use crate::processors::{self, Hold, Registry, Set, Topology};
@@ -46,9 +47,9 @@ const LINGER: Duration = Duration::from_millis(300);
 const FAREWELL: Duration = Duration::from_secs(5);
 /// Bytes read from a rank at once.
 const CHUNK: usize = 64 * 1024;
-/// The descriptors that an agent needs for each rank: four that lead to the rank, two that note its
+/// The descriptors that an agent needs for each rank: five that lead to the rank, two that note its
 /// processor.
-const DESCRIPTORS_PER_RANK: u64 = 6;
+const DESCRIPTORS_PER_RANK: u64 = 7;
 /// The descriptors that an agent needs besides.
 const DESCRIPTORS_SPARE: u64 = 64;
 
@@ -123,6 +124,7 @@ fn serve(mut channel: Channel, mut signals: Signals, mask: Mask, null: File) -> 
         looks_for_strangers: plan.size > 1,
         memory_directories: memory_directories(&plan),
         has_failed: false,
+        goes_on: plan.goes_on,
         relay,
     };
     let bound = agent.bind(&plan, &allowed);
@@ -167,6 +169,8 @@ struct Agent {
     memory_directories: Vec<PathBuf>,
     /// A rank was killed, or has failed.
     has_failed: bool,
+    /// The other ranks go on when a rank is lost.
+    goes_on: bool,
     /// The commands that reach further hosts.
     relay: Relay,
 }
@@ -465,16 +469,31 @@ impl Agent {
         }
     }
 
+    /// Lets the ranks of this host go on without the rank `lost`, if they are to.
+    fn lose(&mut self, lost: u32, loss: Loss) {
+        if self.goes_on {
+            self.ranks.iter_mut().for_each(|rank| rank.tell_of_loss(lost, loss));
+            if let Some(local_rank) = self.ranks.iter().position(|rank| rank.number == lost) {
+                self.server.handle_loss(local_rank);
+                self.act();
+            }
+        }
+    }
+
     /// Handles the end of a rank: reads its last words, then reports.
     fn rank_ended(&mut self, local_rank: usize, ended: sys::Ended) {
         self.silent_since = Instant::now();
         self.has_failed |= ended != sys::Ended::Exit(0);
         while self.converse(local_rank) {}
+        let position = self.position(local_rank);
+        if let Some(loss) = Loss::of(&position, ended) {
+            self.lose(position.rank, loss);
+        }
         for which in 0..2 {
             while self.credit > 0 && self.read_output(local_rank, which) {}
         }
         self.ranks[local_rank].input = None;
-        let position = self.position(local_rank);
+        self.ranks[local_rank].notices = None;
         if position.phase == Phase::Silent && ended == sys::Ended::Exit(0) {
             self.note_stranger(local_rank);
         }

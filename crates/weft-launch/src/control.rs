@@ -144,6 +144,8 @@ pub(crate) struct Plan {
     pub(crate) mapping: String,
     /// Ranks shall report statistics.
     pub(crate) stats: bool,
+    /// The other ranks go on when a rank is lost, and are told.
+    pub(crate) goes_on: bool,
     pub(crate) label: Label,
     pub(crate) input: InputTo,
     /// Standard error goes where standard output goes.
@@ -191,6 +193,8 @@ pub(crate) enum Order {
     Ping,
     /// A message to a command that reaches another host. The agent has at most one command of each number.
     Relay { command: u32, message: ToCommand },
+    /// This rank of another host is lost; the ranks go on without it.
+    Lost { rank: u32, loss: Loss },
 }
 
 /// The progress of a rank with PMI.
@@ -204,6 +208,19 @@ pub(crate) enum Phase {
     Waiting,
     /// The rank has said goodbye.
     Finalized,
+}
+
+/// The end of a rank that leaves the others without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// A signal ended it.
+    Signal,
+    /// It exited with a status that is not 0.
+    Status,
+    /// It exited with status 0 and without `MPI_Finalize`.
+    Unfinalized,
+    /// Its host or its agent is lost.
+    Host,
 }
 
 /// The place of one rank.
@@ -273,6 +290,7 @@ impl Order {
             Self::Where => 8u8.encode(out),
             Self::Ping => 9u8.encode(out),
             Self::Relay { command, message } => (10u8, command, message).encode(out),
+            Self::Lost { rank, loss } => (11u8, rank, loss).encode(out),
         }
     }
 
@@ -295,6 +313,7 @@ impl Order {
             8 => Self::Where,
             9 => Self::Ping,
             10 => Self::Relay { command: Decode::decode(&mut reader)?, message: Decode::decode(&mut reader)? },
+            11 => Self::Lost { rank: Decode::decode(&mut reader)?, loss: Decode::decode(&mut reader)? },
             _ => return None,
         };
         reader.is_empty().then_some(order)
@@ -359,6 +378,7 @@ impl Report {
     }
 }
 
+codec::enumeration!(Loss { Signal, Status, Unfinalized, Host });
 codec::enumeration!(Label { None, Rank, RankAndHost });
 codec::enumeration!(Stream { Output, Error });
 codec::enumeration!(Phase { Silent, Joined, Waiting, Finalized });
@@ -377,6 +397,7 @@ codec::structure!(Plan {
     host,
     mapping,
     stats,
+    goes_on,
     label,
     input,
     merge,

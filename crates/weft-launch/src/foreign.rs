@@ -131,6 +131,7 @@ pub(crate) fn plan() -> Plan {
         host: "h0".into(),
         mapping: "(vector,(0,1,2))".into(),
         stats: true,
+        goes_on: false,
         label: Label::None,
         input: InputTo::Rank(0),
         merge: false,

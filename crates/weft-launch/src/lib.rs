@@ -22,6 +22,7 @@ mod error;
 pub mod faces;
 pub mod foreign;
 mod hosts;
+mod loss;
 mod manager;
 pub mod mpiexec;
 pub mod page;

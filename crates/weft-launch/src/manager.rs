@@ -141,7 +141,7 @@ pub trait ProcessManager: Debug + Send {
     fn names(&mut self) -> Option<&mut dyn Names>;
 
     /// The notices of processes of the job that fail, where the process manager gives any. Weft's `mpiexec`
-    /// gives none: it ends the job. They can be taken once.
+    /// gives some with `--on-failure continue`; else it ends the job. They can be taken once.
     fn notices(&mut self) -> Option<Notices>;
 
     /// The observer of the job from outside, where there is one.

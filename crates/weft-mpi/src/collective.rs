@@ -73,8 +73,8 @@ impl Process {
         let scope = self.agreement_scope(communicator)?;
         let object = self.objects.communicator(communicator)?;
         let (first, rank, others) = match root {
-            Some(root) => (object.addressed.members[root as usize], object.rank + 1, &object.group),
-            None => (object.group.members[object.rank as usize], 0, &object.addressed),
+            Some(root) => (object.partners().members[root as usize], object.rank + 1, &object.group),
+            None => (object.group.members[object.rank as usize], 0, object.partners()),
         };
         let members = [first].into_iter().chain(others.members.iter().copied()).collect();
         Ok(CollectiveScope { group: object.group.derive(members, self.own()), rank, ..scope })
@@ -87,6 +87,7 @@ impl Process {
     /// `MPI_ERR_COMM`.
     pub fn agreement_scope(&mut self, communicator: usize) -> Result<CollectiveScope> {
         let object = self.objects.communicator_mut(communicator)?;
+        object.check_not_revoked()?;
         let tag = (object.collectives & 0x7fff_ffff) as i32;
         object.collectives = object.collectives.wrapping_add(1);
         let context = object.collective_context();
@@ -142,7 +143,7 @@ impl Process {
         }
     }
 
-    fn finish_collective(&mut self, running: Running, error: Option<Error>) {
+    pub(crate) fn finish_collective(&mut self, running: Running, error: Option<Error>) {
         let Ok(engine) = self.engine() else { return };
         // After an error there may be transfers left.
         running.cursor.abandon(engine);

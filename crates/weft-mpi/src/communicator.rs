@@ -231,6 +231,8 @@ impl Process {
             copies: std::sync::OnceLock::new(),
             slot: None,
             multicast,
+            acknowledged: 0,
+            revocation: None,
         };
         self.objects.communicators.insert(communicator).ok_or_else(|| full("communicators"))
     }
@@ -240,8 +242,10 @@ impl Process {
         if let Some(object) = self.objects.communicators.remove(handle) {
             self.objects.release_error_handler(object.error_handler);
             object.slot.into_iter().for_each(|slot| self.slots.release(slot));
+            self.free_service(object.context);
             self.temporaries.take_over(object.buffer);
             if let Some(engine) = &mut self.engine {
+                engine.messages.recovery.forget_bar(object.context);
                 engine.messages.release_contexts(object.context..object.context + CONTEXTS_EACH);
             }
             if self.contexts.end_use(handle, object.context) {

@@ -1,7 +1,7 @@
 //! The ends of requests: whether they are complete, their results, and how the program gives them up (MPI-5.0
 //! §3.7.3, §3.8.4). The boundary's test, wait, free and cancel calls use it.
 
-use crate::constants::{MPI_COMM_SELF, MPI_ERR_REQUEST, MPI_REQUEST_NULL};
+use crate::constants::{MPI_COMM_SELF, MPI_ERR_REQUEST, MPI_REQUEST_NULL, MPIX_ERR_PROC_FAILED_PENDING};
 use crate::engine::Received;
 use crate::error::{Error, Result};
 use crate::process::Process;
@@ -64,12 +64,17 @@ impl Process {
             return Ok(true);
         }
         let request = messages.requests.get(handle).ok_or_else(|| wrong_request(handle))?;
+        if request.is_complete() {
+            return Ok(true);
+        }
         match request.state {
             State::Pair { send, receive } => self.complete_pair(handle, send, receive),
             State::Labelled { receive } => self.complete_labelled(handle, receive),
             State::Flush(_) => self.complete_flush(handle),
             State::Partitioned => self.complete_partitioned(handle),
-            _ => Ok(request.is_complete()),
+            // A wait ends with the warning that a process has failed, and the receive is still posted.
+            State::Posted(_) => Ok(request.error.is_some()),
+            _ => Ok(false),
         }
     }
 
@@ -102,9 +107,17 @@ impl Process {
         if matches!(request.state, State::Inactive) {
             return Ok(Outcome { handle, ..Outcome::EMPTY });
         }
+        let mut error = request.error.take();
+        if let Some(warning) = error.take_if(|error| error.class == MPIX_ERR_PROC_FAILED_PENDING)
+            && !request.is_complete()
+        {
+            request.error = Some(warning.clone());
+            let (error, communicator) = (Some(warning), request.communicator);
+            return Ok(Outcome { error, communicator, handle, ..Outcome::EMPTY });
+        }
         let outcome = Outcome {
             status: request.status,
-            error: request.error.take(),
+            error,
             communicator: request.communicator,
             handle: if request.persistent.is_some() { handle } else { MPI_REQUEST_NULL },
             generalized: request.generalized.take(),
@@ -214,6 +227,7 @@ impl Process {
             }
         }
         let messages = self.messages()?;
+        messages.fail_warned(receive);
         let sent = messages.take_error(send);
         let status = messages.requests.get(receive).map(|received| received.status);
         let error = messages.take_error(receive).or(sent);

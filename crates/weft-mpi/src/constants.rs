@@ -451,3 +451,8 @@ pub const MPI_T_CB_REQUIRE_NONE: i32 = 0;
 pub const MPI_T_CB_REQUIRE_MPI_RESTRICTED: i32 = 3;
 pub const MPI_T_CB_REQUIRE_THREAD_SAFE: i32 = 15;
 pub const MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE: i32 = 63;
+
+// Error classes beyond the standard
+pub const MPIX_ERR_PROC_FAILED: ErrorClass = ErrorClass::ProcFailed;
+pub const MPIX_ERR_PROC_FAILED_PENDING: ErrorClass = ErrorClass::ProcFailedPending;
+pub const MPIX_ERR_REVOKED: ErrorClass = ErrorClass::Revoked;

@@ -21,8 +21,11 @@ use std::hash::Hasher;
 use weft_core::process::ProcessName;
 
 /// The number of contexts that each communicator takes: point-to-point, collectives, groups, leaders of
-/// groups, partitioned operations and their messages, and two in reserve.
+/// groups, partitioned operations and their messages, agreements that survive failures, and one in reserve.
 pub const CONTEXTS_EACH: u32 = 8;
+
+/// The place of the context of agreements that survive failures among those of a communicator.
+pub(crate) const RECOVERY_CONTEXT: u32 = 6;
 
 /// Context of a communicator that has none yet.
 pub const CONTEXT_NONE: u32 = u32::MAX - CONTEXTS_EACH;

@@ -65,6 +65,7 @@ pub mod predefined;
 pub mod process;
 pub mod processes;
 mod progress_thread;
+pub mod recovery;
 pub mod session;
 pub mod settings;
 pub mod signature;

@@ -21,7 +21,7 @@ use crate::window::Window;
 pub use weft_engine::arguments::{Operation, UserOperation};
 pub use weft_engine::group::{Group, PeerId};
 
-pub use communicator::{Communicator, Inter};
+pub use communicator::{Communicator, Inter, Revocation};
 pub use error_handlers::{ErrorHandler, is_predefined_handler};
 pub use keyvals::{Callback, Copying, Keyval};
 pub use wrong::full;
@@ -149,6 +149,8 @@ impl Objects {
                 copies: OnceLock::new(),
                 slot: None,
                 multicast: Default::default(),
+                acknowledged: 0,
+                revocation: None,
             }
         };
         let mut world = communicator(0, members, "MPI_COMM_WORLD");

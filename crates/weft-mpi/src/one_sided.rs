@@ -112,6 +112,12 @@ fn attached(process: &mut Process, window: usize) -> Result<&mut Attached> {
 /// gone. Then the window is as it was, with the error handler that this is an error for: a peer that is alive
 /// may still write to its memory.
 pub fn free(window: usize, may_end: Result<()>) -> Result<()> {
+    let is_revoked = with(|process| Ok::<_, Error>(process.objects.window(window)?.check_not_revoked().is_err()))?;
+    if is_revoked {
+        // The others cannot be asked any more. Whoever still accesses the window gets an error.
+        discard(window);
+        return Ok(());
+    }
     let (index, communicator) = with(|process| {
         let found = process.objects.window(window)?;
         let (index, communicator) = (found.index, found.communicator);

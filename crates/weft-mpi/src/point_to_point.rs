@@ -67,8 +67,11 @@ impl Communicator {
 
     #[cold]
     fn wrong_rank(&self, rank: i32, name: &str) -> Error {
+        if self.revocation.is_some() {
+            return Error::revoked();
+        }
         let whose = if self.inter.is_some() { "its remote group" } else { "the communicator" };
-        let highest = self.addressed.members.len() - 1;
+        let highest = self.partners().members.len() - 1;
         Error::new(MPI_ERR_RANK, format!("{name} is {rank}, but the ranks of {whose} are 0 to {highest}"))
     }
 
@@ -81,7 +84,7 @@ impl Communicator {
     pub fn peer(&self, rank: i32, name: &str) -> Result<Option<PeerId>> {
         match usize::try_from(rank).ok().and_then(|rank| self.addressed.members.get(rank)) {
             Some(peer) => Ok(Some(*peer)),
-            None if rank == MPI_PROC_NULL => Ok(None),
+            None if rank == MPI_PROC_NULL && self.revocation.is_none() => Ok(None),
             None => Err(self.wrong_rank(rank, name)),
         }
     }
@@ -232,6 +235,12 @@ impl Process {
         if !matches!(request.state, State::Inactive) {
             let message = "the persistent request is active already: complete it first";
             return Err(Error::new(MPI_ERR_REQUEST, message).on(request.communicator));
+        }
+        let communicator = request.communicator;
+        if self.recovery.has_revoked
+            && let Some(object) = self.objects.find_communicator(communicator)
+        {
+            object.check_not_revoked().map_err(|error| error.on(communicator))?;
         }
         let has_labels = self.labels.expects(handle);
         let engine = self.engine()?;
@@ -387,9 +396,9 @@ impl Process {
         let messages = self.messages()?;
         let Some((envelope, unexpected)) = messages.matcher.probe(context, receive.source, receive.tag) else {
             let (objects, engine) = self.parts()?;
-            let group = &objects.communicator(communicator)?.addressed;
+            let group = objects.communicator(communicator)?.partners();
             let is_member = |peer| group.members.contains(&peer);
-            engine.probed_in_vain(receive.peer, is_member)?;
+            engine.probed_in_vain(context, receive.peer, is_member)?;
             self.check_not_finalizing(receive.peer)?;
             return Ok(None);
         };

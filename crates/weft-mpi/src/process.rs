@@ -10,6 +10,7 @@
 //! | `waiting` | calls that wait, and how they are woken |
 //! | `parked` | threads that wait while another one makes progress for them |
 //! | `helped` | work that is left to the progress thread |
+//! | `recovering` | failures that the program survives |
 //! | `running` | collectives under way |
 //! | `finalizing` | calls that wait for a process in MPI_Finalize |
 //! | `settling` | operations that are left to complete in this process's own MPI_Finalize |
@@ -17,6 +18,7 @@
 mod finalizing;
 mod helped;
 mod parked;
+mod recovering;
 mod running;
 mod settling;
 mod waiting;
@@ -44,6 +46,7 @@ use crate::object::{Group, Objects, PeerId};
 use crate::progress_thread::ProgressThread;
 use helped::Helped;
 pub(crate) use helped::with_in_thread;
+pub(crate) use recovering::{Recovery, Service, Waiting};
 pub(crate) use running::{Exchange, Exchanges};
 pub use running::{FileJob, Running};
 pub use waiting::{block_for, block_from, block_until};
@@ -95,6 +98,8 @@ pub struct Process {
     pub collectives: Slab<Running>,
     /// Messages under way of operations that are made of them.
     pub(crate) exchanges: Exchanges,
+    /// Failures that the program survives.
+    pub(crate) recovery: Recovery,
     /// Accesses to files that threads of the library make.
     pub(crate) file_jobs: u32,
     /// Accesses to files that the calls which wait for them make, by their requests.
@@ -345,6 +350,7 @@ impl Process {
             call_names: &[],
             collectives: Slab::new(Kind::Collective),
             exchanges: Exchanges::new(),
+            recovery: Recovery::new(),
             file_jobs: 0,
             jobs_of_callers: Vec::new(),
             representations: crate::file::representation::Representations::new(),
@@ -479,16 +485,29 @@ impl Process {
     /// Makes one pass of the progress loop.
     #[inline]
     pub fn progress(&mut self) {
-        if let Some(engine) = &mut self.engine
-            && engine.progress()
-        {
-            self.publish(false);
+        if let Some(engine) = &mut self.engine {
+            let is_time = engine.progress();
+            if is_time | engine.messages.recovery.has_news {
+                self.attend(is_time);
+            }
         }
         if !self.collectives.is_empty() || !self.exchanges.is_empty() {
             self.advance_collectives();
         }
         if self.partitioned.expects() {
             self.expect_plans();
+        }
+    }
+
+    /// Does what few passes have to do: publishes the state of this process if it is time, and looks at news
+    /// of failures.
+    #[cold]
+    fn attend(&mut self, is_time: bool) {
+        if is_time {
+            self.publish(false);
+        }
+        if self.engine.as_ref().is_some_and(|engine| engine.messages.recovery.has_news) {
+            self.attend_to_recovery();
         }
     }
 

@@ -88,6 +88,8 @@ pub struct Settings {
     pub sealed: bool,
     /// `WEFT_VERBOSE_ERRORS`: errors that are returned are printed too.
     pub verbose_errors: bool,
+    /// The program goes on when a process fails.
+    pub goes_on: bool,
     /// `WEFT_CAPTURE`: the file to which packets are written, with [`CAPTURE_RANK`] in its name.
     pub capture: Option<String>,
     /// `WEFT_FAULTS`: faults to inject into the network.
@@ -155,6 +157,7 @@ impl Settings {
             costs: costs(&variable)?,
             sealed: switch(&SEALED, &variable)?,
             verbose_errors: switch(&VERBOSE_ERRORS, &variable)?,
+            goes_on: goes_on(&variable)?,
             interface: INTERFACE.value(&variable),
             fabric_provider: FABRIC_PROVIDER.value(&variable),
             fabric_placement: switch(&FABRIC_PLACEMENT, &variable)?,
@@ -285,6 +288,14 @@ fn scheme(value: &str) -> Result<AckScheme, String> {
         "immediate" => Ok(AckScheme::Immediate),
         "every-packet" => Ok(AckScheme::EveryPacket),
         _ => Err(ACK.says(value, "is no way to acknowledge")),
+    }
+}
+
+fn goes_on(variable: &impl Fn(&str) -> Option<String>) -> Result<bool, String> {
+    match ON_FAILURE.value(variable).as_deref() {
+        None | Some("end") => Ok(false),
+        Some("continue") => Ok(true),
+        Some(value) => Err(ON_FAILURE.says(value, "is neither of them")),
     }
 }
 

@@ -75,9 +75,23 @@ impl Window {
     pub fn target(&self, rank: i32) -> Result<Option<(u32, &Part)>> {
         match usize::try_from(rank).ok().and_then(|rank| self.parts.get(rank)) {
             Some(part) => Ok(Some((rank as u32, part))),
-            None if rank == MPI_PROC_NULL => Ok(None),
-            None => Err(wrong_rank(rank, self.parts.len())),
+            None => self.nobody(rank),
         }
+    }
+
+    /// The target of a rank that has no part.
+    #[cold]
+    fn nobody(&self, rank: i32) -> Result<Option<(u32, &Part)>> {
+        self.check_not_revoked()?;
+        if rank == MPI_PROC_NULL { Ok(None) } else { Err(wrong_rank(rank, self.parts.len())) }
+    }
+
+    /// Checks that it has not been revoked. A revoked window has no parts.
+    ///
+    /// # Errors
+    /// `MPIX_ERR_REVOKED`.
+    pub fn check_not_revoked(&self) -> Result<()> {
+        if self.parts.is_empty() { Err(Error::revoked()) } else { Ok(()) }
     }
 
     /// Returns whether it was made by `MPI_Win_create_dynamic`.

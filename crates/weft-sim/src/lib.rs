@@ -15,6 +15,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod agenda;
+pub mod agreement;
 pub mod capture;
 pub mod check;
 pub mod clock;

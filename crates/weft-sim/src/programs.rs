@@ -13,7 +13,8 @@ pub(crate) const LIST: &str = "  programs        programs by chance, one for eac
   program         the program of one seed, with all that happens
   shrink          the smallest program found that fails like that of a seed
   files           collective accesses to a simulated file by chance, one for each seed
-  file            the access of one seed";
+  file            the access of one seed
+  agreements      agreements of processes that die at any moment, one program for each seed";
 
 /// The most failures that are described at length.
 const FAILURES_TOLD: u64 = 5;
@@ -27,8 +28,34 @@ pub(crate) fn run(arguments: &Arguments) -> Option<bool> {
         "shrink" => Some(shrink(arguments, draw_options)),
         "files" => Some(many_files(arguments)),
         "file" => Some(one_file(arguments)),
+        "agreements" => Some(agreements(arguments)),
         _ => None,
     }
+}
+
+/// Plays agreements of processes that die, one program for each seed.
+fn agreements(arguments: &Arguments) -> bool {
+    let (mut sum, mut failed) = (weft_sim::agreement::Played::default(), 0);
+    for seed in (0..arguments.runs).map(|run| arguments.seed.wrapping_add(run)) {
+        match weft_sim::agreement::play(seed) {
+            Ok(played) => sum.add(&played),
+            Err(what) => {
+                failed += 1;
+                if failed <= FAILURES_TOLD {
+                    weft_sim::out::remark(format_args!("{what}\nreplay: weft-sim agreements --seed {seed:#x}"));
+                }
+                if arguments.until_failure {
+                    break;
+                }
+            }
+        }
+    }
+    let weft_sim::agreement::Played { messages, deaths, rounds, .. } = sum;
+    let runs = arguments.runs;
+    weft_sim::out::remark(format_args!(
+        "{runs} programs, {failed} failed; {rounds} decisions, {deaths} deaths, {messages} messages"
+    ));
+    failed == 0
 }
 
 fn options(draw_options: DrawOptions) -> String {

@@ -13,7 +13,7 @@ mod interfaces;
 use anyhow::Result;
 
 use super::Output;
-use super::spec::{Direction, Form, Parameter, Procedure, Spec};
+use super::spec::{Direction, Form, Parameter, Procedure, Spec, Standing};
 
 /// The directory of the C sources, and how the names of those begin that are generated.
 pub(super) const LIBRARY: &str = "fortran/library";
@@ -120,7 +120,7 @@ fn is_special(name: &str) -> bool {
 
 /// The procedures with a Fortran binding, those of special.c included.
 fn procedures(spec: &Spec) -> impl Iterator<Item = (&str, &Procedure)> {
-    let chapters = spec.chapters.iter().filter(|chapter| !chapter.removed);
+    let chapters = spec.chapters.iter().filter(|chapter| chapter.standing == Standing::Standard);
     chapters
         .flat_map(|chapter| chapter.procedures.iter().map(|procedure| (chapter.module.as_str(), procedure)))
         .filter(|(_, procedure)| !procedure.callback && !is_for_c_only(&procedure.name))

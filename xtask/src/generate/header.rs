@@ -3,7 +3,7 @@
 mod fortran;
 
 use super::MARKER;
-use super::spec::{Category, Direction, Form, Parameter, Procedure, Spec};
+use super::spec::{Category, Direction, Form, Parameter, Procedure, Spec, Standing};
 use super::tables::HANDLES;
 use anyhow::Result;
 use std::fmt::Write as _;
@@ -16,13 +16,13 @@ const WIDTH: usize = 110;
 pub(super) fn header(spec: &Spec) -> Result<String> {
     let mut out = format!("/* mpi.h: MPI 5.0 with the standard ABI. {MARKER}; do not edit. */\n{HEAD}");
     let of_type = |category: &Category, part: &str| category.constants.iter().any(|c| c.c_type.contains(part));
-    for category in &spec.categories {
+    for category in spec.standard_categories() {
         // These categories come after the types that they need.
         if !["MPI_T_cb", "MPI_T_source", "_function"].iter().any(|part| of_type(category, part)) {
             constants(&mut out, category)?;
         }
     }
-    for category in &spec.categories {
+    for category in spec.standard_categories() {
         enumeration(&mut out, category)?;
     }
     out.push_str("\n/* Types of callbacks. */\n");
@@ -48,15 +48,45 @@ pub(super) fn header(spec: &Spec) -> Result<String> {
     Ok(out)
 }
 
+/// `include/mpi-ext.h`: the constants and prototypes beyond the standard.
+pub(super) fn extensions(spec: &Spec) -> Result<String> {
+    let mut out = format!("/* mpi-ext.h: MPI beyond the standard. {MARKER}; do not edit. */\n{EXTENSIONS_HEAD}");
+    for category in spec.categories.iter().filter(|category| category.standing == Standing::Extension) {
+        constants(&mut out, category)?;
+    }
+    for chapter in spec.chapters.iter().filter(|chapter| chapter.standing == Standing::Extension) {
+        for (prefix, what) in [("", ""), ("P", ", profiling names")] {
+            writeln!(out, "\n/* {}{what} */", chapter.title)?;
+            for procedure in &chapter.procedures {
+                let start = format!("{} {prefix}{}", returns(spec, procedure), procedure.name);
+                writeln!(out, "{}", prototype(spec, procedure, Form::Small, &start))?;
+            }
+        }
+    }
+    out.push_str(TAIL);
+    Ok(out)
+}
+
+const EXTENSIONS_HEAD: &str = "\
+#ifndef MPI_EXT_H_INCLUDED
+#define MPI_EXT_H_INCLUDED
+
+#include <mpi.h>
+
+#ifdef __cplusplus
+extern \"C\" {
+#endif
+";
+
 /// Writes the prototypes of all procedures, chapter by chapter, with their two names.
 fn prototypes(out: &mut String, spec: &Spec) -> Result<()> {
     for prefix in ["", "P"] {
-        for chapter in &spec.chapters {
+        for chapter in spec.chapters.iter().filter(|chapter| chapter.standing != Standing::Extension) {
             if chapter.procedures.iter().all(|procedure| procedure.callback) {
                 continue;
             }
             let profiling = if prefix.is_empty() { "" } else { ", profiling names" };
-            if chapter.removed {
+            if chapter.standing == Standing::Removed {
                 writeln!(out, "\n/* {}{profiling} (MPI-3.0, chapter 16) */\n#ifdef {REMOVED_NAMES}", chapter.title)?;
                 if prefix.is_empty() {
                     out.push_str("typedef MPI_Comm_errhandler_function MPI_Handler_function;\n");
@@ -70,7 +100,7 @@ fn prototypes(out: &mut String, spec: &Spec) -> Result<()> {
                     writeln!(out, "{}", prototype(spec, procedure, form, &start))?;
                 }
             }
-            if chapter.removed {
+            if chapter.standing == Standing::Removed {
                 out.push_str("#endif\n");
             }
         }

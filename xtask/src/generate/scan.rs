@@ -82,7 +82,7 @@ fn functions(text: &str) -> impl Iterator<Item = (&str, &str)> {
 
 /// The name of a symbol's implementation: `MPI_Comm_dup` → `comm_dup`, `MPI_Send_c` → `send_c`.
 pub(super) fn implementation_name(symbol: &str) -> String {
-    symbol.strip_prefix("MPI_").unwrap_or(symbol).to_ascii_lowercase()
+    symbol.trim_start_matches("MPIX_").trim_start_matches("MPI_").to_ascii_lowercase()
 }
 
 #[cfg(test)]

@@ -25,9 +25,18 @@ pub(super) struct Chapter {
     pub(super) module: String,
     pub(super) title: String,
     pub(super) procedures: Vec<Procedure>,
-    /// Says whether this version of the standard has removed the procedures: they are exported, but declared
-    /// only when a program asks for them.
-    pub(super) removed: bool,
+    pub(super) standing: Standing,
+}
+
+/// The relation of a chapter or category to this version of the standard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// It is part of it.
+    Standard,
+    /// It has been removed: the procedures are exported, but declared only when a program asks for them.
+    Removed,
+    /// It goes beyond it: `mpi-ext.h` declares it, and there is no Fortran binding.
+    Extension,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +85,7 @@ pub(super) enum Form {
 pub(super) struct Category {
     pub(super) title: String,
     pub(super) constants: Vec<Constant>,
+    pub(super) standing: Standing,
 }
 
 pub(super) struct Constant {
@@ -117,13 +127,21 @@ impl Spec {
         };
         let mut spec = Self {
             kinds: parse_kinds(&read("kinds.txt")?)?,
-            chapters: parse_procedures(&read("procedures.txt")?, false)?,
+            chapters: parse_procedures(&read("procedures.txt")?, Standing::Standard)?,
             categories: parse_constants(&read("constants.txt")?)?,
             errors: parse_errors(&read("errors.txt")?)?,
         };
-        spec.chapters.extend(parse_procedures(&read("removed.txt")?, true)?);
+        spec.chapters.extend(parse_procedures(&read("removed.txt")?, Standing::Removed)?);
+        let (constants, procedures) = parse_extensions(&read("extensions.txt")?)?;
+        spec.categories.push(constants);
+        spec.chapters.extend(parse_procedures(&procedures, Standing::Extension)?);
         spec.check()?;
         Ok(spec)
+    }
+
+    /// The categories of the standard's constants.
+    pub(super) fn standard_categories(&self) -> impl Iterator<Item = &Category> {
+        self.categories.iter().filter(|category| category.standing == Standing::Standard)
     }
 
     pub(super) fn procedures(&self) -> impl Iterator<Item = &Procedure> {
@@ -186,14 +204,14 @@ fn parse_kinds(text: &str) -> Result<BTreeMap<String, Kind>> {
     Ok(kinds)
 }
 
-fn parse_procedures(text: &str, removed: bool) -> Result<Vec<Chapter>> {
+fn parse_procedures(text: &str, standing: Standing) -> Result<Vec<Chapter>> {
     let mut chapters: Vec<Chapter> = Vec::new();
     for row in rows(text) {
         if let Some(rest) = row.strip_prefix("chapter ") {
             let mut words = rest.splitn(3, ' ').map(str::to_owned);
             let mut next = || words.next().with_context(|| format!("incomplete chapter: {row}"));
             let (number, module, title) = (next()?, next()?, next()?);
-            chapters.push(Chapter { number, module, title, procedures: Vec::new(), removed });
+            chapters.push(Chapter { number, module, title, procedures: Vec::new(), standing });
         } else {
             let procedure = parse_procedure(row).with_context(|| format!("spec/procedures.txt: {row}"))?;
             chapters.last_mut().context("a procedure before any chapter")?.procedures.push(procedure);
@@ -281,7 +299,7 @@ fn parse_constants(text: &str) -> Result<Vec<Category>> {
     for row in rows(text) {
         if let Some(rest) = row.strip_prefix("category ") {
             let (_, title) = rest.split_once(' ').context("a category without a title")?;
-            categories.push(Category { title: title.to_owned(), constants: Vec::new() });
+            categories.push(Category { title: title.to_owned(), constants: Vec::new(), standing: Standing::Standard });
             continue;
         }
         let mut words = row.split_whitespace();
@@ -290,6 +308,23 @@ fn parse_constants(text: &str) -> Result<Vec<Category>> {
         categories.last_mut().context("a constant before any category")?.constants.push(constant);
     }
     Ok(categories)
+}
+
+/// Reads `extensions.txt`: its constants, and the rows of its procedures.
+fn parse_extensions(text: &str) -> Result<(Category, String)> {
+    let mut constants = Vec::new();
+    let mut procedures = String::new();
+    for row in rows(text) {
+        let Some(constant) = row.strip_prefix("constant ") else {
+            procedures.push_str(row);
+            procedures.push('\n');
+            continue;
+        };
+        let (name, value) = constant.split_once(' ').with_context(|| format!("spec/extensions.txt: {row}"))?;
+        constants.push(Constant { name: name.to_owned(), value: value.trim().parse()?, c_type: "int".to_owned() });
+    }
+    let title = "Error classes beyond the standard".to_owned();
+    Ok((Category { title, constants, standing: Standing::Extension }, procedures))
 }
 
 fn parse_errors(text: &str) -> Result<Vec<(String, String)>> {

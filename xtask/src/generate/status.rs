@@ -2,7 +2,7 @@
 
 use super::rust::implementation;
 use super::scan::Implemented;
-use super::spec::{Form, Procedure, Spec};
+use super::spec::{Chapter, Form, Procedure, Spec, Standing};
 use std::fmt::Write as _;
 
 /// The longest line, in characters.
@@ -45,8 +45,12 @@ pub(super) fn status(spec: &Spec, implemented: &Implemented) -> String {
 }
 
 fn write_status(spec: &Spec, implemented: &Implemented) -> Result<String, std::fmt::Error> {
-    let chapters =
-        || spec.chapters.iter().filter(|chapter| !chapter.removed && chapter.procedures.iter().any(|p| !p.callback));
+    let chapters = || {
+        let is_listed = |chapter: &&Chapter| {
+            chapter.standing == Standing::Standard && chapter.procedures.iter().any(|p| !p.callback)
+        };
+        spec.chapters.iter().filter(is_listed)
+    };
     let all = chapters().map(|chapter| chapter.procedures.len()).sum::<usize>();
     let is_done = |procedure: &&Procedure| progress(spec, implemented, procedure) == Progress::All;
     let done = chapters().flat_map(|chapter| &chapter.procedures).filter(is_done).count();

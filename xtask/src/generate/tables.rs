@@ -29,7 +29,7 @@ pub(super) const HANDLES: &[&str] = &[
 
 /// The variant of a symbol: `MPI_Comm_dup` → `CommDup`, `MPI_T_init_thread` → `TInitThread`.
 pub(super) fn variant(symbol: &str) -> String {
-    let words = symbol.strip_prefix("MPI_").unwrap_or(symbol).split('_');
+    let words = symbol.trim_start_matches("MPIX_").trim_start_matches("MPI_").split('_');
     words.map(|word| word[..1].to_ascii_uppercase() + &word[1..]).collect()
 }
 
@@ -128,7 +128,8 @@ use weft_engine::error::ErrorClass;
 /// The variant of an error class: `MPI_ERR_NO_MEM` → `NoMem`, `MPI_T_ERR_INVALID` → `ToolInvalid`. `None` if
 /// the constant is no class of errors.
 fn error_class(constant: &Constant) -> Option<String> {
-    let (prefix, name) = match constant.name.strip_prefix("MPI_ERR_") {
+    let known = constant.name.strip_prefix("MPI_ERR_").or_else(|| constant.name.strip_prefix("MPIX_ERR_"));
+    let (prefix, name) = match known {
         Some("LASTCODE") => return None,
         Some(name) => ("", name),
         None => ("Tool", constant.name.strip_prefix("MPI_T_ERR_")?),

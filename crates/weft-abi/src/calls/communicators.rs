@@ -38,7 +38,7 @@ pub(crate) fn comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: Out<c_int>)
         let first = process.objects.communicator(comm1.0)?;
         let second = process.objects.communicator(comm2.0)?;
         // Both groups of intercommunicators are compared (MPI-5.0 §7.6.1).
-        let groups = [(&first.group, &second.group), (&first.addressed, &second.addressed)];
+        let groups = [(&first.group, &second.group), (first.partners(), second.partners())];
         let sorted = |group: &Group| {
             let mut members = group.members.clone();
             members.sort_unstable();
@@ -109,7 +109,7 @@ fn prepare_duplicate(comm: MPI_Comm, info: Result<Info>) -> Result<(CollectiveSc
         let object = process.objects.communicator(comm.0)?;
         let original = Original {
             group: object.group.clone(),
-            addressed: object.addressed.clone(),
+            addressed: object.partners().clone(),
             inter: object.inter.clone(),
             topology: object.topology.clone(),
         };
@@ -232,9 +232,9 @@ fn split(creation: Creation, comm: MPI_Comm, color: Result<i64>, key: c_int, new
         // The places where this process's group and the remote one begin among all processes.
         let begins = object.inter.as_ref().map(|inter| match inter.is_first {
             true => (0, object.group.members.len()),
-            false => (object.addressed.members.len(), 0),
+            false => (object.partners().members.len(), 0),
         });
-        Ok::<_, Error>((scope, (object.group.clone(), object.addressed.clone(), begins)))
+        Ok::<_, Error>((scope, (object.group.clone(), object.partners().clone(), begins)))
     })?;
     let (group, remote, begins) = parent;
     let own = group.members[group.rank.unwrap_or(0) as usize];

@@ -38,6 +38,7 @@ pub(crate) mod packing;
 pub(crate) mod partitioned;
 pub(crate) mod point_to_point;
 pub(crate) mod processes;
+pub(crate) mod recovery;
 pub(crate) mod removed;
 pub(crate) mod requests;
 pub(crate) mod sessions;

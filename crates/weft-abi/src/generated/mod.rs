@@ -22,6 +22,7 @@ mod communicators;
 mod datatypes;
 mod deprecated;
 mod environment;
+mod extensions;
 mod external;
 mod files;
 mod fortran;

@@ -10,8 +10,8 @@ use weft_core::matching::Envelope;
 use weft_core::time::Instant;
 use weft_core::wire::Secret;
 
-use super::PointToPoint;
 use super::network::{self, Network};
+use super::{PointToPoint, Taken};
 use crate::carriers::{CarrierPath, Carriers, Registered, Remote};
 use crate::error::{Error, Result};
 use crate::group::PeerId;
@@ -24,18 +24,6 @@ use crate::transport::{Address, Frames, Node, Placement, Platform, RemoteMemory,
 
 /// The way of a part to the rest of the engine, for one call.
 pub(super) struct Link<'a, P: Platform>(&'a mut PointToPoint<P>);
-
-/// An unexpected message that has been taken out of its queue.
-pub(super) struct TakenMessage {
-    pub envelope: Envelope,
-    /// The message's name, by which [`Link::claim`] receives it if it is not whole.
-    pub unexpected: usize,
-    pub peer: PeerId,
-    /// The length in bytes.
-    pub bytes: u64,
-    /// The bytes, if all of them are here.
-    pub whole: Option<Vec<u8>>,
-}
 
 impl<'a, P: Platform> Link<'a, P> {
     #[inline(always)]
@@ -142,15 +130,8 @@ impl<P: Platform> Link<'_, P> {
     }
 
     /// Takes an unexpected message of this context and tag, from any source.
-    pub(super) fn take_unexpected(&mut self, context: u32, tag: i32) -> Option<TakenMessage> {
-        let PointToPoint { messages, peers, .. } = &mut *self.0;
-        loop {
-            let (envelope, unexpected) = messages.matcher.extract(context, None, Some(tag))?;
-            let Some(message) = messages.unexpected.get(unexpected) else { continue };
-            let (peer, bytes) = (message.peer, message.total);
-            let whole = messages.take_whole(unexpected, peers);
-            return Some(TakenMessage { envelope, unexpected, peer, bytes, whole });
-        }
+    pub(super) fn take_unexpected(&mut self, context: u32, tag: i32) -> Option<Taken> {
+        self.0.take_message(context, Some(tag))
     }
 
     /// Receives an unexpected message by the request `handle`, which has been added.

@@ -22,11 +22,25 @@ use crate::carriers::{BoxedCarrier, CarrierId, Remote};
 use crate::error::{Cause, Error, Result};
 use crate::group::PeerId;
 use crate::jobs::{JobKey, Jobs};
-use crate::messages::{self, CREDIT_PER_MESSAGE, Messages, Outgoing, PeerAccess};
+use crate::messages::{self, Bar, CREDIT_PER_MESSAGE, Messages, Outgoing, PeerAccess};
 use crate::peers::{NewPeer, Peers, Route};
 use crate::protocols::{self, Choices, CostModel, RING_PIECE_BYTES, Refinement, UNASKED_BYTES_MAX};
 use crate::request::{Cancellation, Send, State};
 use crate::transport::{CollectiveSlots, Frames, Node, Platform, Sleeping, SlotCounts};
+
+/// A message that has been taken out of the queue of those without a receive.
+pub struct Taken {
+    /// The envelope of the message.
+    pub envelope: Envelope,
+    /// The message's name, by which [`PointToPoint::claim`] receives it if it is not whole.
+    pub unexpected: usize,
+    /// The sender.
+    pub peer: PeerId,
+    /// The length in bytes.
+    pub bytes: u64,
+    /// The bytes, if all of them are here.
+    pub whole: Option<Vec<u8>>,
+}
 
 impl<P: Platform> PointToPoint<P> {
     /// Makes the structure with nothing under way, and this process as the only peer.
@@ -304,8 +318,53 @@ impl<P: Platform> PointToPoint<P> {
     ///
     /// # Errors
     /// The message will not come, since its sender is gone.
-    pub fn probed_in_vain(&mut self, peer: Option<PeerId>, is_member: impl Fn(PeerId) -> bool) -> Result<()> {
-        self.messages.probed_in_vain(peer, is_member, &mut self.peers)
+    pub fn probed_in_vain(
+        &mut self,
+        context: u32,
+        peer: Option<PeerId>,
+        is_member: impl Fn(PeerId) -> bool,
+    ) -> Result<()> {
+        self.messages.probed_in_vain(context, peer, is_member, &mut self.peers)
+    }
+
+    /// Interrupts the point-to-point operations of a communicator that has been revoked: those that wait end
+    /// with `error`. Messages that both sides have begun to move come to their end. A message that has been
+    /// announced ends when the receiver has said that it does not take it.
+    pub fn interrupt(&mut self, contexts: &std::ops::Range<u32>, error: &Error) {
+        for handle in self.messages.interruptible(contexts) {
+            if let Some(request) = self.messages.requests.get_mut(handle) {
+                request.error = Some(error.clone());
+            }
+            self.cancel(handle);
+        }
+        self.messages.notify();
+    }
+
+    /// Takes the next message of a context, and of this tag if one is given, that no receive is posted for.
+    pub fn take_message(&mut self, context: u32, tag: Option<i32>) -> Option<Taken> {
+        let Self { messages, peers, .. } = self;
+        loop {
+            let (envelope, unexpected) = messages.matcher.extract(context, None, tag)?;
+            let Some(message) = messages.unexpected.get(unexpected) else { continue };
+            let (peer, bytes) = (message.peer, message.total);
+            let whole = messages.take_whole(unexpected, peers);
+            return Some(Taken { envelope, unexpected, peer, bytes, whole });
+        }
+    }
+
+    /// Bars a context to receives from any source ([`Messages::bar`]).
+    pub fn bar(&mut self, context: u32, bar: Bar) {
+        if let Bar::Failed(peer) = bar {
+            self.withdraw_receives_from_anybody(peer);
+        }
+        self.messages.bar(context, bar, &self.peers);
+    }
+
+    /// Tells `peer` that the communicator with this first context has been revoked.
+    pub fn tell_revoked(&mut self, peer: PeerId, context: u32) {
+        if !self.peers.has_failed(peer) {
+            self.messages.tell_revoked(peer, context);
+        }
     }
 
     /// Asks for a started operation to be cancelled (MPI-5.0 §3.8.4).

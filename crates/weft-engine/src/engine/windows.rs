@@ -410,16 +410,31 @@ impl<P: Platform> OneSided<'_, P> {
         }
     }
 
+    /// Ends everything that waits in the windows of these contexts with `error`: they have been revoked.
+    pub fn interrupt(&mut self, contexts: &std::ops::Range<u32>, error: &Error) {
+        for index in 0..self.windows.table.len() {
+            let Some(mut window) = self.windows.table[index].take_if(|window| contexts.contains(&window.context))
+            else {
+                continue;
+            };
+            window.revoked = Some(error.clone());
+            for rank in 0..window.size() {
+                self.leave_window((index, &mut window), rank, error.clone());
+            }
+            self.windows.table[index] = Some(window);
+        }
+    }
+
     fn end_failed(&mut self, (index, window): (usize, &mut Window), failed: &[PeerId]) {
         for peer in failed {
             if let Some(rank) = window.group.members.iter().position(|member| member == peer) {
-                self.leave_window((index, window), rank as u32);
+                let error = self.link.failure(window.member(rank as u32));
+                self.leave_window((index, window), rank as u32, error);
             }
         }
     }
 
-    fn leave_window(&mut self, (index, window): (usize, &mut Window), rank: u32) {
-        let error = self.link.failure(window.member(rank));
+    fn leave_window(&mut self, (index, window): (usize, &mut Window), rank: u32, error: Error) {
         let waiting: Vec<usize> =
             window.answers.iter().filter(|(_, answer)| answer.target == rank).map(|(handle, _)| handle).collect();
         for handle in &waiting {

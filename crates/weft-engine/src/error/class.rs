@@ -167,6 +167,12 @@ pub enum ErrorClass {
     ToolPvarNoStartstop,
     /// `MPI_T_ERR_PVAR_NO_ATOMIC`: the variable cannot be read and reset at once.
     ToolPvarNoAtomic,
+    /// `MPIX_ERR_PROC_FAILED`: a process that is needed has failed.
+    ProcFailed,
+    /// `MPIX_ERR_PROC_FAILED_PENDING`: a possible sender has failed.
+    ProcFailedPending,
+    /// `MPIX_ERR_REVOKED`: the object has been revoked.
+    Revoked,
 }
 
 impl ErrorClass {
@@ -252,5 +258,8 @@ impl ErrorClass {
         Self::ToolPvarNoWrite,
         Self::ToolPvarNoStartstop,
         Self::ToolPvarNoAtomic,
+        Self::ProcFailed,
+        Self::ProcFailedPending,
+        Self::Revoked,
     ];
 }

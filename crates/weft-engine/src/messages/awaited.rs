@@ -33,20 +33,25 @@ impl Peer {
 }
 
 impl Messages {
-    /// Notes that a probe for a message of `peer`, or of any source, has found nothing. `is_member` says
-    /// whether a process belongs to the communicator.
+    /// Notes that a probe in `context` for a message of `peer`, or of any source, has found nothing.
+    /// `is_member` says whether a process belongs to the communicator.
     ///
     /// # Errors
     /// The message will not come, since its sender is gone. A probe for any source hears of a failure if no
     /// other caller has heard of it yet.
     pub fn probed_in_vain(
         &mut self,
+        context: u32,
         peer: Option<PeerId>,
         is_member: impl Fn(PeerId) -> bool,
         peers: &mut impl PeerAccess,
     ) -> Result<()> {
+        if let Some(error) = self.probe_barred(context, peers).filter(|_| peer.is_none()) {
+            return Err(error);
+        }
         let gone = match peer {
             Some(peer) => Some(peer).filter(|peer| peers.has_failed(*peer)),
+            None if self.recovery.goes_on => None,
             None => self.unheard.take_if(|peer| is_member(*peer)),
         };
         if let Some(peer) = gone {
@@ -210,6 +215,8 @@ impl Messages {
     /// Fails every operation that waits for `peer`: it is gone, for `reason`.
     pub fn peer_failed(&mut self, peer: PeerId, reason: &str, peers: &mut impl PeerAccess) {
         peers.peer_mut(peer).failed.get_or_insert_with(|| reason.to_owned());
+        self.recovery.note_failure(peer);
+        let goes_on = self.recovery.goes_on;
         let waits = |request: &Request| match &request.state {
             State::Queued(send) | State::Announced(send) | State::Sending { send, .. } => send.peer == Some(peer),
             State::AwaitingMatch { peer: to, .. } => *to == peer,
@@ -217,7 +224,9 @@ impl Messages {
             State::Posted(receive) => {
                 // A receive that a live process is writing to has its message.
                 let is_taken = receive.source.is_none() && request.ticket.is_some();
-                receive.context.is_some() && !is_taken && (receive.peer == Some(peer) || receive.source.is_none())
+                // A program that survives failures says which of them matter to such a receive.
+                let is_for_anybody = receive.source.is_none() && !goes_on;
+                receive.context.is_some() && !is_taken && (receive.peer == Some(peer) || is_for_anybody)
             }
             State::Receiving { peer: from, .. } => *from == peer,
             _ => false,

@@ -82,6 +82,7 @@ impl Messages {
                 self.completions.notify();
                 self.outbox.push((peer, Outgoing::Room));
             }
+            Frame::Revoked { context } => self.handle_revoked(context),
             Frame::Retract { context, request } => self.handle_retract(peer, context, request, peers),
             Frame::Retracted { request, forgotten } => self.handle_retracted(peer, request, forgotten),
             Frame::GivenUp { context, tag, class, finalized } => {

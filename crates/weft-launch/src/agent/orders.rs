@@ -49,6 +49,7 @@ impl Agent {
                 self.suspended = signal == libc::SIGSTOP;
                 self.signal_all(signal, None);
             }
+            Order::Lost { rank, loss } => self.lose(rank, loss),
             Order::Ping => self.report(&Report::Pong),
             Order::End { signal, grace_ms, spare } => {
                 self.signal_all(signal, spare);

@@ -5,8 +5,10 @@ use super::executable;
 use super::lines::Lines;
 use super::numbers::{self, Numbers};
 use super::search::{self, Unusable};
+use crate::control::Loss;
 use crate::control::{InputTo, Label, Plan, Program, Stream};
 use crate::faces::{self, Faces, LIBRARY_PATH};
+use crate::loss::NOTICES_VARIABLE;
 use crate::processors::{LOAD_VARIABLE, Set};
 use crate::sys::{self, Mask, Spawn, Step};
 use std::collections::VecDeque;
@@ -52,6 +54,8 @@ pub(crate) struct Rank {
     pub(crate) outputs: [Option<Output>; 2],
     pub(crate) input: Option<Input>,
     pub(crate) conversation: Option<Conversation>,
+    /// The pipe that tells it of lost ranks, where it goes on without them.
+    pub(crate) notices: Option<File>,
     /// The program that the rank was started with.
     pub(crate) file: PathBuf,
 }
@@ -133,7 +137,9 @@ impl<'a> Starter<'a> {
         let (child_input, input) =
             if wants_input { pipe().map(|(r, w)| (Some(r), Some(w))).map_err(failed)? } else { (None, None) };
         let conversation = File::from(OwnedFd::from(conversation));
-        for file in [&output, &error, &conversation].into_iter().chain(&input) {
+        let (child_notices, notices) =
+            if self.plan.goes_on { pipe().map(|(r, w)| (Some(r), Some(w))).map_err(failed)? } else { (None, None) };
+        for file in [&output, &error, &conversation].into_iter().chain(&input).chain(&notices) {
             sys::set_nonblocking(file).map_err(failed)?;
         }
         let shared = self.environment.len();
@@ -153,12 +159,17 @@ impl<'a> Starter<'a> {
             self.environment.push(c"PMI_SPAWNED=1".to_owned());
         }
         self.environment.push(CString::new(format!("{LOAD_VARIABLE}={}", bound.load)).expect("no zero byte"));
+        if let Some(file) = &child_notices {
+            let entry = format!("{NOTICES_VARIABLE}={}", file.as_raw_fd());
+            self.environment.push(CString::new(entry).expect("no zero byte"));
+        }
         let streams = [
             child_input.as_ref().unwrap_or(self.null).as_raw_fd(),
             child_output.as_raw_fd(),
             if self.plan.merge { child_output.as_raw_fd() } else { child_error.as_raw_fd() },
         ];
         let keep = [child_conversation.as_raw_fd(), self.status_fd];
+        let keep: Vec<i32> = keep.into_iter().chain(child_notices.as_ref().map(File::as_raw_fd)).collect();
         let affinity = bound.set.as_ref().map_or_else(Vec::new, Set::words);
         let result = self.spawn(streams, &keep, &affinity);
         self.environment.truncate(shared);
@@ -172,6 +183,7 @@ impl<'a> Starter<'a> {
             ],
             input: input.map(|file| Input { file, taken: 0 }),
             conversation: Some(Conversation::new(conversation)),
+            notices,
             file: PathBuf::from(OsStr::from_bytes(self.file.as_bytes())),
         })
     }
@@ -303,6 +315,18 @@ pub(super) fn variable(program: &Program, name: &str) -> Option<OsString> {
 fn pipe() -> std::io::Result<(File, File)> {
     let (reader, writer) = std::io::pipe()?;
     Ok((File::from(OwnedFd::from(reader)), File::from(OwnedFd::from(writer))))
+}
+
+impl Rank {
+    /// Tells the rank that the rank `lost` is lost. A pipe that is full holds thousands of records: a rank
+    /// that has read none of them finds out about the next one by its silence.
+    pub(crate) fn tell_of_loss(&mut self, lost: u32, loss: Loss) {
+        if let Some(pipe) = self.notices.as_mut().filter(|_| self.number != lost)
+            && pipe.write_all(&loss.record(lost)).is_err_and(|error| error.kind() != ErrorKind::WouldBlock)
+        {
+            self.notices = None;
+        }
+    }
 }
 
 impl Output {

@@ -49,6 +49,8 @@ struct Session {
     spawn: Option<spawn::Reading>,
     /// The spawn that the rank waits for was asked for by a client of Weft.
     is_spawn_escaped: bool,
+    /// The rank is lost, and the others go on without it.
+    is_lost: bool,
 }
 
 /// The server for the ranks of one host.
@@ -79,6 +81,7 @@ impl Server {
             body: 0,
             spawn: None,
             is_spawn_escaped: false,
+            is_lost: false,
         };
         let mut values = BTreeMap::new();
         if !plan.mapping.is_empty() {
@@ -267,10 +270,26 @@ impl Server {
         session.phase = Phase::Waiting;
         session.exchange = exchange;
         session.card = card;
-        if self.sessions.iter().any(|session| session.phase != Phase::Waiting) {
+        self.gather_if_all_arrived(exchange);
+    }
+
+    /// Goes on without the rank `local_rank`: a barrier waits for it no more. An exchange cannot do without
+    /// its card.
+    pub(crate) fn handle_loss(&mut self, local_rank: usize) {
+        self.sessions[local_rank].is_lost = true;
+        let mut waiting = self.sessions.iter().filter(|session| !session.is_lost && session.phase == Phase::Waiting);
+        if waiting.next().is_some_and(|session| !session.exchange) {
+            self.gather_if_all_arrived(false);
+        }
+    }
+
+    fn gather_if_all_arrived(&mut self, exchange: bool) {
+        let is_awaited = |session: &Session| !session.is_lost || exchange;
+        if self.sessions.iter().any(|session| is_awaited(session) && session.phase != Phase::Waiting) {
             return;
         }
-        if let Some(other) = self.sessions.iter().position(|session| session.exchange != exchange) {
+        let differs = |session: &Session| is_awaited(session) && session.exchange != exchange;
+        if let Some(other) = self.sessions.iter().position(differs) {
             return self.violation(other, "some ranks are in a barrier and others in an exchange".into());
         }
         let cards = self.sessions.iter_mut().map(|session| std::mem::take(&mut session.card));
@@ -286,8 +305,8 @@ impl Server {
     pub(crate) fn handle_gathered(&mut self, mut gathered: Gathered, store: impl FnOnce(&[u8]) -> Option<u64>) {
         self.values.extend(gathered.puts);
         gathered.cards.sort_unstable_by_key(|&(rank, _)| rank);
-        let waits = |session: &&Session| session.phase == Phase::Waiting;
-        let exchange = self.sessions.iter().any(|session| session.exchange);
+        let waits = |session: &&Session| session.phase == Phase::Waiting && !session.is_lost;
+        let exchange = self.sessions.iter().filter(waits).any(|session| session.exchange);
         let (alone, stored): (Rc<[u8]>, Option<Rc<[u8]>>) = if exchange {
             let body: String = gathered.cards.iter().flat_map(|(_, card)| [card.as_str(), "\n"]).collect();
             let head = format!("cmd=weft_exchanged rc=0 bytes={}", body.len());
@@ -299,7 +318,7 @@ impl Server {
             (b"cmd=barrier_out rc=0\n"[..].into(), None)
         };
         for (local_rank, session) in self.sessions.iter_mut().enumerate() {
-            if session.phase == Phase::Waiting {
+            if session.phase == Phase::Waiting && !session.is_lost {
                 session.phase = Phase::Joined;
                 let bytes = stored.as_ref().filter(|_| session.reads_memory).unwrap_or(&alone);
                 self.actions.push_back(Action::Reply { local_rank, bytes: Rc::clone(bytes) });

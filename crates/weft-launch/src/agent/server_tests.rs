@@ -26,6 +26,7 @@ fn plan(ranks: &[u32]) -> Plan {
         host: "h0".into(),
         mapping: "(vector,(0,1,4))".into(),
         stats: false,
+        goes_on: false,
         label: Label::None,
         input: InputTo::Nobody,
         merge: false,

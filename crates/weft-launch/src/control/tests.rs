@@ -14,6 +14,7 @@ fn plan() -> Plan {
         host: "h0".into(),
         mapping: "(vector,(0,1,3))".into(),
         stats: true,
+        goes_on: false,
         label: Label::RankAndHost,
         input: InputTo::Rank(2),
         merge: false,

@@ -1,8 +1,10 @@
 //! Weft's own `mpiexec`: PMI-1.1 with additional requests, of which one does the work of several.
 
 use super::pmi1::{Conversation, escaped_card, unescaped_cards};
-use super::{Names, Notices, Observer, ProcessManager, exit_aborted};
+use super::{Names, Notice, Notices, Observer, ProcessManager, exit_aborted};
 use crate::call_site::Board;
+use crate::control::Loss;
+use crate::loss::NOTICES_VARIABLE;
 use crate::wire::{self, Line};
 use crate::{JobSecret, LaunchError, SpawnProgram, Spawned, sys};
 use std::fs::File;
@@ -25,6 +27,8 @@ pub(super) struct Weft {
     /// The file in memory that the agent shares with the ranks of this host: the board, then the cards of the
     /// last exchange.
     shared: Option<File>,
+    /// The pipe of notices, until they are taken.
+    notices: Option<File>,
 }
 
 impl std::fmt::Debug for Weft {
@@ -69,8 +73,14 @@ impl Weft {
             parent_port: line.get("parent_port").and_then(wire::unescape),
             board,
             shared,
+            notices: descriptor_of_notices().and_then(|fd| sys::adopt(fd).ok()),
         })
     }
+}
+
+/// The descriptor from which notices come, if the agent has given this process one.
+fn descriptor_of_notices() -> Option<i32> {
+    std::env::var(NOTICES_VARIABLE).ok()?.parse().ok()
 }
 
 impl Weft {
@@ -193,8 +203,13 @@ impl ProcessManager for Weft {
         Some(&mut self.talk)
     }
 
+    /// `mpiexec` gives a rank a pipe for notices where it goes on without others.
     fn notices(&mut self) -> Option<Notices> {
-        None
+        let pipe = self.notices.take()?;
+        Some(Notices::new(pipe, |record| {
+            let (loss, rank) = Loss::parse(record)?;
+            Some(Notice::Failed { rank, reason: loss.reason() })
+        }))
     }
 
     fn observer(&mut self) -> Option<&mut dyn Observer> {

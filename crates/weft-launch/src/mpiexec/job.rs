@@ -149,6 +149,8 @@ struct Running {
     verdict: Option<i32>,
     /// The status of the first rank that failed while the others go on.
     failed: Option<i32>,
+    /// The ranks have exchanged their cards: from then on they can do without one of them.
+    exchanged: bool,
     /// The time at which agents are given up.
     give_up_at: Option<Instant>,
     time_limit_at: Option<Instant>,
@@ -191,6 +193,7 @@ impl Running {
             processes: vec![None; size],
             verdict: None,
             failed: None,
+            exchanged: false,
             give_up_at: None,
             look_at: None,
             survey: None,

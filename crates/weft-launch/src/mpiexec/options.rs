@@ -226,6 +226,7 @@ impl<'a> Parser<'a> {
             Global::Display => display(settings, name, &first()),
             Global::Output => output(settings, name, &first())?,
             Global::KeepOthers => settings.keep_others = true,
+            Global::OnFailure => settings.keep_others = continues(&first())?,
             Global::Launcher => settings.remote_shell.program = launcher(name, &first())?,
             Global::LauncherProgram => settings.remote_shell.program = Some(launcher_program(name, &first())?),
             Global::LauncherArguments => settings.remote_shell.arguments = Some(shell_words(name, &first())?),
@@ -514,6 +515,15 @@ fn template(name: &str, text: &str) -> Result<String, String> {
 fn shell_words(name: &str, text: &str) -> Result<String, String> {
     words::split(text).map_err(|why| format!("{name}={text}: {why}"))?;
     Ok(text.to_owned())
+}
+
+/// Returns whether the other ranks go on when a rank fails.
+fn continues(text: &str) -> Result<bool, String> {
+    match text {
+        "end" => Ok(false),
+        "continue" => Ok(true),
+        _ => Err(format!("--on-failure says end or continue, not `{text}`")),
+    }
 }
 
 fn stats_format(text: &str) -> Result<stats::Format, String> {

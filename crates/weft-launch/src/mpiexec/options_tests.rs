@@ -99,6 +99,7 @@ fn every_option_is_read() {
             (Takes::One, Action::Global(Global::BindTo)) => "core",
             (Takes::One, Action::Global(Global::Launcher)) => "ssh",
             (Takes::One, Action::Global(Global::Output)) => "tag",
+            (Takes::One, Action::Global(Global::OnFailure)) => "continue",
             (Takes::One, Action::Local(Local::Architecture)) => std::env::consts::ARCH,
             (Takes::One, _) => "1",
         };
@@ -178,6 +179,8 @@ fn what_other_launchers_say_is_understood() {
     let output = settings("--output tag,merge a");
     assert!(output.labels && output.merge);
     assert!(settings("-disable-auto-cleanup a").keep_others);
+    assert!(settings("--on-failure continue a").keep_others);
+    assert!(!settings("--enable-recovery --on-failure end a").keep_others);
 }
 
 /// Expect: variables of other launchers count where no option says the same, and a note says where each came

@@ -194,6 +194,9 @@ fn check_capacity(settings: &Settings, list: &[Host], count: u32) -> Result<(), 
     Ok(())
 }
 
+/// The variable by which ranks know that they go on when another one fails.
+const ON_FAILURE: &[u8] = b"WEFT_ON_FAILURE";
+
 fn empty_plan(settings: &Settings, host: &str, size: u32) -> Plan {
     Plan {
         job: String::new(),
@@ -205,6 +208,7 @@ fn empty_plan(settings: &Settings, host: &str, size: u32) -> Plan {
         host: host.to_string(),
         mapping: String::new(),
         stats: settings.stats.is_some(),
+        goes_on: settings.keep_others,
         label: Label::None,
         input: settings.input,
         merge: settings.merge,
@@ -257,6 +261,9 @@ fn complete(mut job: Job) -> Result<Job, String> {
             if let Some(interface) = &interface {
                 variables.retain(|(name, _)| name != b"WEFT_INTERFACE");
                 variables.push((b"WEFT_INTERFACE".to_vec(), interface.clone().into_bytes()));
+            }
+            if job.settings.keep_others && !variables.iter().any(|(name, _)| name == ON_FAILURE) {
+                variables.push((ON_FAILURE.to_vec(), b"continue".to_vec()));
             }
             let words = block.words.iter().map(|word| word.clone().into_vec()).collect();
             let asked = block.directory.clone().map(OsString::into_vec);

@@ -56,6 +56,7 @@ pub(crate) enum Global {
     Labels,
     Merge,
     KeepOthers,
+    OnFailure,
     Input,
     TimeLimit,
     Agent,

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use weft_core::agreement::{Ranks, Vote};
 use weft_core::collective::choice::Layout;
 use weft_core::reduce::Op;
 use weft_engine::schedules::Cursor;
@@ -13,11 +14,13 @@ use super::creation::{Creation, NOTES, Notes, OPENING};
 use super::reduction;
 use crate::blocking::wait;
 use crate::collective::CollectiveScope;
-use crate::constants::MPI_ERR_NO_MEM;
+use crate::constants::{MPI_ERR_NO_MEM, MPI_ERR_PROC_ABORTED};
 use crate::context::{CONTEXTS_EACH, Proposal, Reserved, Serial};
 use crate::error::{Error, Result};
 use crate::memory::SharedBuffer;
+use crate::object::{Group, PeerId};
 use crate::process::{Process, lock};
+use crate::recovery::Round;
 use crate::request::Hold;
 use crate::slots::Slots;
 
@@ -62,6 +65,18 @@ struct Agreement {
     serial: Serial,
     /// The slot that goes with the context is reserved.
     has_slot: bool,
+    /// Set for an agreement that survives failures.
+    shrinking: Option<Shrinking>,
+}
+
+/// The part of an agreement that survives failures: its steps are rounds of `weft_core::agreement`.
+struct Shrinking {
+    /// The communicator whose living processes agree.
+    parent: usize,
+    /// The last round, once there has been one.
+    round: Option<Round>,
+    /// The processes that have failed, as all others have agreed.
+    failed: Ranks,
 }
 
 impl Agreement {
@@ -121,9 +136,92 @@ impl Process {
             offer: None,
             serial: Serial(0),
             has_slot: false,
+            shrinking: None,
         };
         self.offer_context(request, agreement);
         Ok(request)
+    }
+
+    /// Starts to make a communicator of the processes of `parent` that live (`MPIX_Comm_shrink`). Returns its
+    /// handle, and the request with which it is there.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM`; too many communicators or requests.
+    pub fn start_shrinking(&mut self, parent: usize) -> Result<(usize, usize)> {
+        let object = self.objects.communicator(parent)?;
+        let (group, rank) = object.everybody();
+        let scope = CollectiveScope {
+            communicator: parent,
+            context: object.recovery_context(),
+            tag: 0,
+            group: group.clone(),
+            rank,
+            sources: None,
+            turn: None,
+        };
+        let (own_group, addressed, inter) = (object.group.clone(), object.partners().clone(), object.inter.clone());
+        let handle = self.add_communicator(own_group, parent)?;
+        let object = self.objects.communicator_mut(handle)?;
+        (object.addressed, object.inter) = (addressed, inter);
+        let request = match self.messages()?.add_collective(parent) {
+            Ok(request) => request,
+            Err(error) => {
+                self.remove_communicator(handle);
+                return Err(error);
+            }
+        };
+        let agreement = Agreement {
+            layout: None,
+            value: SharedBuffer::of_values(&[0; OPENING]),
+            scope,
+            communicator: Some(handle),
+            refusal: None,
+            creation: Creation::Duplicate,
+            notes: SharedBuffer::of_values(&[0; NOTES]),
+            step: Step::Offer { reserved: Reserved::Taken },
+            met: 0,
+            in_use: 0,
+            offer: None,
+            serial: Serial(0),
+            has_slot: false,
+            shrinking: Some(Shrinking { parent, round: None, failed: Ranks::new() }),
+        };
+        self.offer_context(request, agreement);
+        Ok((handle, request))
+    }
+
+    /// Votes for the value of an agreement that survives failures, and goes on with the decision.
+    fn vote_for_agreement(&mut self, request: usize, mut agreement: Agreement, op: Op) {
+        let Some(shrinking) = &mut agreement.shrinking else { return };
+        let round = match shrinking.round {
+            Some(round) => Ok(Round { round: round.round + 1, ..round }),
+            None => self.begin_agreement(shrinking.parent),
+        };
+        // The communicator may have been freed meanwhile; the others still count this process's vote.
+        let vote = self.vote_of(shrinking.parent).unwrap_or_else(|_| Vote::new(u32::MAX));
+        let round = match round {
+            Ok(round) => round,
+            Err(error) => return self.end_agreement(request, &mut agreement, Some(error)),
+        };
+        shrinking.round = Some(round);
+        let value = agreement.value.values()[0] as u64;
+        let vote = if op == Op::Max { Vote { highest: value, ..vote } } else { Vote { lowest: value, ..vote } };
+        self.vote_in(round, vote, move |process, decision| {
+            let value = if op == Op::Max { decision.highest } else { decision.lowest };
+            // The votes say the highest offer, and not whether all have offered it.
+            let values = match op {
+                Op::Max => {
+                    let proposal = Proposal::numbers(Some(Serial(value)), Reserved::Taken);
+                    agreement.creation.opening(proposal, agreement.scope.rank, None, [0; NOTES])
+                }
+                _ => [value as i64; OPENING],
+            };
+            agreement.value.set_values(&values);
+            if let Some(shrinking) = &mut agreement.shrinking {
+                shrinking.failed = decision.failed;
+            }
+            process.continue_agreement(request, agreement, None);
+        });
     }
 
     /// Takes part in an agreement only to tell the other processes of `scope` of `error`, without waiting for
@@ -163,6 +261,9 @@ impl Process {
     }
 
     fn reduce_agreement(&mut self, request: usize, mut agreement: Agreement, op: Op) {
+        if agreement.shrinking.is_some() {
+            return self.vote_for_agreement(request, agreement, op);
+        }
         let scope = agreement.scope.clone();
         let prepared = reduction(&scope, &agreement.value, op, self, agreement.layout.as_ref())
             .and_then(|bound| Cursor::new(scope, Arc::new(bound)));
@@ -239,6 +340,9 @@ impl Process {
 
     /// Ends `agreement` well: all processes have reserved its number.
     fn conclude_agreement(&mut self, request: usize, mut agreement: Agreement, all_have_slots: bool) {
+        if let Err(error) = self.leave_failed_out(&agreement) {
+            return self.end_agreement(request, &mut agreement, Some(error));
+        }
         if let Some(handle) = agreement.communicator
             && let Ok(communicator) = self.objects.communicator_mut(handle)
         {
@@ -250,7 +354,37 @@ impl Process {
                 agreement.has_slot &= communicator.slot.is_none();
             }
         }
+        agreement.communicator.into_iter().for_each(|handle| self.begin_recovery_of(handle));
         self.end_agreement(request, &mut agreement, None);
+    }
+
+    /// Takes the processes that have failed out of the groups of the new communicator, if the agreement
+    /// survives failures.
+    ///
+    /// # Errors
+    /// No process of the remote group lives.
+    fn leave_failed_out(&mut self, agreement: &Agreement) -> Result<()> {
+        let (Some(Shrinking { failed, .. }), Some(handle)) = (&agreement.shrinking, agreement.communicator) else {
+            return Ok(());
+        };
+        let own = self.own();
+        let failed: Vec<PeerId> = failed.iter().map(|rank| agreement.scope.group.members[rank as usize]).collect();
+        let object = self.objects.communicator_mut(handle)?;
+        let living = |group: &Group| group.members.iter().copied().filter(|peer| !failed.contains(peer)).collect();
+        let group = object.group.derive(living(&object.group), own);
+        let remote = object.inter.as_ref().map(|inter| (group.derive(living(&object.addressed), own), inter.is_first));
+        object.rank = group.rank.unwrap_or(0);
+        (object.group, object.addressed) = (group.clone(), group);
+        match remote {
+            Some((remote, _)) if remote.members.is_empty() => {
+                Err(Error::new(MPI_ERR_PROC_ABORTED, "all processes of the remote group have failed"))
+            }
+            Some((remote, is_first)) => {
+                object.connect(remote, is_first);
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Returns whether nothing is left here of a communicator that had these contexts before.
@@ -266,6 +400,11 @@ impl Process {
         let Some(engine) = self.engine.as_deref_mut() else { return };
         // A program that never waits has not looked at the messages that it sent to itself.
         engine.progress();
+        if engine.messages.recovery.has_news {
+            // Messages of agreements are taken out of contexts that are about to be swept.
+            self.attend_to_recovery();
+        }
+        let Some(engine) = self.engine.as_deref_mut() else { return };
         let requests = engine.messages.requests.iter();
         let busy: BTreeSet<usize> = requests
             .filter(|(_, request)| request.persistent.is_some() || !request.is_complete())
@@ -298,6 +437,9 @@ impl Process {
             }
         }
         agreement.offer.into_iter().for_each(|offer| self.contexts.withdraw(offer));
+        if let Some(Shrinking { round: Some(round), .. }) = &agreement.shrinking {
+            self.finish_agreement(*round);
+        }
         let Ok(messages) = self.messages() else { return };
         if let Some(request) = messages.requests.get_mut(request) {
             request.error = error;

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use weft_core::agreement::Ranks;
 use weft_core::collective::choice::Layout;
 use weft_engine::group::Group;
 
@@ -47,6 +48,18 @@ pub struct Communicator {
     pub slot: Option<u32>,
     /// The state of multicast between its nodes.
     pub multicast: crate::multicast::Multicast,
+    /// The number of failures of its members that the program has acknowledged.
+    pub acknowledged: usize,
+    /// Set once it has been revoked. Then `addressed` has no members.
+    pub revocation: Option<Box<Revocation>>,
+}
+
+/// What a communicator keeps once it has been revoked.
+pub struct Revocation {
+    /// The processes that its point-to-point operations addressed.
+    pub addressed: Arc<Group>,
+    /// The processes that have been told, by their ranks among all.
+    pub(crate) told: Ranks,
 }
 
 /// The two groups of an intercommunicator (MPI-5.0 §7.6) as one group, for agreements among all its
@@ -84,7 +97,7 @@ impl Communicator {
     /// `MPI_ERR_COMM`: an intracommunicator has none.
     pub fn remote(&self) -> Result<(&Arc<Group>, &Inter)> {
         match &self.inter {
-            Some(inter) => Ok((&self.addressed, inter)),
+            Some(inter) => Ok((self.partners(), inter)),
             None => Err(Error::new(MPI_ERR_COMM, "the communicator is an intracommunicator: it has no remote group")),
         }
     }
@@ -135,6 +148,22 @@ impl Communicator {
     /// Context of the messages of partitioned operations.
     pub fn partition_context(&self) -> u32 {
         self.context + 5
+    }
+}
+
+impl Communicator {
+    /// Checks that it has not been revoked.
+    ///
+    /// # Errors
+    /// `MPIX_ERR_REVOKED`.
+    #[inline]
+    pub fn check_not_revoked(&self) -> Result<()> {
+        if self.revocation.is_some() { Err(Error::revoked()) } else { Ok(()) }
+    }
+
+    /// The processes that its point-to-point operations address, or did before it was revoked.
+    pub fn partners(&self) -> &Arc<Group> {
+        self.revocation.as_ref().map_or(&self.addressed, |revocation| &revocation.addressed)
     }
 }
 

@@ -64,6 +64,7 @@ pub fn post(window: usize, group: &Group, assert: i32) -> Result<()> {
     with(|process| {
         let ranks = ranks_of(process, window, group)?;
         let (found, engine) = process.window_parts(window)?;
+        found.check_not_revoked()?;
         found.epochs.post(ranks.clone())?;
         if let Some(window) = engine.windows.get_mut(found.index) {
             window.await_ranks(&ranks);
@@ -88,6 +89,7 @@ pub fn start(window: usize, group: &Group, assert: i32) -> Result<()> {
     let mut process = lock();
     let ranks = ranks_of(&process, window, group)?;
     let (found, _) = process.window_parts(window)?;
+    found.check_not_revoked()?;
     found.epochs.start(ranks.clone())?;
     let index = found.index;
     if assert & MPI_MODE_NOCHECK != 0 {
@@ -130,7 +132,7 @@ fn await_all(
     let found = engine.windows.get(index)?;
     let mut outcome = Ok(());
     for rank in ranks.iter().filter(|rank| !has(found, **rank)) {
-        keep_first(&mut outcome, Err(engine.check_peer(found.member(*rank)).err()?));
+        keep_first(&mut outcome, Err(engine.check_member(index, *rank).err()?));
     }
     let found = engine.windows.get_mut(index)?;
     found.await_no_more(ranks);

@@ -34,7 +34,7 @@ impl Process {
         let Some(window) = engine.windows.get(index) else { return false };
         while let Some(mark) = marks.last() {
             if !window.has_reached(mark) {
-                match engine.check_peer(window.member(mark.rank())) {
+                match engine.check_member(index, mark.rank()) {
                     Ok(()) => return false,
                     Err(error) => keep_first(gone, Err(error)),
                 }

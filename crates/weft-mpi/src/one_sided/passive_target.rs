@@ -82,6 +82,7 @@ pub fn lock_all(window: usize, assert: i32) -> Result<()> {
     let unchecked = assert & MPI_MODE_NOCHECK != 0;
     let (index, size, mut outcome) = with(|process| {
         let (found, engine) = process.window_parts(window)?;
+        found.check_not_revoked()?;
         found.epochs.check_lock_all()?;
         let (size, mut outcome) = (found.parts.len() as u32, Ok(()));
         if !unchecked {

@@ -338,6 +338,16 @@ pub const VERBOSE_ERRORS: Setting = Setting {
     meaning: "`1`: Weft also prints the sentence of each error that it returns to the program",
     reader: Reader::Library,
 };
+/// What the program does when a process fails.
+pub const ON_FAILURE: Setting = Setting {
+    name: "WEFT_ON_FAILURE",
+    default: "end",
+    allowed: "end or continue",
+    meaning: "what the program does when a process fails. `continue`: it goes on without that process \
+              (`mpi-ext.h`). Calls that need a failed process then return `MPIX_ERR_PROC_FAILED`, and \
+              receives from any source warn of failures. `mpiexec --on-failure continue` sets it",
+    reader: Reader::Library,
+};
 /// The text that stands for the rank in [`CAPTURE`].
 pub const CAPTURE_RANK: &str = "%rank";
 /// The file to which packets are written.
@@ -387,7 +397,7 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All settings, in the order in which they are shown.
-pub const TABLE: [&Setting; 41] = [
+pub const TABLE: [&Setting; 42] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
@@ -410,6 +420,7 @@ pub const TABLE: [&Setting; 41] = [
     &REORDER,
     &SEALED,
     &VERBOSE_ERRORS,
+    &ON_FAILURE,
     &CHECK,
     &COMMUNICATORS,
     &COLLECTIVES_TABLE,

@@ -256,6 +256,7 @@ fn job(
 fn publish(process: &mut Process, settings: Settings) {
     process.objects.begin();
     process.verbose_errors = settings.verbose_errors;
+    process.set_goes_on(settings.goes_on);
     process.checks_calls = settings.check && process.job.as_ref().is_some_and(|job| job.size > 1);
     process.multicast =
         Knowledge::new(settings.multicast, settings.sealed, settings.peer_timeout).with_choices(&settings.choices);

@@ -20,6 +20,7 @@ use crate::files::workers;
 use crate::job::Job;
 use crate::object::Group;
 use crate::process::{self, Phase, Process};
+use crate::recovery::GOES_ON;
 
 /// The longest time for which a process that ends waits until processes of other jobs have acknowledged its
 /// farewell.
@@ -51,6 +52,9 @@ pub fn finalize() -> Result<()> {
             used,
         ))
     })?;
+    if GOES_ON.load(Ordering::Relaxed) {
+        return leave_with_those_that_live(scope, used);
+    }
     // The barrier comes first: its messages go straight to processes that may wait for this one.
     let mut told = [i64::from(used), 0];
     meet(scope.clone())
@@ -78,6 +82,17 @@ fn part_from_other_jobs() {
     let mut told = HashSet::new();
     process::block_until(|process| say_farewell(process, &mut told));
     process::block_until(await_farewells);
+}
+
+/// Ends the World Model where processes may have failed: the processes that live meet in the barrier of the
+/// process manager, which waits for no process that is lost. Then each waits for its own operations.
+fn leave_with_those_that_live(scope: CollectiveScope, used: bool) -> Result<()> {
+    wait_for_the_others(process::lock())?;
+    let given_up = process::block_until(Process::settle);
+    let sentences = process::with(|process| process.describe_unfinished(&given_up));
+    sentences.iter().for_each(|sentence| warn(scope.rank, sentence));
+    process::block_until(|process| process.engine().map_or(Some(()), |engine| engine.is_quiet().then_some(())));
+    if used { stay() } else { leave() }
 }
 
 /// Waits for the operations that some process has left to MPI and that are under way. All processes wait for
@@ -153,11 +168,13 @@ pub(super) fn say_goodbye(process: &mut Process) -> Result<()> {
     manager.finalize().map_err(|error| other(error.to_string()))
 }
 
-/// Waits in the launcher's barrier at the end, where there are peers on other hosts. Meanwhile this process
+/// Waits in the launcher's barrier at the end, where there are peers on other hosts, or processes may have
+/// failed and others ask this one for what they have agreed upon. Meanwhile this process
 /// answers packets of peers that are not done yet.
 fn wait_for_the_others(mut process: process::Guard) -> Result<()> {
     // The launcher's barrier is of the job, of which other jobs know nothing.
-    if !process.job.as_ref().is_some_and(|job| job.spans_hosts) {
+    let is_awaited = GOES_ON.load(Ordering::Relaxed) || process.job.as_ref().is_some_and(|job| job.spans_hosts);
+    if !is_awaited {
         return Ok(());
     }
     let Some(mut job) = process.job.take() else { return Ok(()) };

@@ -62,7 +62,7 @@ fn block(name: &str) -> String {
 }
 
 fn constants(spec: &Spec) -> impl Iterator<Item = &Constant> {
-    let all = spec.categories.iter().flat_map(|category| &category.constants);
+    let all = spec.standard_categories().flat_map(|category| &category.constants);
     // Of the tool information interface, Fortran has the error classes alone.
     let is_for_tools = |name: &str| name.starts_with("MPI_T_") && !name.starts_with("MPI_T_ERR_");
     all.filter(move |constant| !is_for_tools(&constant.name) && !constant.name.starts_with("MPI_F_"))

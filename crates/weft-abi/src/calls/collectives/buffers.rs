@@ -107,7 +107,7 @@ impl Partners {
 
     /// The processes of the remote group of an intercommunicator.
     pub(super) fn remote(comm: &Communicator) -> Self {
-        Self(comm.addressed.size() as usize)
+        Self(comm.partners().size() as usize)
     }
 
     /// The neighbours from which data comes.

@@ -81,7 +81,7 @@ fn between(process: &Process, comm: &Communicator) -> Option<Vec<u32>> {
 
 /// The ranks of the other group's processes among those of both.
 fn others(comm: &Communicator) -> Range<u32> {
-    let (own, other) = (comm.group.size(), comm.addressed.size());
+    let (own, other) = (comm.group.size(), comm.partners().size());
     if comm.inter.as_ref().is_some_and(|inter| inter.is_first) { own..own + other } else { 0..other }
 }
 

@@ -70,7 +70,7 @@ fn run_planned(
 fn seat(process: &Process, comm: MPI_Comm, role: Role) -> Result<(u32, u32)> {
     let comm = process.objects.communicator(comm.0)?;
     Ok(match role {
-        Role::Root => (0, comm.addressed.size() + 1),
+        Role::Root => (0, comm.partners().size() + 1),
         _ => (comm.rank + 1, comm.group.size() + 1),
     })
 }

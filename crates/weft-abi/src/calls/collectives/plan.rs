@@ -21,7 +21,7 @@ pub(super) type Plan = (Arc<Schedule>, Arguments);
 
 /// The rank of the root: in the remote group, where there is one.
 pub(super) fn root_rank(comm: &Communicator, root: c_int) -> Result<u32> {
-    let size = comm.addressed.size();
+    let size = comm.partners().size();
     u32::try_from(root).ok().filter(|root| *root < size).ok_or_else(|| {
         Error::new(MPI_ERR_ROOT, format!("root is {root}, but the ranks of the communicator are 0 to {}", size - 1))
     })

@@ -320,7 +320,10 @@ impl<P: Platform> OneSided<'_, P> {
     }
 
     pub(super) fn check_target(&self, window: &Window, target: u32) -> Result<()> {
-        self.link.check_peer(window.member(target))
+        match &window.revoked {
+            Some(error) => Err(error.clone()),
+            None => self.link.check_peer(window.member(target)),
+        }
     }
 
     /// Copies between `data` and a target whose memory can be copied; returns `false` if it cannot.

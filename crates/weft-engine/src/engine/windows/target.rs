@@ -9,7 +9,7 @@ use weft_core::one_sided::{Claim, Items, Record, Records, TargetLocation};
 use weft_core::reduce::Op;
 
 use super::{ACCUMULATE_BYTES_MAX, BATCH_BYTES_MAX, NO_ANSWER, OneSided, PART_LAYOUT, packed};
-use crate::engine::link::TakenMessage;
+use crate::engine::Taken;
 use crate::error::ErrorClass;
 use crate::memory::{Exposed, SharedBuffer, UserData};
 use crate::request::{Mode, Receive, Send, State};
@@ -20,7 +20,7 @@ impl<P: Platform> OneSided<'_, P> {
     /// Takes the batches that have arrived out of the unexpected queue.
     pub(super) fn take_batches(&mut self, window: &mut Window) {
         while let Some(taken) = self.link.take_unexpected(window.context, BATCH_TAG) {
-            let TakenMessage { envelope, unexpected, peer, bytes, whole } = taken;
+            let Taken { envelope, unexpected, peer, bytes, whole } = taken;
             let source = envelope.source;
             let known = window.group.members.get(source as usize) == Some(&peer) && bytes <= BATCH_BYTES_MAX;
             let batch = whole.map_or(Batch::Announced { envelope, unexpected, bytes }, Batch::Whole);

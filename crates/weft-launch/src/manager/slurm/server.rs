@@ -165,6 +165,7 @@ fn plan(step: &Step, secret: JobSecret) -> Plan {
         host: String::new(),
         mapping: String::new(),
         stats: false,
+        goes_on: false,
         label: Label::None,
         input: InputTo::Nobody,
         merge: false,

@@ -166,10 +166,9 @@ impl Running {
         let agent = &mut self.agents[index];
         let clause = format!("the host {} has not answered for {limit} s: it or the way to it has failed", agent.host);
         agent.kill();
-        for &(rank, _) in &self.job.shares[index].plan.ranks {
-            self.ended[rank as usize].get_or_insert(Phase::Silent);
-        }
-        self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause));
+        // Its stage says that it takes part in no barrier any more.
+        agent.stage = Stage::Done;
+        self.lose_host(index, clause);
         self.close_behind(index);
     }
 
@@ -233,7 +232,8 @@ impl Running {
     /// MPI without MPI_Finalize, however soon the others followed (MPI-5.0 §11.2.2).
     pub(super) fn judge_silent_ends(&mut self) {
         let ranks = self.unfinalized();
-        if self.verdict.is_none() && !ranks.is_empty() {
+        // Those that the others have gone on without have been reported.
+        if self.verdict.is_none() && self.failed.is_none() && !ranks.is_empty() {
             let clause = format!("{} exited with status 0 without MPI_Finalize", verdict::named(&ranks));
             self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause));
         }
@@ -251,6 +251,8 @@ impl Running {
         let keeps = self.job.settings.keep_others;
         let unfinalized = self.unfinalized().first().filter(|_| !keeps).map(|&rank| (rank, Phase::Joined));
         let missed = unfinalized.or_else(|| ended().next()).filter(|_| unfinalized.is_some() || !waiting.is_empty());
+        // Barriers wait for no rank that is lost.
+        let missed = missed.filter(|_| !(keeps && self.exchanged));
         let Some((rank, phase)) = missed else {
             self.check_at = Some(Instant::now() + EARLY_END_GRACE);
             return;

@@ -1,9 +1,10 @@
 //! Handles the reports of agents.
 
 use super::{EARLY_END_GRACE, Running, STATUS_WAIT};
+use crate::control::Loss;
 use crate::control::{Gathered, Order, Phase, Position, Report};
 use crate::mpiexec::debugger;
-use crate::mpiexec::reach::Stage;
+use crate::mpiexec::reach::{Agent, Stage};
 use crate::mpiexec::verdict::{self, Verdict};
 use crate::sys::Ended;
 use std::time::Instant;
@@ -77,12 +78,7 @@ impl Running {
             format!("the agent on {} is lost: {fate}{behind}", agent.host)
         };
         agent.stage = Stage::Done;
-        self.blame_host(index, &text);
-        // Without their agent these ranks are gone.
-        for &(rank, _) in &self.job.shares[index].plan.ranks {
-            self.ended[rank as usize].get_or_insert(Phase::Silent);
-        }
-        self.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
+        self.lose_host(index, text);
         self.close_behind(index);
     }
 
@@ -129,7 +125,10 @@ impl Running {
             }
             Report::Pong => {}
             Report::Relay { command, message } => self.hear_command(index, command, message),
-            Report::Done => self.agents[index].stage = Stage::Done,
+            Report::Done => {
+                self.agents[index].stage = Stage::Done;
+                self.spread_when_all_arrived();
+            }
         }
     }
 
@@ -168,13 +167,20 @@ impl Running {
     fn handle_end(&mut self, position: &Position, ended: Ended) {
         let Some(state) = self.ended.get_mut(position.rank as usize) else { return };
         *state = Some(position.phase);
+        let loss = Loss::of(position, ended).filter(|_| self.job.settings.keep_others);
+        if let Some(loss) = loss {
+            self.tell_of_loss(position.rank, loss);
+        }
         match verdict::of_rank(position, self.host_of(position.rank), ended) {
             Some(verdict) if self.job.settings.keep_others && self.living() > 0 => {
-                self.console.say(&format!("{}; the others go on", verdict.clause));
-                self.failed.get_or_insert(verdict.status);
-                self.check_at = Some(Instant::now() + EARLY_END_GRACE);
+                self.go_on_without(&verdict);
             }
             Some(verdict) => self.fail(verdict),
+            None if loss.is_some() && self.living() > 0 => {
+                let (rank, host) = (position.rank, self.host_of(position.rank));
+                let clause = format!("rank {rank} on {host} exited with status 0 without MPI_Finalize");
+                self.go_on_without(&Verdict::new(verdict::STATUS_LAUNCHER, clause));
+            }
             None if self.living() > 0 && self.check_at.is_none() => {
                 self.check_at = Some(Instant::now() + EARLY_END_GRACE);
             }
@@ -182,26 +188,65 @@ impl Running {
         }
     }
 
+    /// Tells the agents of the other hosts that a rank is lost; its own agent knows.
+    pub(super) fn tell_of_loss(&mut self, rank: u32, loss: Loss) {
+        let own = self.job.share_of_rank.get(rank as usize).copied();
+        for (index, agent) in self.agents.iter_mut().enumerate() {
+            if Some(index) != own && agent.is_working() {
+                let fits = agent.order(&Order::Lost { rank, loss });
+                assert!(fits, "a short order");
+            }
+        }
+    }
+
+    /// Handles the loss of a host: its ranks are gone. The job ends, or the others go on.
+    pub(super) fn lose_host(&mut self, index: usize, clause: String) {
+        let ranks: Vec<u32> = self.job.shares[index].plan.ranks.iter().map(|&(rank, _)| rank).collect();
+        let lost: Vec<u32> = ranks.into_iter().filter(|&rank| self.ended[rank as usize].is_none()).collect();
+        lost.iter().for_each(|&rank| self.ended[rank as usize] = Some(Phase::Silent));
+        let verdict = Verdict::new(verdict::STATUS_LAUNCHER, clause);
+        if !(self.job.settings.keep_others && self.exchanged && self.living() > 0) {
+            return self.fail(verdict);
+        }
+        self.go_on_without(&verdict);
+        lost.into_iter().for_each(|rank| self.tell_of_loss(rank, Loss::Host));
+        self.spread_when_all_arrived();
+    }
+
+    /// Reports the reason why a rank or a host is lost, and lets the others go on.
+    pub(super) fn go_on_without(&mut self, verdict: &Verdict) {
+        self.console.say(&format!("{}; the others go on", verdict.clause));
+        self.failed.get_or_insert(verdict.status);
+        self.check_at = Some(Instant::now() + EARLY_END_GRACE);
+    }
+
     /// Sends everything that all ranks have brought to all agents, when the last host has arrived at a
     /// barrier or exchange.
     fn spread_when_all_arrived(&mut self) {
-        if self.agents.iter().any(|agent| agent.gathered.is_none()) {
+        // Hosts whose ranks have all ended take part in no barrier any more.
+        let keeps = self.job.settings.keep_others;
+        let takes_part = |agent: &Agent| !keeps || agent.gathered.is_some() || agent.stage != Stage::Done;
+        if self.agents.iter().any(|agent| takes_part(agent) && agent.gathered.is_none()) {
             return;
         }
         let mut kinds = Vec::new();
         let mut all = Gathered::default();
-        for agent in &mut self.agents {
+        for agent in self.agents.iter_mut().filter(|agent| agent.gathered.is_some()) {
             let (exchange, gathered) = agent.gathered.take().expect("all have arrived");
             kinds.push(exchange);
             all.puts.extend(gathered.puts);
             all.cards.extend(gathered.cards);
         }
+        if kinds.is_empty() {
+            return;
+        }
         if kinds.iter().any(|&kind| kind != kinds[0]) {
             let clause = "some ranks are in a barrier of the process manager and others in an exchange";
             return self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause.into()));
         }
+        self.exchanged |= kinds[0];
         let order = Order::Gathered(all);
-        if !self.agents.iter_mut().all(|agent| agent.order(&order)) {
+        if !self.agents.iter_mut().filter(|agent| agent.stage != Stage::Done).all(|agent| agent.order(&order)) {
             let clause = "the ranks exchange more than a frame holds";
             self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause.into()));
         }

@@ -78,6 +78,7 @@ fn plan() -> io::Result<Plan> {
         size: 1,
         universe: 1,
         spawned: 0,
+        goes_on: false,
         values: Vec::new(),
         host: String::new(),
         mapping: String::new(),

@@ -345,10 +345,18 @@ pub(crate) static OPTIONS: &[Entry] = &[
     ),
     global(
         Ending,
+        &["--on-failure"],
+        one("end|continue"),
+        Global::OnFailure,
+        "what the other ranks do when a rank fails: they end (the default), or continue, hear of it at once, and \
+         get errors from MPI calls that need the lost rank; the exit status is that of the first rank that failed",
+    ),
+    global(
+        Ending,
         &["-disable-auto-cleanup", "--enable-recovery"],
         NOTHING,
         Global::KeepOthers,
-        "a rank that fails does not end the others",
+        "--on-failure continue",
     ),
     // Options that are accepted and change nothing.
     loud(

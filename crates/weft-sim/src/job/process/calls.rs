@@ -372,7 +372,7 @@ impl Proc {
         let tag = (!message.any_tag).then_some(message.tag);
         let Some((envelope, bytes)) = self.probe(step.context, source, tag) else {
             let peer = source.map(|_| self.member(role, &step, message.from));
-            return match self.engine.probed_in_vain(peer, |_| true) {
+            return match self.engine.probed_in_vain(step.context, peer, |_| true) {
                 Ok(()) => Ok(Some(Waiting::Probe { step, message, matched })),
                 Err(error) if self.may_fail(&error) => Ok(None),
                 Err(error) => Err(format!("the probe for message {}: {error}", message.id)),
