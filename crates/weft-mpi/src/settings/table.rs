@@ -173,9 +173,9 @@ pub const CHECK: Setting = Setting {
     default: "0",
     allowed: "1 or 0",
     meaning: "`1`: before each collective call, the processes of a communicator compare their calls \
-              (operation, root, counts, datatypes, reduction, order of communicators). Each message's \
-              datatype is compared with its receive's. The first difference is an error with one sentence. \
-              The comparison costs time",
+              (operation, root, counts, datatypes, reduction, order of communicators; of files the mode, size, \
+              representation and the file itself). Each message's datatype is compared with its receive's. \
+              The first difference is an error with one sentence. The comparison costs time",
     reader: Reader::Library,
 };
 /// Communicators that a process may have.
