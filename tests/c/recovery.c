@@ -400,6 +400,28 @@ static void many(void)
     CHECK_EQUAL(sum, ranks / 2);
 }
 
+/* The agent of the second host dies, and its ranks with it. */
+static void host(void)
+{
+    STORY("a host is lost");
+    MPI_Comm comm = duplicate(MPI_COMM_WORLD), left = comm, next;
+    int first = ranks / 2, value, size = ranks;
+    MPI_Barrier(comm);
+    if (rank == first)
+        kill(getppid(), SIGKILL);
+    if (rank >= first)
+        for (;;)
+            pause();
+    CHECK_CLASS(MPI_Recv(&value, 1, MPI_INT, first, 0, comm, MPI_STATUS_IGNORE), MPIX_ERR_PROC_FAILED);
+    for (; size > first; left = next) {
+        CHECK_EQUAL(MPIX_Comm_shrink(left, &next), MPI_SUCCESS);
+        MPI_Comm_set_errhandler(next, MPI_ERRORS_RETURN);
+        MPI_Comm_size(next, &size);
+    }
+    next = survivors(left, first);
+    MPI_Comm_free(&next);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -420,6 +442,8 @@ int main(int argc, char **argv)
         windows();
     else if (!strcmp(which, "many"))
         many();
+    else if (!strcmp(which, "host"))
+        host();
     else
         return 2;
     printf("rank %d goes on\n", rank);

@@ -2,7 +2,7 @@
 //! revocation, agreements, and communicators of the processes that are left.
 //!
 //! The engine notes failures and takes in what others say (`weft_engine::messages::Recovery`). Each pass of
-//! the progress loop in which there is news comes here ([`Process::attend_to_recovery`]). How processes agree
+//! the progress loop in which there is news comes here (`attend_to_recovery`). How processes agree
 //! although some fail meanwhile is `weft_core::agreement`; this module moves the messages.
 //!
 //! A communicator knows its failures in the order in which this process has learned of them, so the failures

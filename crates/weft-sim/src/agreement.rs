@@ -78,6 +78,8 @@ struct Program {
     under_way_max: usize,
     /// The longest pause of a process before an operation.
     pause_ns_max: u64,
+    /// Some confirmations are refused, so that shrinkings have more rounds.
+    refuses: bool,
     network: Network,
     /// For each process the time at which it dies, and the number of messages after which it dies.
     deaths: Vec<(Option<u64>, Option<u64>)>,
@@ -118,6 +120,7 @@ impl Program {
             operations,
             under_way_max: random.between(1, 3) as usize,
             pause_ns_max: random.pick(&[0, 3_000, 60_000]),
+            refuses: true,
             network,
             deaths,
         }
@@ -188,6 +191,7 @@ pub fn time_without_failures(ranks: u32, network: Network) -> Result<u64, String
         operations: vec![Operation::Agree],
         under_way_max: 1,
         pause_ns_max: 0,
+        refuses: false,
         network,
         deaths: vec![(None, None); ranks as usize],
     };
@@ -208,6 +212,7 @@ pub fn time_to_shrink(ranks: u32, network: Network) -> Result<u64, String> {
         operations: vec![Operation::Shrink],
         under_way_max: 1,
         pause_ns_max: 0,
+        refuses: false,
         network,
         deaths,
     };
@@ -350,7 +355,7 @@ impl<'a> World<'a> {
         let flags = self.flags(rank, number, round);
         // One confirmation in eight is refused.
         let word = mix(u64::from(flags) << 8 ^ u64::from(round) ^ self.program.seed);
-        let confirms = !word.is_multiple_of(8) || round > 6;
+        let confirms = !self.program.refuses || !word.is_multiple_of(8) || round > 6;
         let process = &mut self.processes[rank as usize];
         let failed = process.known.clone();
         let mut vote = Vote::new(flags);

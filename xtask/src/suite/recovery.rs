@@ -78,6 +78,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         cases.extend(SOME_COLLECTIVES.map(|which| survived(place, &["collective", which, "blocking"], 1)));
         cases.push(example(place));
     }
+    cases.push(host_lost());
     cases
         .extend(["nonblocking", "persistent"].map(|form| survived(Place::Host, &["collective", "allreduce", form], 1)));
     cases
@@ -113,6 +114,17 @@ fn survived(place: Place, words: &[&'static str], deaths: u32) -> Case {
         Place::Host => case,
         Place::TwoHosts => case.needs(&[Need::Networks]),
     }
+}
+
+/// The agent of one of two hosts dies, and half of the ranks with it.
+fn host_lost() -> Case {
+    let case = Case::new(format!("a whole host is lost, {RANKS} ranks on two hosts"), |context| {
+        let run = |context: &Context| {
+            Place::TwoHosts.mpiexec(context, RANKS)?.arg(context.compile(PROGRAM)?).arg("host").finish()
+        };
+        Expected::code(1).says("is lost").says("rank 0 goes on").never_says("recovery.c:").judge(run(context))
+    });
+    case.needs(&[Need::Networks])
 }
 
 /// The example computes the right result with the ranks that are left.
