@@ -10,6 +10,7 @@
 /* MPI-1's functions, too. */
 #define WEFT_REMOVED_NAMES
 #include <mpi.h>
+#include <mpi-ext.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
