@@ -454,6 +454,11 @@ impl Messages {
             return None;
         };
         let (peer, room) = (receive.peer, receive.data.len());
+        if peer.is_none() && self.recovery.bars_any() && self.recovery.is_revoked(context) {
+            // A message that is here already is for nobody any more.
+            self.fail(handle, Error::revoked());
+            return None;
+        }
         if let Some((envelope, unexpected)) = self.matcher.post(context, receive.source, receive.tag, handle) {
             self.claim(handle, envelope, unexpected, peers);
             return None;

@@ -391,6 +391,7 @@ impl Process {
     /// # Errors
     /// As for a receive.
     pub fn probe(&mut self, communicator: usize, source: i32, tag: i32) -> Result<Option<Status>> {
+        self.objects.communicator(communicator)?.check_not_revoked()?;
         let receive = self.make_receive(communicator, source, tag, UserData::empty())?;
         let Some(context) = receive.context else { return Ok(Some(Status::PROC_NULL)) };
         let messages = self.messages()?;

@@ -100,7 +100,11 @@ impl<P: Platform> PointToPoint<P> {
     #[inline]
     pub fn receive_now(&mut self, receive: &Receive, turns: u32, goes_on: impl Fn() -> bool) -> Option<Received> {
         let Some(context) = receive.context else { return Some(Received { status: Status::PROC_NULL, error: None }) };
-        let reachable = receive.peer.is_none_or(|peer| matches!(self.peers[peer].route, Route::Shared(_)));
+        let reachable = match receive.peer {
+            Some(peer) => matches!(self.peers[peer].route, Route::Shared(_)),
+            // A barred receive is refused where it would be posted.
+            None => !self.messages.recovery.bars_any(),
+        };
         // A receive of a message in pieces is posted at once, and so is a receive that the kernel may serve:
         // its sender looks for it.
         let looks = reachable && self.node.is_some() && self.has_only_rings();

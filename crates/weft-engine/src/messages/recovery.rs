@@ -62,6 +62,11 @@ impl Recovery {
         self.barred.iter().find(|(barred, _)| *barred == context).map(|(_, bar)| *bar)
     }
 
+    /// Returns whether the communicator of this context has been revoked.
+    pub(super) fn is_revoked(&self, context: u32) -> bool {
+        self.bar_of(context) == Some(Bar::Revoked)
+    }
+
     /// Takes the contexts that peers have said to be revoked.
     pub fn take_revoked(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.revoked)
