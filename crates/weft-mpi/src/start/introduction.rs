@@ -15,6 +15,7 @@ use crate::engine::{NewPeer, Route};
 use crate::error::Result;
 use crate::job::{Introduction, Link};
 use crate::process::{self, Process};
+use crate::settings::Settings;
 
 /// The most processes of a job: packets carry their indices in 24 bits.
 const PROCESSES_MAX: u32 = 1 << 24;
@@ -53,21 +54,11 @@ pub(crate) fn open_link() -> Result<()> {
     let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
     let opened = Udp::bind(&wanted).map_err(|error| other(error.to_string()));
     let mut process = process::lock();
-    let added = opened.and_then(|udp| {
-        let (addresses, candidates) = (udp.endpoint_address(), udp.candidates().to_vec());
-        let engine = process.engine()?;
-        // No other carrier has this number: it tells the faults of carriers apart.
-        let carrier = carriers::with_faults(&settings, rank, u64::from(u32::MAX), Box::new(udp));
-        let carrier = engine.add_carrier(carrier).ok_or_else(|| other("this process has too many links already"))?;
-        Ok((Link { carrier, candidates }, addresses))
-    });
-    let result = added.map(|(link, addresses)| {
-        if let Some(job) = &mut process.job {
-            job.introduction.link = Some(link);
-            job.introduction.card.addresses = Some(addresses);
-        }
-        process.learn_of_network();
-    });
+    // Another thread may have opened one meanwhile, and has brought the progress thread back.
+    if process.job.as_ref().is_some_and(|job| job.introduction.link.is_some()) {
+        return Ok(());
+    }
+    let result = opened.and_then(|udp| process.add_link(&settings, rank, udp));
     if settings.progress_thread {
         process.allow_progress_thread();
     }
@@ -78,6 +69,21 @@ pub(crate) fn open_link() -> Result<()> {
 }
 
 impl Process {
+    /// Adds `udp` as the link to processes of other jobs.
+    fn add_link(&mut self, settings: &Settings, rank: u32, udp: Udp) -> Result<()> {
+        let (addresses, candidates) = (udp.endpoint_address(), udp.candidates().to_vec());
+        // No other carrier has this number: it tells the faults of carriers apart.
+        let carrier = carriers::with_faults(settings, rank, u64::from(u32::MAX), Box::new(udp));
+        let carrier = self.engine()?.add_carrier(carrier);
+        let carrier = carrier.ok_or_else(|| other("this process has too many links already"))?;
+        if let Some(job) = &mut self.job {
+            job.introduction.link = Some(Link { carrier, candidates });
+            job.introduction.card.addresses = Some(addresses);
+        }
+        self.learn_of_network();
+        Ok(())
+    }
+
     fn introduction(&self) -> Result<&Introduction> {
         self.job.as_ref().map(|job| &job.introduction).ok_or_else(|| other("MPI is not initialised"))
     }

@@ -66,13 +66,7 @@ pub fn finalize() -> Result<()> {
         // The World Model ends wherever the error is reported.
         .map_err(Error::of_the_call)?;
     part_from_other_jobs();
-    let since = clock::now();
-    process::block_until(|process| {
-        let Ok(engine) = process.engine() else { return Some(()) };
-        // A process of another job that has said farewell may be gone, and its last acknowledgement lost.
-        let is_late = !engine.jobs_met().is_empty() && clock::now().since(since) > FAREWELL_LIMIT;
-        (engine.is_quiet() || is_late).then_some(())
-    });
+    wait_until_quiet();
     if told[0] == 0 { leave() } else { stay() }
 }
 
@@ -84,6 +78,17 @@ fn part_from_other_jobs() {
     process::block_until(await_farewells);
 }
 
+/// Waits until everything that this process has sent is there.
+fn wait_until_quiet() {
+    let since = clock::now();
+    process::block_until(|process| {
+        let Ok(engine) = process.engine() else { return Some(()) };
+        // A process of another job that has said farewell may be gone, and its last acknowledgement lost.
+        let is_late = !engine.jobs_met().is_empty() && clock::now().since(since) > FAREWELL_LIMIT;
+        (engine.is_quiet() || is_late).then_some(())
+    });
+}
+
 /// Ends the World Model where processes may have failed: the processes that live meet in the barrier of the
 /// process manager, which waits for no process that is lost. Then each waits for its own operations.
 fn leave_with_those_that_live(scope: CollectiveScope, used: bool) -> Result<()> {
@@ -91,7 +96,8 @@ fn leave_with_those_that_live(scope: CollectiveScope, used: bool) -> Result<()> 
     let given_up = process::block_until(Process::settle);
     let sentences = process::with(|process| process.describe_unfinished(&given_up));
     sentences.iter().for_each(|sentence| warn(scope.rank, sentence));
-    process::block_until(|process| process.engine().map_or(Some(()), |engine| engine.is_quiet().then_some(())));
+    part_from_other_jobs();
+    wait_until_quiet();
     if used { stay() } else { leave() }
 }
 
