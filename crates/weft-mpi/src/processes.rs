@@ -1,7 +1,7 @@
 //! Processes of other jobs (MPI-5.0 §11.8 to §11.10): ports at which jobs meet, and jobs that this one
 //! spawns. The boundary calls this module.
 //!
-//! However two groups come together, their leaders have one [`port::Contact`], and [`meeting`] does the rest.
+//! However two groups come together, their leaders have one [`port::Contact`], and `meeting` does the rest.
 //! A spawned job finds its parents at a port that they have opened for it.
 //!
 //! Two processes that have met know each other until one of them ends: it says so in `MPI_Finalize`

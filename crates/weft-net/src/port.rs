@@ -7,7 +7,7 @@
 //!
 //! | bytes | from the connector, then from the acceptor |
 //! |---|---|
-//! | 8 | [`MAGIC`] |
+//! | 8 | `MAGIC` |
 //! | 16 | the nonce of this end |
 //! | 16 | the proof that this end knows the token |
 //!
