@@ -33,6 +33,8 @@ pub fn targets() -> &'static [Target] {
         Target { name: "tcp", run: weft_net::tcp::take_foreign_apart, seeds: weft_net::tcp::foreign_seeds },
         Target { name: "cards", run: texts::cards, seeds: texts::card_seeds },
         Target { name: "address-card", run: texts::address_card, seeds: texts::address_card_seeds },
+        Target { name: "port", run: texts::port, seeds: texts::port_seeds },
+        Target { name: "meeting", run: texts::meeting, seeds: texts::meeting_seeds },
         Target { name: "netd", run: texts::netd, seeds: texts::netd_seeds },
         Target { name: "settings", run: texts::settings, seeds: texts::settings_seeds },
         Target { name: "run-file", run: weft_bench::foreign::run_file, seeds: texts::run_file_seeds },

@@ -42,6 +42,26 @@ pub(crate) fn address_card_seeds() -> Vec<Vec<u8>> {
     weft_mpi::business_card::card_seeds().into_iter().map(String::into_bytes).collect()
 }
 
+/// The name of a port.
+pub(crate) fn port(bytes: &[u8]) {
+    weft_net::port::reread_name(&String::from_utf8_lossy(bytes));
+}
+
+pub(crate) fn port_seeds() -> Vec<Vec<u8>> {
+    vec![weft_net::port::name_seed().into_bytes()]
+}
+
+/// What the leader of another job's group says.
+pub(crate) fn meeting(bytes: &[u8]) {
+    let words: Vec<i64> = bytes.as_chunks().0.iter().map(|word| i64::from_le_bytes(*word)).collect();
+    weft_mpi::processes::reread_words(&words);
+}
+
+pub(crate) fn meeting_seeds() -> Vec<Vec<u8>> {
+    let bytes = |words: Vec<i64>| words.into_iter().flat_map(i64::to_le_bytes).collect();
+    weft_mpi::processes::word_seeds().into_iter().map(bytes).collect()
+}
+
 /// Requests to `weft-netd`, and its answers.
 pub(crate) fn netd(bytes: &[u8]) {
     if let Some(interface) = netd::parse_request(bytes) {

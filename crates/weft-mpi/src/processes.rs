@@ -19,7 +19,7 @@ pub use weft_net::port::Contact;
 use weft_net::port::{self, Port, Refused};
 use weft_net::udp;
 
-pub use meeting::meet;
+pub use meeting::{meet, reread_words, word_seeds};
 pub use spawning::{Spawning, meet_parent, spawn};
 
 use crate::constants::*;

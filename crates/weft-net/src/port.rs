@@ -65,8 +65,7 @@ impl Port {
         let mut token = [0; LENGTH];
         sys::random(&mut token).map_err(system)?;
         let candidates = candidates.iter().map(|candidate| Candidate { port, ..*candidate }).collect();
-        let addresses = EndpointAddress { candidates, window_packets: 0 }.encode();
-        let name = format!("{PREFIX}{}.{addresses}", hexadecimal(&token));
+        let name = named(&token, &EndpointAddress { candidates, window_packets: 0 });
         Ok(Self { listener, token, name, is_closed: AtomicBool::new(false) })
     }
 
@@ -196,8 +195,28 @@ fn parse(name: &str) -> Option<(Token, EndpointAddress)> {
     Some((token.to_be_bytes(), EndpointAddress::decode(addresses).ok()?))
 }
 
+/// The name of the port with this token at these addresses.
+fn named(token: &Token, addresses: &EndpointAddress) -> String {
+    format!("{PREFIX}{}.{}", hexadecimal(token), addresses.encode())
+}
+
 fn hexadecimal(token: &Token) -> String {
     format!("{:032x}", u128::from_be_bytes(*token))
+}
+
+/// Reads a port's name of unknown origin, for `weft-fuzz`. A name that can be read means the same after it is
+/// written and read again.
+pub fn reread_name(text: &str) {
+    if let Some((token, addresses)) = parse(text) {
+        let written = named(&token, &addresses);
+        let again = parse(&written).map(|(token, addresses)| named(&token, &addresses));
+        assert_eq!(again, Some(written));
+    }
+}
+
+/// A port's name, for [`reread_name`] to begin with.
+pub fn name_seed() -> String {
+    format!("{PREFIX}{}.00000009.0.40a000001180001058c00003e8", hexadecimal(&[7; LENGTH]))
 }
 
 /// The reason why a process did not get to a port.
@@ -367,6 +386,12 @@ mod tests {
         let name = port.name().to_owned();
         drop(port);
         assert!(in_vain(&name, SOON).contains("has the port been closed"));
+    }
+
+    #[test]
+    fn a_name_comes_back() {
+        assert!(parse(&name_seed()).is_some());
+        [&name_seed(), port().name()].into_iter().for_each(reread_name);
     }
 
     #[test]

@@ -131,6 +131,27 @@ impl Told {
     }
 }
 
+/// Reads what a leader of unknown origin has said, for `weft-fuzz`. Members that can be read are the same
+/// after they are written and read again, and so is what processes tell.
+pub fn reread_words(words: &[i64]) {
+    if let Some(members) = members(words) {
+        let written: Vec<i64> = members.iter().flat_map(|member| member.to_words()).collect();
+        assert_eq!(written, words);
+    }
+    for (count, jobs) in [(1, 0), (1, 1), (2, 1), (3, 2)] {
+        if let Some(all) = all_told(words, count, jobs) {
+            let written: Vec<i64> = all.iter().flat_map(Told::to_words).collect();
+            assert_eq!(all_told(&written, count, jobs), Some(all));
+        }
+    }
+}
+
+/// What leaders say, for [`reread_words`] to begin with.
+pub fn word_seeds() -> Vec<Vec<i64>> {
+    let told = |firsts: &[u32]| Told { is_crowded: true, firsts: firsts.to_vec(), card: "weft-card".to_owned() };
+    vec![vec![7, 1, 3, 9, 0, 1], told(&[5]).to_words(), [told(&[5]).to_words(), told(&[6]).to_words()].concat()]
+}
+
 /// The words of all processes of a group, and what they mean.
 fn all_told(words: &[i64], members: usize, jobs: usize) -> Option<Vec<Told>> {
     let (mut rest, mut all) = (words, Vec::new());
