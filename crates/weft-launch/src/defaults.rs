@@ -147,6 +147,13 @@ fn shown(path: &std::path::Path) -> String {
     text[..end].to_owned()
 }
 
+/// Returns whether a file cannot be opened because there is none, as far as this user can see. The directories
+/// of another user, whose HOME this process has, may be closed.
+fn is_absent(path: &std::path::Path, error: &std::io::Error) -> bool {
+    let is_missing = matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory);
+    is_missing || (error.kind() == std::io::ErrorKind::PermissionDenied && path.symlink_metadata().is_err())
+}
+
 /// The text of a file; `None` where there is no file.
 fn read(path: &std::path::Path) -> Result<Option<String>, String> {
     let says = |what: String| format!("the file of settings {} {what}", shown(path));
@@ -154,9 +161,7 @@ fn read(path: &std::path::Path) -> Result<Option<String>, String> {
     let opened = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let file: File = match opened {
         Ok(file) => file,
-        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
+        Err(error) if is_absent(path, &error) => return Ok(None),
         Err(error) => return Err(says(format!("cannot be read: {error}: mend that, or remove the file"))),
     };
     let mut bytes = Vec::new();

@@ -65,6 +65,9 @@ pub(crate) fn measurements(_: &Context) -> Vec<Case> {
     vec![programs, carriers]
 }
 
+/// Leaves out the test that looks up the address of its host's name: virtual hosts have no such service.
+const WITHOUT_NAMES: &[&str] = &["-x", "test_dynproc.TestDPM.testJoin"];
+
 /// The runs of `make test`: two ranks on two hosts run all of mpi4py's tests, and two ranks on one host run
 /// those of communication.
 pub(crate) fn mpi4py(_: &Context) -> Vec<Case> {
@@ -81,12 +84,12 @@ pub(crate) fn mpi4py_all(_: &Context) -> Vec<Case> {
     for provider in ["udp", "tcp"] {
         let name = format!("its tests, 2 ranks on two hosts, by libfabric's provider {provider}");
         let case = Case::new(name, move |context| {
-            mpi4py_tests(context, 2, || Ok(libfabric::by(provider, context.mpiexec_on_hosts(2)?)))
+            run_tests(context, 2, WITHOUT_NAMES, || Ok(libfabric::by(provider, context.mpiexec_on_hosts(2)?)))
         });
         cases.push(case.needs(&[Need::Libfabric]));
         let name = format!("its tests, 4 ranks on four hosts, by libfabric's provider {provider}");
         let case = Case::new(name, move |context| {
-            mpi4py_tests(context, 4, || Ok(libfabric::by(provider, on_hosts(context, 4, 4))))
+            run_tests(context, 4, WITHOUT_NAMES, || Ok(libfabric::by(provider, on_hosts(context, 4, 4))))
         });
         cases.push(case.needs(&[Need::Libfabric]));
     }
@@ -161,7 +164,7 @@ fn mpi4py_runs(one_host: &[u32], two_hosts: &[u32]) -> Vec<Case> {
     }
     for &ranks in two_hosts {
         cases.push(Case::new(format!("its tests, {ranks} ranks on two hosts"), move |context| {
-            mpi4py_tests(context, ranks, || context.mpiexec_on_hosts(ranks))
+            run_tests(context, ranks, WITHOUT_NAMES, || context.mpiexec_on_hosts(ranks))
         }));
     }
     cases.push(Case::new("mpi4py.futures with its own tests, 3 ranks", |context| {
@@ -172,15 +175,14 @@ fn mpi4py_runs(one_host: &[u32], two_hosts: &[u32]) -> Vec<Case> {
     }));
     // Outside of its run mode the executor spawns.
     for launcher in ["without mpiexec", "under mpiexec"] {
-        let name = format!("MPIPoolExecutor outside of its run mode, {launcher}, ends, and says what helps");
+        let name = format!("MPIPoolExecutor starts its own workers, {launcher}");
         cases.push(Case::new(name, move |context| {
             let script =
                 "from mpi4py.futures import MPIPoolExecutor\nprint(MPIPoolExecutor(2).submit(pow, 2, 3).result())";
             let python = context.python("python");
             let run = if launcher == "under mpiexec" { context.mpiexec(1).arg(python) } else { Run::new(python) };
             let run = run.args(["-c", script]).env("PYTHONPATH", context.root.join("build/mpi4py/site"));
-            let expected = Expected::failure().says("MPI_Comm_spawn: not implemented yet").says("-m mpi4py.futures");
-            expected.judge(run.limit(POOL_LIMIT_SECONDS).finish())
+            Expected::code(0).says("8").judge(run.limit(POOL_LIMIT_SECONDS).finish())
         }));
     }
     cases.push(Case::new("MPIPoolExecutor in its run mode works, 3 ranks", |context| {
