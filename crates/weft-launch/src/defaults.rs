@@ -147,8 +147,8 @@ fn shown(path: &std::path::Path) -> String {
     text[..end].to_owned()
 }
 
-/// Returns whether a file cannot be opened because there is none, as far as this user can see. The directories
-/// of another user, whose HOME this process has, may be closed.
+/// Returns whether a file cannot be opened because there is none, as far as this user can see. Directories of
+/// another user, whose HOME this process has, may be closed.
 fn is_absent(path: &std::path::Path, error: &std::io::Error) -> bool {
     let is_missing = matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory);
     is_missing || (error.kind() == std::io::ErrorKind::PermissionDenied && path.symlink_metadata().is_err())
