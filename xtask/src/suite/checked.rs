@@ -34,7 +34,7 @@ const KINDS: &[(&str, &str)] = &[
         "file-amode",
         "on MPI_COMM_WORLD rank 1 calls MPI_File_open with amode WRONLY|CREATE, rank 0 with amode RDWR|CREATE",
     ),
-    ("file-name", "on file passwd rank 1 calls MPI_File_open with status, rank 0 with passwd"),
+    ("file-name", "rank 1 calls MPI_File_open with status, rank 0 with passwd"),
     ("file-call", "rank 1 calls MPI_File_sync, rank 0 calls MPI_File_write_all"),
     ("file-split", "rank 1 calls MPI_File_read_all_begin, rank 0 calls MPI_File_read_all"),
     ("file-nonblocking", "rank 1 calls MPI_File_iread_at_all, rank 0 calls MPI_File_iwrite_at_all"),
