@@ -72,7 +72,7 @@ pub(crate) const MEASUREMENTS: &[Measurement] = &[
     sized("put_rate", "messages/s"),
     Measurement { ranks_min: 1, ..unsized_("startup", "ms", &[]) },
     Measurement { program: "startup", ranks_min: 1, method: Method::Launch, ..unsized_("launch", "ms", &[]) },
-    Measurement { ranks_min: 1, ..sized("spawn", "us") },
+    Measurement { ranks_min: 1, ..unsized_("spawn", "us", SHORT) },
     unsized_("connect", "us", SHORT),
     Measurement { arguments: FILES, ranks_min: 1, ..sized("file_write", "MB/s") },
     Measurement { arguments: FILES, ranks_min: 1, ..sized("file_read", "MB/s") },

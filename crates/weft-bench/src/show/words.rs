@@ -108,7 +108,7 @@ const MEASUREMENTS: &[Measurement] = &[
         "share of a nonblocking write's or read's time that is left to the application",
     ),
     m("file_open", "Opening a file", "us", "MPI_File_open and MPI_File_close, the slowest rank counts"),
-    m("spawn", "Spawning a job", "us", "MPI_Comm_spawn and MPI_Comm_disconnect; the size is the number of processes"),
+    m("spawn", "Spawning a job", "us", "MPI_Comm_spawn and MPI_Comm_disconnect by one rank"),
     m("connect", "Meeting at a port", "us", "MPI_Comm_accept, MPI_Comm_connect and MPI_Comm_disconnect of two groups"),
     m("waitcpu", "Processor time of a waiting rank", "s", "processor seconds used while nothing arrives"),
     m(
