@@ -24,7 +24,7 @@ pub use spawning::{Spawning, meet_parent, spawn};
 
 use crate::constants::*;
 use crate::error::{Error, ErrorClass, Result};
-use crate::process::{Process, block_until, with};
+use crate::process::{Process, block_beside, with};
 
 /// The longest time for which MPI_Comm_connect waits until the other side accepts, where the program does not
 /// say (key `timeout`, in seconds).
@@ -90,7 +90,7 @@ fn accept_at(port: Arc<Port>, mut look: impl FnMut(&mut Process) -> Result<()> +
         });
         contact.map_err(|error| reason.unwrap_or_else(|| closed(&error)))
     };
-    in_thread("weft-accept", wait)?
+    block_beside("weft-accept", wait)?
 }
 
 fn closed(error: &std::io::Error) -> Error {
@@ -109,22 +109,7 @@ fn closed(error: &std::io::Error) -> Error {
 pub fn connect(name: &str, seconds: Option<u64>) -> Result<Contact> {
     let (name, candidates) = (name.to_owned(), candidates()?);
     let patience = seconds.map_or(CONNECT_PATIENCE, Duration::from_secs);
-    in_thread("weft-connect", move || port::connect(&name, &candidates, patience))?.map_err(refused)
-}
-
-/// Runs `work`, which waits for the system, in a thread of its own, while this one makes progress.
-fn in_thread<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    let (report, reported) = std::sync::mpsc::channel();
-    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        // The channel outlives this: its receiver waits for it.
-        let _ = report.send(work());
-        with(Process::announce);
-    });
-    let thread = thread.map_err(|error| Error::new(MPI_ERR_OTHER, format!("cannot start a thread: {error}")))?;
-    let result = block_until(|_| reported.try_recv().ok());
-    // The thread can only have panicked, which has been reported; it has done its work.
-    let _ = thread.join();
-    Ok(result)
+    block_beside("weft-connect", move || port::connect(&name, &candidates, patience))?.map_err(refused)
 }
 
 /// An error of the launcher with a service of names, as `class`.

@@ -77,36 +77,28 @@ fn port_file(context: &Context, what: &str) -> std::path::PathBuf {
 fn meeting(what: &'static str, server: Job, client: Job, settings: &'static [(&'static str, &'static str)]) -> Case {
     let name = format!("{} and {} meet at a port{what}", server.name(), client.name());
     Case::new(name, move |context| {
-        let made = context.compile(PORTS).and_then(|program| {
+        context.compile(PORTS).and_then(|program| {
             let file = port_file(context, "meeting");
             let job = |job: Job, word: &str| {
                 let run = job.run(context, &program)?.arg(word).arg(&file).arg("2");
                 Ok::<_, anyhow::Error>(settings.iter().fold(run, |run, (name, value)| run.env(name, value)))
             };
-            Ok((job(server, "serve")?, job(client, "come")?))
-        });
-        match made {
-            Ok((server, client)) => both(&server, &client, LIMIT_SECONDS),
-            Err(error) => Outcome::Failed(format!("{error:#}")),
-        }
+            Ok(both(&job(server, "serve")?, &job(client, "come")?, LIMIT_SECONDS))
+        })
     })
 }
 
 /// A case of a server with many clients, one after the other.
 fn clients(count: u32, limit: u64) -> Case {
     Case::new(format!("a server has {count} clients one after the other, and grows by nothing"), move |context| {
-        let made = context.compile(PORTS).map(|program| {
+        context.compile(PORTS).map(|program| {
             let file = port_file(context, "clients");
             let server = context.mpiexec(2).arg(&program).arg("clients").arg(&file).arg(count.to_string());
             let server = server.env("WEFT_TEST_SECONDS", limit.to_string());
             let loops = format!("for i in $(seq {count}); do \"$@\" || exit 1; done");
             let client = Run::new("sh").arg("-c").arg(loops).arg("sh").arg(&program).arg("client").arg(&file);
-            (server, client)
-        });
-        match made {
-            Ok((server, client)) => both(&server, &client, limit),
-            Err(error) => Outcome::Failed(format!("{error:#}")),
-        }
+            both(&server, &client, limit)
+        })
     })
 }
 

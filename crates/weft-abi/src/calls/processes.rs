@@ -1,6 +1,7 @@
 //! Processes of other jobs: ports, names of services, spawned jobs (MPI-5.0 §11.8 to §11.10).
 
 use crate::arguments::*;
+use crate::calls::communicators::info_of;
 use crate::calls::creation::{compared, create_between};
 use crate::constants::*;
 use crate::error_codes;
@@ -55,7 +56,7 @@ pub(crate) fn comm_accept(
     newcomm: Out<MPI_Comm>,
 ) -> Result<()> {
     let root = root_of(comm, root)?;
-    meet(comm, &root, newcomm, || processes::accept(&port_of(port_name)?))
+    meet(comm, root.rank, newcomm, root.is_own.then(|| processes::accept(&port_of(port_name)?)))
 }
 
 /// MPI_Comm_connect (MPI-5.0 §11.9.3). The info key `timeout` is the longest wait in seconds.
@@ -67,20 +68,22 @@ pub(crate) fn comm_connect(
     newcomm: Out<MPI_Comm>,
 ) -> Result<()> {
     let root = root_of(comm, root)?;
-    meet(comm, &root, newcomm, || {
-        let seconds = info_of(info)?.into_iter().find(|(key, _)| key == "timeout");
+    let contact = root.is_own.then(|| {
+        let seconds = with(|process| info_of(process, info))?.into_iter().find(|(key, _)| key == "timeout");
         let seconds = seconds.and_then(|(_, seconds)| seconds.trim().parse().ok());
         processes::connect(&port_of(port_name)?, seconds)
-    })
+    });
+    meet(comm, root.rank, newcomm, contact)
 }
 
 /// MPI_Comm_join (MPI-5.0 §11.10.5). It is an intercommunicator of these two processes.
 pub(crate) fn comm_join(fd: InDescriptor, intercomm: Out<MPI_Comm>) -> Result<()> {
     let root = root_of(MPI_COMM_SELF, 0)?;
-    meet(MPI_COMM_SELF, &root, intercomm, || {
+    let contact = root.is_own.then(|| {
         let wrong = |error| Error::new(MPI_ERR_ARG, format!("fd is no socket that can be used: {error}"));
         processes::join(UnixStream::from(fd.duplicate().map_err(wrong)?))
-    })
+    });
+    meet(MPI_COMM_SELF, root.rank, intercomm, contact)
 }
 
 /// The root of a call, and the place of this process.
@@ -101,16 +104,10 @@ fn root_of(comm: MPI_Comm, root: c_int) -> Result<Root> {
     })
 }
 
-/// Lets the group of `comm` meet another one; the root makes the contact.
-fn meet(
-    comm: MPI_Comm,
-    root: &Root,
-    newcomm: Out<MPI_Comm>,
-    contact: impl FnOnce() -> Result<processes::Contact>,
-) -> Result<()> {
+/// Lets the group of `comm` meet another one. Only the root has a contact, or the reason why it has none.
+fn meet(comm: MPI_Comm, root: u32, newcomm: Out<MPI_Comm>, contact: Option<Result<processes::Contact>>) -> Result<()> {
     newcomm.set(MPI_Comm::NULL);
-    let contact = root.is_own.then(contact);
-    let Meeting { scope, remote, is_first } = processes::meet(comm.0, root.rank, contact)?;
+    let Meeting { scope, remote, is_first } = processes::meet(comm.0, root, contact)?;
     let local = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.group.clone()))?;
     create_between(Creation::Meeting, scope, local, remote, is_first, newcomm)
 }
@@ -118,12 +115,9 @@ fn meet(
 /// Meets the job that has spawned this one, if one has (MPI-5.0 §11.8.2). All processes of the job call it in
 /// MPI_Init.
 pub(crate) fn meet_parent() -> Result<()> {
-    let Some((rank, contact)) = processes::meet_parent()? else { return Ok(()) };
+    let Some(contact) = processes::meet_parent()? else { return Ok(()) };
     let mut parent = MPI_Comm::NULL;
-    let root = Root { rank, is_own: contact.is_some() };
-    meet(MPI_COMM_WORLD, &root, Out::from(&mut parent), || {
-        contact.unwrap_or_else(|| Err(Error::new(MPI_ERR_OTHER, "no contact")))
-    })?;
+    meet(MPI_COMM_WORLD, 0, Out::from(&mut parent), contact)?;
     with(|process| {
         process.objects.communicator_mut(parent.0)?.name = "MPI_COMM_PARENT".to_owned();
         if let Some(job) = &mut process.job {
@@ -143,13 +137,6 @@ pub(crate) fn comm_get_parent(parent: Out<MPI_Comm>) -> Result<()> {
     Ok(())
 }
 
-fn info_of(info: MPI_Info) -> Result<Vec<(String, String)>> {
-    if info == MPI_Info::NULL {
-        return Ok(Vec::new());
-    }
-    with(|process| process.objects.info(info.0).cloned())
-}
-
 /// A program of a spawn.
 fn program(command: String, arguments: Vec<String>, maxprocs: c_int, info: MPI_Info) -> Result<SpawnProgram> {
     let processes = u32::try_from(maxprocs).ok().filter(|processes| *processes > 0).ok_or_else(|| {
@@ -158,7 +145,7 @@ fn program(command: String, arguments: Vec<String>, maxprocs: c_int, info: MPI_I
     if command.is_empty() {
         return Err(Error::new(MPI_ERR_ARG, "command is empty"));
     }
-    Ok(SpawnProgram { command, arguments, processes, info: info_of(info)? })
+    Ok(SpawnProgram { command, arguments, processes, info: with(|process| info_of(process, info))? })
 }
 
 /// MPI_Comm_spawn (MPI-5.0 §11.8.2).
@@ -232,6 +219,5 @@ fn spawn(
     }
     let code = |class: &i64| ErrorClass::from_wire(*class as u32).map_or(MPI_SUCCESS, error_codes::number);
     errcodes.fill(classes.iter().map(code));
-    let contact = spawning.map(|spawning| spawning.contact);
-    meet(comm, &root, intercomm, || contact.unwrap_or_else(|| Err(Error::new(MPI_ERR_OTHER, "no contact"))))
+    meet(comm, root.rank, intercomm, spawning.map(|spawning| spawning.contact))
 }

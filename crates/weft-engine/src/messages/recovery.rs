@@ -1,6 +1,6 @@
-//! What the message layer does for programs that survive failures of processes (User-Level Failure
-//! Mitigation): it keeps the failures in order, and receives from any source warn of failures that the
-//! program has not acknowledged.
+//! The part of the message layer for programs that survive failures of processes (User-Level Failure
+//! Mitigation). The message layer keeps the list of failed processes, in the order in which it heard of them.
+//! A receive from any source fails while the list has a process that the program has not acknowledged.
 //!
 //! `weft-mpi` decides which contexts are barred, and what is revoked (`recovery.rs` there).
 

@@ -9,12 +9,13 @@ use weft_engine::waiting::{Fact, Next, Wait};
 use weft_net::clock;
 use weft_net::wait::{self, Interest};
 
-use super::{Guard, Process, WAITS, lock, run_due_reductions, tell_events};
+use super::{Guard, Process, WAITS, lock, run_due_reductions, tell_events, with};
 use crate::awaited::Awaited;
-use crate::constants::MPI_THREAD_MULTIPLE;
+use crate::constants::{MPI_ERR_OTHER, MPI_THREAD_MULTIPLE};
 use crate::contention::is_contended;
 use crate::engine::SleepOn;
 use crate::engine::protocols::UNASKED_BYTES_MAX;
+use crate::error::{Error, Result};
 
 /// The most times that a spinning waiter yields to threads that want the lock before it takes the lock again.
 const YIELDS_MAX: u32 = 64;
@@ -23,6 +24,27 @@ const YIELDS_MAX: u32 = 64;
 #[inline]
 pub fn block_until<R>(check: impl FnMut(&mut Process) -> Option<R>) -> R {
     block_from(lock(), check)
+}
+
+/// Runs `work`, which waits for the system or the launcher, in a thread of its own, while this one makes
+/// progress. `name` is that of the thread.
+///
+/// # Errors
+/// The system has no thread more: then `work` is dropped.
+pub(crate) fn block_beside<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let (report, reported) = std::sync::mpsc::channel();
+    // Not a scoped thread: those leave memory behind that belongs to the thread that calls them.
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        // The channel outlives this: its receiver waits for it.
+        let _ = report.send(work());
+        with(Process::announce);
+    });
+    let thread =
+        thread.map_err(|error| Error::new(MPI_ERR_OTHER, format!("cannot start the thread {name}: {error}")))?;
+    let result = block_until(|_| reported.try_recv().ok());
+    // The thread can only have panicked, which has been reported; it has done its work.
+    let _ = thread.join();
+    Ok(result)
 }
 
 /// Waits until `check` has a result. The caller holds the lock already.

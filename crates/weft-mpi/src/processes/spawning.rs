@@ -6,10 +6,10 @@ use weft_core::time::Duration;
 use weft_launch::{LaunchError, SpawnProgram};
 use weft_net::port::{self, Contact, Port};
 
-use super::{accept_at, candidates, in_thread, refused};
+use super::{accept_at, candidates, refused};
 use crate::constants::*;
 use crate::error::{Error, ErrorClass, Result};
-use crate::process::{Process, with};
+use crate::process::{Process, block_beside, with};
 
 /// The longest time for which the processes of a spawned job wait until their parents accept them.
 const PARENT_PATIENCE: Duration = Duration::from_secs(120);
@@ -71,21 +71,20 @@ fn look_at_child(process: &mut Process, number: u32) -> Result<()> {
 }
 
 /// The contact with the job that has spawned this one; `None`: no job has. All processes of the job call it
-/// in `MPI_Init`, and rank 0 makes the contact.
+/// in `MPI_Init`. Rank 0 makes the contact, and the others get `Some(None)`.
 ///
 /// # Errors
 /// The launcher is gone.
-pub fn meet_parent() -> Result<Option<(u32, Option<Result<Contact>>)>> {
+pub fn meet_parent() -> Result<Option<Option<Result<Contact>>>> {
     let (rank, port) = with(|process| {
         let Some(job) = &mut process.job else { return Ok((0, None)) };
         let port = job.manager.parent_port().map_err(|error| Error::new(MPI_ERR_OTHER, error.to_string()))?;
         Ok::<_, Error>((job.rank, port))
     })?;
     let Some(port) = port else { return Ok(None) };
-    let contact = (rank == 0).then(|| {
+    Ok(Some((rank == 0).then(|| {
         let candidates = candidates()?;
         let go = move || port::connect(&port, &candidates, PARENT_PATIENCE);
-        in_thread("weft-parent", go)?.map_err(refused)
-    });
-    Ok(Some((0, contact)))
+        block_beside("weft-parent", go)?.map_err(refused)
+    })))
 }

@@ -185,19 +185,10 @@ fn wait_for_the_others(mut process: process::Guard) -> Result<()> {
     }
     let Some(mut job) = process.job.take() else { return Ok(()) };
     drop(process);
-    let (report, reported) = std::sync::mpsc::channel();
-    // Not a scoped thread: those leave memory behind that belongs to the thread that calls them.
-    let waiter = std::thread::Builder::new().name("weft-finalize".to_owned());
-    let spawned = waiter.spawn(move || {
+    let (job, result) = process::block_beside("weft-finalize", move || {
         let result = job.manager.fence();
-        // The channel outlives this: its receiver waits for it.
-        let _ = report.send((job, result));
-        process::with(Process::announce);
-    });
-    let Ok(waiter) = spawned else { return Err(other("cannot start a thread to leave the job with")) };
-    let (job, result) = process::block_until(|_| reported.try_recv().ok());
-    // The thread can only have panicked, which has been reported; it has done its work.
-    let _ = waiter.join();
+        (job, result)
+    })?;
     process::lock().job = Some(job);
     result.map_err(|error| other(error.to_string()))
 }
