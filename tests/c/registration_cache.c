@@ -156,12 +156,16 @@ static void breaks(void)
         unsigned char *bytes = sbrk((intptr_t)size);
         CHECK(bytes != (void *)-1, "no memory");
         exchange_new(bytes);
+        int is_emptied = 0, is_theirs = 0;
         if (sbrk(0) == bytes + size) {
             sbrk(-(intptr_t)size);
-            unsigned char *again = sbrk((intptr_t)size);
-            if (again == bytes)
-                exchange_zeros(bytes);
+            is_emptied = sbrk((intptr_t)size) == bytes;
         }
+        /* A thread of either rank may have moved the end of its heap meanwhile. */
+        MPI_Sendrecv(&is_emptied, 1, MPI_INT, peer, TAG, &is_theirs, 1, MPI_INT, peer, TAG, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        if (is_emptied && is_theirs)
+            exchange_zeros(bytes);
     }
 }
 
