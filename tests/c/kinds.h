@@ -42,6 +42,12 @@ static inline long long entries(const char *directory)
     return count;
 }
 
+static inline long long heap_bytes(void)
+{
+    struct mallinfo2 given = mallinfo2();
+    return (long long)(given.uordblks + given.hblkhd);
+}
+
 static inline struct holdings holdings(void)
 {
     struct holdings now = {.descriptors = entries("/proc/self/fd"), .threads = entries("/proc/self/task")};
@@ -59,8 +65,7 @@ static inline struct holdings holdings(void)
     struct timespec spent;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
     now.processor_us = spent.tv_sec * 1000000LL + spent.tv_nsec / 1000;
-    struct mallinfo2 given = mallinfo2();
-    now.heap = (long long)(given.uordblks + given.hblkhd);
+    now.heap = heap_bytes();
     return now;
 }
 

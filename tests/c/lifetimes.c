@@ -11,13 +11,15 @@
 #include "kinds.h"
 
 enum {
-    /* The library looks whether freed communicators are still in use each time that 64 have been freed: the
-     * program compares its holdings equally long after such a look. */
-    TURNS_DEFAULT = 6 * 64,
-    TURNS_BEFORE = 2 * 64,
+    TURNS_DEFAULT = 400,
+    TURNS_BEFORE = 100,
     /* Operations that are under way at a moment are no leak: the least of this number of looks, with a turn
      * between them, counts. */
     LOOKS = 6,
+    /* The least memory after each of these turns counts. The library looks whether freed communicators are still
+     * in use each time that 64 have been freed; one that is still in use then shifts all later looks by a turn. So
+     * one of these turns, and nobody knows which, comes right after such a look. */
+    LOOKS_AT_MEMORY = 64,
     /* A turn may leave less than the smallest piece that malloc gives. */
     BYTES_PER_TURN = 16,
     /* A table doubles when more is under way at once than ever before, which depends on the speed of the
@@ -55,10 +57,15 @@ static void least(long long *a, long long b)
         *a = b;
 }
 
+/* Takes LOOKS_AT_MEMORY + LOOKS turns. */
 static struct holdings look(const struct kind *kind)
 {
     struct holdings found = holdings();
-    for (int i = 1; i < LOOKS; i++) {
+    for (int i = 0; i < LOOKS_AT_MEMORY; i++) {
+        take(kind, 1);
+        least(&found.heap, heap_bytes());
+    }
+    for (int i = 0; i < LOOKS; i++) {
         take(kind, 1);
         MPI_Barrier(MPI_COMM_WORLD);
         struct holdings now = holdings();
@@ -89,7 +96,7 @@ static void compare(const struct kind *kind, int turns)
     take(kind, TURNS_BEFORE);
     struct holdings before = look(kind);
     for (int taken = turns; any && taken <= BLOCKS_COMPARED * turns; taken += turns) {
-        take(kind, turns - LOOKS + 1);
+        take(kind, turns - LOOKS_AT_MEMORY - LOOKS);
         own = grew(before, look(kind), taken, what, sizeof what);
         MPI_Allreduce(&own, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     }

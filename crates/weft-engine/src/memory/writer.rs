@@ -1,14 +1,16 @@
 //! Copies into shared memory that another processor is about to read.
 //!
-//! There are two kinds of stores. Plain stores leave the lines in the writer's cache. Between processors that
-//! share a cache nothing is quicker. Between others each line must be fetched from the reader's cache before
-//! it can be written again. That happens line by line, and takes ten times as long as the copy itself.
-//! Streaming stores bypass the caches: no line is fetched, and the reader's prefetcher finds the data in
-//! memory. Their speed does not depend on where the two processes run.
+//! There are three kinds of stores. *Plain* stores leave the lines in the writer's cache. Between processors
+//! that share a cache nothing is quicker. Between others each line must be fetched from the reader's cache
+//! before it can be written again. That happens line by line, and takes up to ten times as long as the copy
+//! itself. *Prefetched* stores are plain ones for which the lines are asked for in advance (PREFETCHW), several
+//! at a time. *Streaming* stores bypass the caches: no line is fetched, and the reader's prefetcher finds the
+//! data in memory. Their speed does not depend on where the two processes run, but the reader pays.
 //!
 //! This module does not ask which processors share a cache: a process may move, and a virtual machine does
-//! not say. A [`Writer`] measures instead: it uses plain stores until several copies in a row have been slow,
-//! then streams, and tries plain stores again from time to time, less often after each try that was slow.
+//! not say. A [`Writer`] measures instead: it makes trials of plain and of prefetched stores, and keeps what
+//! was quicker ([`Rule::choose`]). It makes further trials from time to time, less often after each trial that
+//! changed nothing, and at once when several copies in a row have been slow.
 
 /// The length below which copies are always plain, in bytes: the fence behind streaming stores waits for
 /// memory.
@@ -18,37 +20,89 @@ const BYTES_MIN: usize = 4 << 10;
 /// the instruction is the quicker way all the same.
 const BLOCK_BYTES: usize = 2 << 10;
 const BLOCKS_BYTES_MAX: usize = 5 << 10;
-/// The number of copies between two tries of plain stores, at first and at most. A try in vain costs about as
-/// much as ten copies.
+/// The number of copies between two trials, at first and at most. A trial in vain costs about as much as twenty
+/// copies.
 const PAUSE_MIN: u32 = 128;
 const PAUSE_MAX: u32 = 4096;
-/// The number of slow copies in a row after which the writer streams: a single one may have been interrupted,
-/// or met memory that had never been touched.
+/// The copies of each kind in a trial, of which the middle one counts: another may have been interrupted.
+const TRIAL: usize = 3;
+/// The number of slow copies in a row after which there is a trial at once: a single one may have been
+/// interrupted, or met memory that had never been touched.
 const SLOW_IN_A_ROW: u32 = 3;
 /// The bytes that count as one copy when they go another way.
 const PASSED_BYTES_PER_COPY: u64 = 8 << 10;
-/// The divisor that tells a slow plain copy: it takes more ticks of the processor's clock than its bytes
-/// divided by this. That is 5 GB/s at 2.5 GHz. With a shared cache a copy takes a third of that time at most,
-/// without one three times as much at least.
-const SLOW_TICKS_SHARE: u64 = 2;
-/// The divisor for memory that the reader may have in no cache. Lines that are written must come from memory
+/// Ticks for 1 KiB, above which plain stores are slow: 5 GB/s at 2.5 GHz. With a shared cache a copy takes a
+/// third of that time at most, without one three times as much at least (AMD EPYC, Zen 3 and Zen 5).
+const SLOW_TICKS_PER_KIB: u64 = 512;
+/// The same for memory that the reader may have in no cache. Lines that are written must come from memory
 /// first then, and a copy does 6 to 18 GB/s instead of 25 to 30; a streamed one does 25.
-const SLOW_TICKS_SHARE_BEYOND_CACHES: u64 = 8;
+const SLOW_TICKS_PER_KIB_BEYOND_CACHES: u64 = 128;
+/// Where plain stores are slow, prefetched ones must be quicker than this to be taken: streamed ones are known
+/// to help there.
+const QUICK_TICKS_PER_KIB: u64 = 256;
+/// The distance at which prefetched stores ask for lines, in lines (best of 8, 16 and 32 on an Intel Xeon of the
+/// Skylake kind). The ring asks for the first ones.
+const AHEAD_LINES: usize = 16;
 /// The bytes of a cache line.
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
+/// A kind of stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stores {
+    Plain,
+    Prefetched,
+    Streamed,
+}
+
+/// What the stores go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// Memory that another processor reads at once.
+    ForReader,
+    /// Memory of the program, for more data than caches hold.
+    BeyondCaches,
+}
+
+impl Rule {
+    /// The ticks for 1 KiB above which plain stores are slow.
+    fn slow(self) -> u64 {
+        match self {
+            Self::ForReader => SLOW_TICKS_PER_KIB,
+            Self::BeyondCaches => SLOW_TICKS_PER_KIB_BEYOND_CACHES,
+        }
+    }
+
+    /// The kind of stores to use, from the ticks for 1 KiB that plain and prefetched ones took. What a streamed
+    /// copy costs is not asked: its reader pays a part.
+    fn choose(self, plain: u64, prefetched: u64) -> Stores {
+        let is_slow = plain > self.slow();
+        match self {
+            Self::BeyondCaches if is_slow => Stores::Streamed,
+            Self::ForReader if is_slow && prefetched > QUICK_TICKS_PER_KIB => Stores::Streamed,
+            // An eighth is no accident.
+            Self::ForReader if prefetched < plain - plain / 8 => Stores::Prefetched,
+            _ => Stores::Plain,
+        }
+    }
+}
+
 /// The state of one process's writes to memory that one other process reads.
 #[derive(Debug)]
 pub struct Writer {
-    /// The number of copies to be streamed before plain stores are tried again; 0: copies are plain.
-    streamed_left: u32,
-    /// The number at which that begins the next time.
+    rule: Rule,
+    /// The kind that the last trial chose.
+    chosen: Stores,
+    /// The number of copies to be made before the next trial; 0: a trial is under way.
+    left: u32,
+    /// The number with which that begins after a trial that changes nothing.
     pause: u32,
-    /// The number of plain copies in a row that were slow.
+    /// The number of copies in a row that were slow.
     slow: u32,
-    /// The divisor: a plain copy that takes more ticks than its bytes divided by this is slow.
-    slow_share: u64,
+    /// The ticks for 1 KiB of the copies of the trial that is under way, plain and prefetched ones in turn.
+    trial: [u64; 2 * TRIAL],
+    /// The number of these.
+    tried: usize,
     ticks: fn() -> u64,
 }
 
@@ -56,26 +110,27 @@ impl Writer {
     /// Makes a writer for memory that one other process reads. `ticks` is a counter that grows by about 2.5
     /// each nanosecond. Where there is none, it stands still: copies are plain then.
     pub const fn new(ticks: fn() -> u64) -> Self {
-        Self { streamed_left: 0, pause: PAUSE_MIN, slow: 0, slow_share: SLOW_TICKS_SHARE, ticks }
+        let (chosen, trial) = (Stores::Plain, [0; 2 * TRIAL]);
+        Self { rule: Rule::ForReader, chosen, left: PAUSE_MIN, pause: PAUSE_MIN, slow: 0, trial, tried: 0, ticks }
     }
 
     /// Makes a writer for arriving data that is too large to stay in the caches that it is copied through.
     pub const fn beyond_caches(ticks: fn() -> u64) -> Self {
-        Self { slow_share: SLOW_TICKS_SHARE_BEYOND_CACHES, ..Self::new(ticks) }
+        Self { rule: Rule::BeyondCaches, ..Self::new(ticks) }
     }
 
-    /// Returns whether plain stores were quick at the last try: the reader is near.
+    /// Returns whether plain or prefetched stores were quick at the last trial, so that the reader is near, or
+    /// are being tried.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.streamed_left == 0
+        self.chosen != Stores::Streamed || self.left == 0
     }
 
     /// Notes that `len` bytes have gone another way than they would if plain stores were quick: that, too, is
-    /// a reason to try again some time.
+    /// a reason for a trial some time.
     #[inline]
     pub fn pass_by(&mut self, len: u64) {
-        self.streamed_left =
-            self.streamed_left.saturating_sub((len / PASSED_BYTES_PER_COPY).min(u64::from(PAUSE_MAX)) as u32);
+        self.left = self.left.saturating_sub((len / PASSED_BYTES_PER_COPY).min(u64::from(PAUSE_MAX)) as u32);
     }
 
     /// Copies `len` bytes from `from` to `to`. A process that sees a later release store sees them.
@@ -94,29 +149,48 @@ impl Writer {
 
     #[inline(never)]
     unsafe fn copy_long(&mut self, from: *const u8, to: *mut u8, len: usize) {
-        if self.streamed_left > 0 {
-            self.streamed_left -= 1;
-            // SAFETY: the caller's promise.
-            return unsafe { stream(from, to, len) };
-        }
         let began = (self.ticks)();
         // SAFETY: the caller's promise.
-        unsafe { copy_plain(from, to, len) };
-        self.judge((self.ticks)().wrapping_sub(began) > len as u64 / self.slow_share);
+        unsafe {
+            match self.next() {
+                Stores::Plain => copy_plain(from, to, len),
+                Stores::Prefetched => copy_prefetched(from, to, len),
+                Stores::Streamed => stream(from, to, len),
+            }
+        }
+        self.judge((self.ticks)().wrapping_sub(began).saturating_mul(1 << 10) / len as u64);
     }
 
-    fn judge(&mut self, slow: bool) {
-        if !slow {
-            self.slow = 0;
-            self.pause = PAUSE_MIN.max(self.pause - self.pause / 8);
+    /// The kind of the next copy's stores.
+    fn next(&self) -> Stores {
+        match (self.left, self.rule, self.tried % 2) {
+            (0, Rule::ForReader, 1) => Stores::Prefetched,
+            (0, ..) => Stores::Plain,
+            _ => self.chosen,
+        }
+    }
+
+    /// Notes the ticks for 1 KiB of a copy.
+    fn judge(&mut self, cost: u64) {
+        if self.left > 0 {
+            self.slow = if cost > self.rule.slow() { self.slow + 1 } else { 0 };
+            let is_trial_due = self.slow >= SLOW_IN_A_ROW && self.chosen != Stores::Streamed;
+            self.left = if is_trial_due { 0 } else { self.left - 1 };
             return;
         }
-        self.slow += 1;
-        if self.slow >= SLOW_IN_A_ROW {
-            self.slow = 0;
-            self.streamed_left = self.pause;
-            self.pause = (self.pause * 2).min(PAUSE_MAX);
+        self.trial[self.tried] = cost;
+        self.tried += 1;
+        if self.tried < self.trial.len() {
+            return;
         }
+        let middle = |at: usize| {
+            let mut costs: [u64; TRIAL] = std::array::from_fn(|i| self.trial[2 * i + at]);
+            costs.sort_unstable();
+            costs[TRIAL / 2]
+        };
+        let chosen = self.rule.choose(middle(0), middle(1));
+        self.pause = if chosen == self.chosen { (self.pause * 2).min(PAUSE_MAX) } else { PAUSE_MIN };
+        (self.chosen, self.left, self.slow, self.tried) = (chosen, self.pause, 0, 0);
     }
 }
 
@@ -137,6 +211,42 @@ unsafe fn copy_plain(from: *const u8, to: *mut u8, len: usize) {
     }
     // SAFETY: as above.
     unsafe { std::ptr::copy_nonoverlapping(from.add(done), to.add(done), len - done) };
+}
+
+/// Copies by plain stores, and asks for the lines in advance.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
+#[cfg(target_arch = "x86_64")]
+unsafe fn copy_prefetched(from: *const u8, to: *mut u8, len: usize) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
+    let front = to.align_offset(LINE).min(len);
+    let lines = (len - front) / LINE;
+    let back = front + lines * LINE;
+    // SAFETY: all three parts, and the lines that are asked for, lie inside the caller's `len` bytes. The
+    // instruction does nothing where a processor does not know it. SSE2 is part of x86-64.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from, to, front);
+        for line in 0..lines {
+            let source = from.add(front + line * LINE).cast::<__m128i>();
+            let target = to.add(front + line * LINE).cast::<__m128i>();
+            let ahead = to.add(front + (line + AHEAD_LINES).min(lines - 1) * LINE);
+            std::arch::asm!("prefetchw [{}]", in(reg) ahead, options(nostack, preserves_flags, readonly));
+            let (a, b) = (_mm_loadu_si128(source), _mm_loadu_si128(source.add(1)));
+            let (c, d) = (_mm_loadu_si128(source.add(2)), _mm_loadu_si128(source.add(3)));
+            _mm_storeu_si128(target, a);
+            _mm_storeu_si128(target.add(1), b);
+            _mm_storeu_si128(target.add(2), c);
+            _mm_storeu_si128(target.add(3), d);
+        }
+        std::ptr::copy_nonoverlapping(from.add(back), to.add(back), len - back);
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn copy_prefetched(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { copy_plain(from, to, len) }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -179,8 +289,8 @@ mod tests {
     #[test]
     fn every_alignment_and_length_is_copied_whole_and_nothing_else_is_touched() {
         let source: Vec<u8> = (0..3 * BYTES_MIN).map(|i| (i % 251) as u8).collect();
-        for streamed_left in [0, u32::MAX] {
-            let mut writer = Writer { streamed_left, ..Writer::new(|| 0) };
+        for chosen in [Stores::Plain, Stores::Prefetched, Stores::Streamed] {
+            let mut writer = Writer { chosen, left: u32::MAX, ..Writer::new(|| 0) };
             for (skip_from, skip_to) in [(0, 0), (1, 0), (0, 1), (3, 61), (64, 63), (17, 32)] {
                 for len in [0, 1, BYTES_MIN - 1, BYTES_MIN, BYTES_MIN + 1, BYTES_MIN + 63, 2 * BYTES_MIN + 17] {
                     let mut target = vec![0xaa_u8; 3 * BYTES_MIN];
@@ -193,29 +303,64 @@ mod tests {
         }
     }
 
+    /// Makes copies that cost what `cost` says of their kind, until a trial has ended. Returns the number of
+    /// copies before the trial.
+    fn until_a_trial_has_ended(writer: &mut Writer, cost: impl Fn(Stores) -> u64) -> u32 {
+        let mut before = 0;
+        while writer.left > 0 {
+            writer.judge(cost(writer.next()));
+            before += 1;
+        }
+        while writer.left == 0 {
+            writer.judge(cost(writer.next()));
+        }
+        before
+    }
+
     /// Plain copies turn slow, as when one of the two processes moves to another cache, and quick again
-    /// later.   Expect: after slow copies it streams, and tries plain stores at longer and longer intervals.
-    /// Once a try is quick it stays plain, and a single slow copy is forgotten in the end.
+    /// later.   Expect: a trial follows at once, and the writer streams. It makes further trials at longer and
+    /// longer intervals. Once a trial is quick it stays plain, and a single slow copy is forgotten.
     #[test]
     fn slow_copies_are_tried_again_less_and_less_often() {
         let mut writer = Writer::new(|| 0);
-        let mut pauses = Vec::new();
-        for _ in 0..8 {
-            (0..SLOW_IN_A_ROW).for_each(|_| writer.judge(true));
-            pauses.push(std::mem::take(&mut writer.streamed_left));
-        }
-        assert_eq!(pauses, [128, 256, 512, 1024, 2048, 4096, 4096, 4096]);
-        (0..64).for_each(|_| writer.judge(false));
-        (0..SLOW_IN_A_ROW).for_each(|_| writer.judge(true));
-        assert_eq!(writer.streamed_left, PAUSE_MIN);
+        let slow = |stores| if stores == Stores::Streamed { 60 } else { 1500 };
+        let pauses: Vec<u32> = (0..8).map(|_| until_a_trial_has_ended(&mut writer, slow)).collect();
+        assert_eq!(pauses, [SLOW_IN_A_ROW, 128, 256, 512, 1024, 2048, 4096, 4096]);
+        assert!(!writer.is_plain());
         writer.pass_by(3 * PASSED_BYTES_PER_COPY);
-        assert_eq!((writer.streamed_left, writer.is_plain()), (PAUSE_MIN - 3, false));
+        assert_eq!((writer.left, writer.is_plain()), (PAUSE_MAX - 3, false));
         writer.pass_by(u64::MAX);
-        assert!(writer.is_plain());
-        writer.judge(true);
-        writer.judge(true);
-        writer.judge(false);
-        writer.judge(true);
-        assert!(writer.is_plain(), "copies that are slow now and then were interrupted");
+        assert!(writer.is_plain(), "a message must go through the ring to be tried");
+        until_a_trial_has_ended(&mut writer, |_| 100);
+        assert_eq!((writer.chosen, writer.left), (Stores::Plain, PAUSE_MIN));
+        for cost in [1500, 1500, 100, 1500] {
+            writer.judge(cost);
+        }
+        assert_eq!(writer.left, PAUSE_MIN - 4, "copies that are slow now and then were interrupted");
+    }
+
+    /// The kinds of machines, by the ticks for 1 KiB of plain and of prefetched stores.   Expect: the quickest
+    /// kind, plain ones where both are alike, and streamed ones where neither helps.
+    #[test]
+    fn each_machine_gets_the_stores_that_are_quick_there() {
+        let reader = Rule::ForReader;
+        assert_eq!(reader.choose(0, 0), Stores::Plain, "no clock");
+        assert_eq!(reader.choose(90, 85), Stores::Plain, "a shared cache");
+        assert_eq!(reader.choose(245, 160), Stores::Prefetched, "Skylake, two processors that share none");
+        assert_eq!(reader.choose(1500, 1400), Stores::Streamed, "Zen 5 without a shared cache");
+        assert_eq!(reader.choose(1500, 200), Stores::Prefetched);
+        assert_eq!(reader.choose(400, 390), Stores::Plain);
+        let beyond = Rule::BeyondCaches;
+        assert_eq!((beyond.choose(100, 10), beyond.choose(200, 10)), (Stores::Plain, Stores::Streamed));
+    }
+
+    /// A trial, of whose copies one is interrupted.   Expect: the interruption does not count.
+    #[test]
+    fn an_interrupted_copy_does_not_decide_a_trial() {
+        let mut writer = Writer { left: 0, ..Writer::new(|| 0) };
+        for cost in [90_000, 160, 245, 90_000, 245, 160] {
+            writer.judge(cost);
+        }
+        assert_eq!((writer.chosen, writer.left), (Stores::Prefetched, PAUSE_MIN));
     }
 }
