@@ -16,9 +16,9 @@ enum {
     /* Operations that are under way at a moment are no leak: the least of this number of looks, with a turn
      * between them, counts. */
     LOOKS = 6,
-    /* The least memory after each of these turns counts. The library looks whether freed communicators are still
-     * in use each time that 64 have been freed; one that is still in use then shifts all later looks by a turn. So
-     * one of these turns, and nobody knows which, comes right after such a look. */
+    /* The least memory after each of these turns counts. The library looks whether freed communicators are
+     * still in use each time that 64 have been freed; one that is still in use then shifts all later looks by
+     * a turn. So one of these turns, and nobody knows which, comes right after such a look. */
     LOOKS_AT_MEMORY = 64,
     /* A turn may leave less than the smallest piece that malloc gives. */
     BYTES_PER_TURN = 16,

@@ -3,14 +3,14 @@
 //! There are three kinds of stores. *Plain* stores leave the lines in the writer's cache. Between processors
 //! that share a cache nothing is quicker. Between others each line must be fetched from the reader's cache
 //! before it can be written again. That happens line by line, and takes up to ten times as long as the copy
-//! itself. *Prefetched* stores are plain ones for which the lines are asked for in advance (PREFETCHW), several
-//! at a time. *Streaming* stores bypass the caches: no line is fetched, and the reader's prefetcher finds the
-//! data in memory. Their speed does not depend on where the two processes run, but the reader pays.
+//! itself. *Prefetched* stores are plain ones for which the lines are asked for in advance (PREFETCHW),
+//! several at a time. *Streaming* stores bypass the caches: no line is fetched, and the reader's prefetcher
+//! finds the data in memory. Their speed does not depend on where the two processes run, but the reader pays.
 //!
 //! This module does not ask which processors share a cache: a process may move, and a virtual machine does
 //! not say. A [`Writer`] measures instead: it makes trials of plain and of prefetched stores, and keeps what
-//! was quicker ([`Rule::choose`]). It makes further trials from time to time, less often after each trial that
-//! changed nothing, and at once when several copies in a row have been slow.
+//! was quicker ([`Rule::choose`]). It makes further trials from time to time, less often after each trial
+//! that changed nothing, and at once when several copies in a row have been slow.
 
 /// The length below which copies are always plain, in bytes: the fence behind streaming stores waits for
 /// memory.
@@ -20,8 +20,8 @@ const BYTES_MIN: usize = 4 << 10;
 /// the instruction is the quicker way all the same.
 const BLOCK_BYTES: usize = 2 << 10;
 const BLOCKS_BYTES_MAX: usize = 5 << 10;
-/// The number of copies between two trials, at first and at most. A trial in vain costs about as much as twenty
-/// copies.
+/// The number of copies between two trials, at first and at most. A trial in vain costs about as much as
+/// twenty copies.
 const PAUSE_MIN: u32 = 128;
 const PAUSE_MAX: u32 = 4096;
 /// The copies of each kind in a trial, of which the middle one counts: another may have been interrupted.
@@ -37,11 +37,11 @@ const SLOW_TICKS_PER_KIB: u64 = 512;
 /// The same for memory that the reader may have in no cache. Lines that are written must come from memory
 /// first then, and a copy does 6 to 18 GB/s instead of 25 to 30; a streamed one does 25.
 const SLOW_TICKS_PER_KIB_BEYOND_CACHES: u64 = 128;
-/// Where plain stores are slow, prefetched ones must be quicker than this to be taken: streamed ones are known
-/// to help there.
+/// Where plain stores are slow, prefetched ones must be quicker than this to be taken: streamed ones are
+/// known to help there.
 const QUICK_TICKS_PER_KIB: u64 = 256;
-/// The distance at which prefetched stores ask for lines, in lines (best of 8, 16 and 32 on an Intel Xeon of the
-/// Skylake kind). The ring asks for the first ones.
+/// The distance at which prefetched stores ask for lines, in lines. Half and double of it were no quicker on
+/// an Intel Xeon of the Skylake kind. The ring asks for the first ones.
 const AHEAD_LINES: usize = 16;
 /// The bytes of a cache line.
 #[cfg(target_arch = "x86_64")]
@@ -73,8 +73,8 @@ impl Rule {
         }
     }
 
-    /// The kind of stores to use, from the ticks for 1 KiB that plain and prefetched ones took. What a streamed
-    /// copy costs is not asked: its reader pays a part.
+    /// The kind of stores to use, from the ticks for 1 KiB that plain and prefetched ones took. What a
+    /// streamed copy costs is not asked: its reader pays a part.
     fn choose(self, plain: u64, prefetched: u64) -> Stores {
         let is_slow = plain > self.slow();
         match self {
@@ -119,8 +119,8 @@ impl Writer {
         Self { rule: Rule::BeyondCaches, ..Self::new(ticks) }
     }
 
-    /// Returns whether plain or prefetched stores were quick at the last trial, so that the reader is near, or
-    /// are being tried.
+    /// Returns whether plain or prefetched stores were quick at the last trial, so that the reader is near,
+    /// or are being tried.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.chosen != Stores::Streamed || self.left == 0
@@ -318,8 +318,8 @@ mod tests {
     }
 
     /// Plain copies turn slow, as when one of the two processes moves to another cache, and quick again
-    /// later.   Expect: a trial follows at once, and the writer streams. It makes further trials at longer and
-    /// longer intervals. Once a trial is quick it stays plain, and a single slow copy is forgotten.
+    /// later.   Expect: a trial follows at once, and the writer streams. It makes further trials at longer
+    /// and longer intervals. Once a trial is quick it stays plain, and a single slow copy is forgotten.
     #[test]
     fn slow_copies_are_tried_again_less_and_less_often() {
         let mut writer = Writer::new(|| 0);
@@ -339,8 +339,8 @@ mod tests {
         assert_eq!(writer.left, PAUSE_MIN - 4, "copies that are slow now and then were interrupted");
     }
 
-    /// The kinds of machines, by the ticks for 1 KiB of plain and of prefetched stores.   Expect: the quickest
-    /// kind, plain ones where both are alike, and streamed ones where neither helps.
+    /// The kinds of machines, by the ticks for 1 KiB of plain and of prefetched stores.   Expect: the
+    /// quickest kind, plain ones where both are alike, and streamed ones where neither helps.
     #[test]
     fn each_machine_gets_the_stores_that_are_quick_there() {
         let reader = Rule::ForReader;
