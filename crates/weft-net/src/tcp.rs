@@ -70,6 +70,9 @@ const LISTENER: u64 = u64::MAX;
 
 /// Smallest message that is written to the receiver's memory.
 const PLACED_MIN: u64 = 32 << 10;
+/// Largest message that is sent eagerly, as packets, where this carrier is. A connection moves a longer one
+/// sooner, with the announcement and its answer (docs/design/rails.md).
+const EAGER_MAX: u64 = 40 << 10;
 
 /// The carrier's writes to memory of peers.
 const PLACEMENT: Placement = Placement {
@@ -77,7 +80,7 @@ const PLACEMENT: Placement = Placement {
     reads: false,
     bytes_max: u64::MAX,
     bytes_min: PLACED_MIN,
-    eager_max: u64::MAX,
+    eager_max: EAGER_MAX,
     one_sided_min: PLACED_MIN,
     proof: Proof::Answer,
     tells: true,

@@ -85,7 +85,16 @@ impl<P: Platform> PointToPoint<P> {
         match self.network.remotes.get(peer) {
             // Carriers write from one run of memory only.
             Some(remote) if data.address().is_some() => {
-                protocols::eager_limit(self.said_eager_limit, self.choices.costs(), remote.placed_above())
+                let (costs, bytes) = (self.choices.costs(), data.len());
+                let mut placed_above = remote.placed_above();
+                if bytes > placed_above && bytes <= self.eager_limit {
+                    let schemes = self.peers[peer].matching.schemes.as_ref();
+                    let spared = schemes.and_then(|schemes| schemes.spared_by_writes(bytes));
+                    if spared.is_some_and(|spared| spared < costs.announcement_ps + costs.answer_ps) {
+                        placed_above = u64::MAX;
+                    }
+                }
+                protocols::eager_limit(self.said_eager_limit, costs, placed_above)
             }
             _ => self.eager_limit,
         }
