@@ -72,7 +72,7 @@ const LISTENER: u64 = u64::MAX;
 const PLACED_MIN: u64 = 32 << 10;
 /// Largest message that is sent eagerly, as packets, where this carrier is. A connection moves a longer one
 /// sooner, with the announcement and its answer (docs/design/rails.md).
-const EAGER_MAX: u64 = 40 << 10;
+const EAGER_MAX: u64 = 48 << 10;
 
 /// The carrier's writes to memory of peers.
 const PLACEMENT: Placement = Placement {

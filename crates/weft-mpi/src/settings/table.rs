@@ -146,7 +146,7 @@ pub const EAGER_LIMIT: Setting = Setting {
     default: "auto",
     allowed: "auto, or bytes from 0 to 262144",
     meaning: "bytes up to which a message is sent without asking the receiver first. `auto`: 65536; \
-              40960 where kernel TCP, and 20480 where an RDMA device (`verbs`) writes longer messages into the \
+              49152 where kernel TCP, and 20480 where an RDMA device (`verbs`) writes longer messages into the \
               receiver's buffer",
     reader: Reader::Library,
 };
