@@ -98,8 +98,9 @@ mkdir -p "$into/share/weft/fortran" "$libraries/weft/fortran"
 for file in "$top"/fortran/modules/*.f90; do
     put 644 "$file" "$into/share/weft/fortran/${file##*/}"
 done
-cat "$top"/fortran/modules/*.f90 | cksum | tr ' ' - >"$into/share/weft/fortran/checksum"
-sed "s|@LIB@|$lib|g" "$top/tools/fortran-modules.sh" >"$into/share/weft/fortran/text.$$"
+cat "$top"/fortran/modules/* "$top/fortran/include/mpif.h" | cksum | tr ' ' - >"$into/share/weft/fortran/checksum"
+put 644 "$top/fortran/modules/kinds" "$into/share/weft/fortran/kinds"
+sed -e "s|@LIB@|$lib|g" -e "s|@INCLUDE@|$include|g" "$top/tools/fortran-modules.sh" >"$into/share/weft/fortran/text.$$"
 put 755 "$into/share/weft/fortran/text.$$" "$into/share/weft/fortran/fortran-modules.sh"
 rm -f "$into/share/weft/fortran/text.$$"
 fc=${FC:-}

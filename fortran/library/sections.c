@@ -188,14 +188,60 @@ static struct kept **kept_start_of(int request) {
     return &kept_list[(unsigned)request % (sizeof kept_list / sizeof *kept_list)];
 }
 
+static void complete(struct kept *kept) {
+    if (kept->active && kept->section && kept->writes) {
+        copy(kept->section, kept->section->rank, kept->section->base, kept->memory, true);
+    }
+    kept->active = false;
+}
+
+/* Weft calls `query` and `release` when a request completes, also where C completes it. Other libraries have
+ * no such function: there the table says what is kept, and the procedures of Fortran look into it. */
+extern int weft_request_attach(MPI_Request request, MPI_Grequest_query_function *query,
+                               MPI_Grequest_free_function *release, void *state, void **before) __attribute__((weak));
+
+static int attached_query(void *state, MPI_Status *status) {
+    (void)status;
+    for (struct kept *kept = state; kept; kept = kept->next) {
+        complete(kept);
+    }
+    return MPI_SUCCESS;
+}
+
+static int attached_free(void *state) {
+    for (struct kept *kept = state; kept;) {
+        struct kept *next = kept->next;
+        free(kept->memory);
+        free(kept->section);
+        free(kept);
+        kept = next;
+    }
+    return MPI_SUCCESS;
+}
+
+/* Attaches what is kept to its request, before what is attached already. */
+static bool attach(struct kept *kept) {
+    void *before;
+    if (kept->persistent || !weft_request_attach ||
+        !weft_request_attach(request_c(kept->request), attached_query, attached_free, kept, &before)) {
+        return false;
+    }
+    kept->next = before;
+    return true;
+}
+
 static int keep(int request, void *memory, struct descriptor *section, bool persistent, bool writes) {
     struct kept *kept = malloc(sizeof *kept);
     if (!kept) {
         return fail(MPI_ERR_NO_MEM, "there is no memory to remember what a request needs until it completes");
     }
+    *kept = (struct kept){NULL, request, persistent, !persistent, writes, memory, section, false};
+    if (attach(kept)) {
+        return MPI_SUCCESS;
+    }
     pthread_mutex_lock(&kept_lock);
     struct kept **start = kept_start_of(request);
-    *kept = (struct kept){*start, request, persistent, !persistent, writes, memory, section, false};
+    kept->next = *start;
     *start = kept;
     __atomic_add_fetch(&kept_requests, 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&kept_lock);
@@ -255,13 +301,6 @@ static void forget(struct kept *kept, bool with_memory) {
     free(kept->section);
     free(kept);
     __atomic_sub_fetch(&kept_requests, 1, __ATOMIC_RELEASE);
-}
-
-static void complete(struct kept *kept) {
-    if (kept->active && kept->section && kept->writes) {
-        copy(kept->section, kept->section->rank, kept->section->base, kept->memory, true);
-    }
-    kept->active = false;
 }
 
 void kept_complete(int request) {

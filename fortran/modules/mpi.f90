@@ -47,9 +47,9 @@ module mpi
   integer, parameter :: MPI_CXX_DOUBLE_COMPLEX = 535
   integer, parameter :: MPI_LOGICAL = 536
   integer, parameter :: MPI_INTEGER = 537
-  integer, parameter :: MPI_REAL = 538
-  integer, parameter :: MPI_COMPLEX = 539
-  integer, parameter :: MPI_DOUBLE_PRECISION = 540
+  integer, parameter :: MPI_REAL = merge(538, merge(730, 738, kind(1.0) == 8), kind(1.0) == 4)
+  integer, parameter :: MPI_COMPLEX = merge(539, merge(739, 747, kind(1.0) == 8), kind(1.0) == 4)
+  integer, parameter :: MPI_DOUBLE_PRECISION = merge(722, merge(540, 738, kind(1d0) == 8), kind(1d0) == 4)
   integer, parameter :: MPI_CHARACTER = 542
   integer, parameter :: MPI_LONG_DOUBLE = 544
   integer, parameter :: MPI_C_LONG_DOUBLE_COMPLEX = 548
@@ -75,10 +75,10 @@ module mpi
   integer, parameter :: MPI_2INT = 555
   integer, parameter :: MPI_SHORT_INT = 556
   integer, parameter :: MPI_LONG_DOUBLE_INT = 557
-  integer, parameter :: MPI_2REAL = 560
-  integer, parameter :: MPI_2DOUBLE_PRECISION = 561
+  integer, parameter :: MPI_2REAL = merge(560, merge(561, 512, kind(1.0) == 8), kind(1.0) == 4)
+  integer, parameter :: MPI_2DOUBLE_PRECISION = merge(560, merge(561, 512, kind(1d0) == 8), kind(1d0) == 4)
   integer, parameter :: MPI_2INTEGER = 562
-  integer, parameter :: MPI_DOUBLE_COMPLEX = 541
+  integer, parameter :: MPI_DOUBLE_COMPLEX = merge(731, merge(541, 747, kind(1d0) == 8), kind(1d0) == 4)
   integer, parameter :: MPI_LOGICAL1 = 704
   integer, parameter :: MPI_INTEGER1 = 705
   integer, parameter :: MPI_LOGICAL2 = 712
@@ -9998,9 +9998,9 @@ module mpi
   end interface
 
   interface
-    double precision function MPI_Wtime()
+    real(selected_real_kind(15)) function MPI_Wtime()
     end function MPI_Wtime
-    double precision function MPI_Wtick()
+    real(selected_real_kind(15)) function MPI_Wtick()
     end function MPI_Wtick
     integer(MPI_ADDRESS_KIND) function MPI_Aint_add(base, disp)
       import
@@ -10038,9 +10038,9 @@ module mpi
   end interface
 
   interface
-    double precision function PMPI_Wtime()
+    real(selected_real_kind(15)) function PMPI_Wtime()
     end function PMPI_Wtime
-    double precision function PMPI_Wtick()
+    real(selected_real_kind(15)) function PMPI_Wtick()
     end function PMPI_Wtick
     integer(MPI_ADDRESS_KIND) function PMPI_Aint_add(base, disp)
       import

@@ -49,9 +49,9 @@ module mpi_f08
   type(MPI_Datatype), parameter :: MPI_CXX_DOUBLE_COMPLEX = MPI_Datatype(535)
   type(MPI_Datatype), parameter :: MPI_LOGICAL = MPI_Datatype(536)
   type(MPI_Datatype), parameter :: MPI_INTEGER = MPI_Datatype(537)
-  type(MPI_Datatype), parameter :: MPI_REAL = MPI_Datatype(538)
-  type(MPI_Datatype), parameter :: MPI_COMPLEX = MPI_Datatype(539)
-  type(MPI_Datatype), parameter :: MPI_DOUBLE_PRECISION = MPI_Datatype(540)
+  type(MPI_Datatype), parameter :: MPI_REAL = MPI_Datatype(merge(538, merge(730, 738, kind(1.0) == 8), kind(1.0) == 4))
+  type(MPI_Datatype), parameter :: MPI_COMPLEX = MPI_Datatype(merge(539, merge(739, 747, kind(1.0) == 8), kind(1.0) == 4))
+  type(MPI_Datatype), parameter :: MPI_DOUBLE_PRECISION = MPI_Datatype(merge(722, merge(540, 738, kind(1d0) == 8), kind(1d0) == 4))
   type(MPI_Datatype), parameter :: MPI_CHARACTER = MPI_Datatype(542)
   type(MPI_Datatype), parameter :: MPI_LONG_DOUBLE = MPI_Datatype(544)
   type(MPI_Datatype), parameter :: MPI_C_LONG_DOUBLE_COMPLEX = MPI_Datatype(548)
@@ -77,10 +77,10 @@ module mpi_f08
   type(MPI_Datatype), parameter :: MPI_2INT = MPI_Datatype(555)
   type(MPI_Datatype), parameter :: MPI_SHORT_INT = MPI_Datatype(556)
   type(MPI_Datatype), parameter :: MPI_LONG_DOUBLE_INT = MPI_Datatype(557)
-  type(MPI_Datatype), parameter :: MPI_2REAL = MPI_Datatype(560)
-  type(MPI_Datatype), parameter :: MPI_2DOUBLE_PRECISION = MPI_Datatype(561)
+  type(MPI_Datatype), parameter :: MPI_2REAL = MPI_Datatype(merge(560, merge(561, 512, kind(1.0) == 8), kind(1.0) == 4))
+  type(MPI_Datatype), parameter :: MPI_2DOUBLE_PRECISION = MPI_Datatype(merge(560, merge(561, 512, kind(1d0) == 8), kind(1d0) == 4))
   type(MPI_Datatype), parameter :: MPI_2INTEGER = MPI_Datatype(562)
-  type(MPI_Datatype), parameter :: MPI_DOUBLE_COMPLEX = MPI_Datatype(541)
+  type(MPI_Datatype), parameter :: MPI_DOUBLE_COMPLEX = MPI_Datatype(merge(731, merge(541, 747, kind(1d0) == 8), kind(1d0) == 4))
   type(MPI_Datatype), parameter :: MPI_LOGICAL1 = MPI_Datatype(704)
   type(MPI_Datatype), parameter :: MPI_INTEGER1 = MPI_Datatype(705)
   type(MPI_Datatype), parameter :: MPI_LOGICAL2 = MPI_Datatype(712)
@@ -13063,11 +13063,11 @@ module mpi_f08
   end interface
 
   interface MPI_Wtime
-    double precision function MPI_Wtime_f08()
+    real(selected_real_kind(15)) function MPI_Wtime_f08()
     end function MPI_Wtime_f08
   end interface
   interface MPI_Wtick
-    double precision function MPI_Wtick_f08()
+    real(selected_real_kind(15)) function MPI_Wtick_f08()
     end function MPI_Wtick_f08
   end interface
   interface MPI_Aint_add
@@ -13118,11 +13118,11 @@ module mpi_f08
   end interface
 
   interface PMPI_Wtime
-    double precision function PMPI_Wtime_f08()
+    real(selected_real_kind(15)) function PMPI_Wtime_f08()
     end function PMPI_Wtime_f08
   end interface
   interface PMPI_Wtick
-    double precision function PMPI_Wtick_f08()
+    real(selected_real_kind(15)) function PMPI_Wtick_f08()
     end function PMPI_Wtick_f08
   end interface
   interface PMPI_Aint_add

@@ -46,6 +46,23 @@ void wait_in_c_(int *request) {
     *request = MPI_Request_toint(one);
 }
 
+/* Does the same with all calls that may find that a request is complete: two requests, the second one by
+ * looking at it, and freeing it. */
+void complete_in_c_(int *first, int *second) {
+    MPI_Request one = MPI_Request_fromint(*first), other = MPI_Request_fromint(*second);
+    int done = 0, index;
+    MPI_Status status;
+    while (!done) {
+        MPI_Testany(1, &one, &index, &done, &status);
+    }
+    for (done = 0; !done;) {
+        MPI_Request_get_status(other, &done, &status);
+    }
+    MPI_Request_free(&other);
+    *first = MPI_Request_toint(one);
+    *second = MPI_Request_toint(other);
+}
+
 /* Reads a status of Fortran, whose integers are those of the C structure. */
 int count_in_c_(const int *status) {
     MPI_Status converted;

@@ -3,15 +3,15 @@ program mixed
   use mpi_f08
   implicit none
   integer, external :: size_in_c, datatype_of_c, attribute_in_c, count_in_c
-  external :: set_in_c, wait_in_c
+  external :: set_in_c, wait_in_c, complete_in_c
   integer :: failures, key, size, values(3), status_of(MPI_STATUS_SIZE)
-  integer, asynchronous :: sections(6)
+  integer, asynchronous :: sections(6), others(6)
   integer(MPI_ADDRESS_KIND) :: value, address
   logical :: found
   type(MPI_Comm) :: comm
   type(MPI_Datatype) :: type
   type(MPI_Status) :: status
-  type(MPI_Request) :: request
+  type(MPI_Request) :: request, second
 
   failures = 0
   call MPI_Init()
@@ -38,6 +38,27 @@ program mixed
   call wait_in_c(request%MPI_VAL)
   call MPI_F_sync_reg(sections)
   call expect(all(sections == [1, -1, 2, -1, 3, -1]), 'a section that C completes')
+  ! The collectives get copies of the sections. Expect: C copies back when it completes them, and once.
+  sections = -1
+  call MPI_Iallreduce(values, sections(::2), 3, MPI_INTEGER, MPI_SUM, comm, request)
+  call wait_in_c(request%MPI_VAL)
+  call MPI_F_sync_reg(sections)
+  call expect(all(sections == [1, -1, 2, -1, 3, -1]), 'the section of a collective that C completes')
+  call expect(request == MPI_REQUEST_NULL, 'the request of a collective that C completes')
+  sections = -1
+  others = -1
+  call MPI_Iallreduce(values, sections(2::2), 3, MPI_INTEGER, MPI_SUM, comm, request)
+  call MPI_Ialltoallw(values, [3], [0], [MPI_INTEGER], others(::2), [3], [0], [MPI_INTEGER], comm, second)
+  call complete_in_c(request%MPI_VAL, second%MPI_VAL)
+  call MPI_F_sync_reg(sections)
+  call MPI_F_sync_reg(others)
+  call expect(all(sections == [-1, 1, -1, 2, -1, 3]), 'the section of a collective that C tests')
+  call expect(all(others == [1, -1, 2, -1, 3, -1]), 'the section of a collective that C looks at and frees')
+  sections = -1
+  call MPI_Iallreduce(values, sections(::2), 3, MPI_INTEGER, MPI_SUM, comm, request)
+  call MPI_Wait(request, MPI_STATUS_IGNORE)
+  call MPI_F_sync_reg(sections)
+  call expect(all(sections == [1, -1, 2, -1, 3, -1]), 'the section of a collective that Fortran completes')
   call MPI_Comm_free(comm)
   print '(a, i0)', 'failures: ', failures
   call MPI_Finalize()

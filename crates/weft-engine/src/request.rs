@@ -207,15 +207,16 @@ pub struct PersistentCollective {
     pub slot: Option<u32>,
 }
 
-/// The callbacks of a generalized request: functions of the program and their state (MPI-5.0 §13.2).
+/// The callbacks of a generalized request: functions of the program and their state (MPI-5.0 §13.2). A binding
+/// of another language may attach some to any request, for what it has to do when the request completes.
 #[derive(Clone, Copy, Debug)]
 pub struct Generalized {
     /// Fills in the status.
     pub query: MPI_Grequest_query_function,
     /// Frees the state.
     pub free: MPI_Grequest_free_function,
-    /// Cancels the operation.
-    pub cancel: MPI_Grequest_cancel_function,
+    /// Cancels the operation. `None`: the callbacks are attached to an operation that Weft cancels.
+    pub cancel: Option<MPI_Grequest_cancel_function>,
     /// Passed to each of the functions.
     pub extra_state: usize,
 }
@@ -266,7 +267,7 @@ pub struct Request {
     pub cancellation: Cancellation,
     /// Set for persistent requests.
     pub persistent: Option<Box<Persistent>>,
-    /// Set for generalized requests.
+    /// Set for generalized requests, and where callbacks are attached.
     pub generalized: Option<Box<Generalized>>,
     /// Set while a receive stands on the table of its sender, which may write the message itself.
     pub ticket: Option<Ticket>,

@@ -200,6 +200,12 @@ impl Default for Windows {
 }
 
 impl Windows {
+    /// Returns the number of open windows.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.open
+    }
+
     /// Returns whether there is no window.
     #[inline]
     pub fn is_empty(&self) -> bool {

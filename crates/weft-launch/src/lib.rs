@@ -44,7 +44,8 @@ pub use defaults::{Defaults, Line as DefaultsLine, VARIABLE as DEFAULTS_VARIABLE
 pub use error::LaunchError;
 pub use manager::{Names, Notice, Notices, Observer, ProcessManager, process_manager};
 pub use processors::{
-    Load, REGISTRY, RESOURCE_KINDS, Resource, ResourceKind, named_processors, resources, usable_processors,
+    Load, REGISTRY, RESOURCE_KINDS, Resource, ResourceKind, binding_of, named_processors, reduce_by_quota, resources,
+    usable_processors,
 };
 pub(crate) use say::print;
 pub use say::say;

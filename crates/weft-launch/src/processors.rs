@@ -15,7 +15,7 @@ pub(crate) use registry::{Hold, Registry, Session};
 pub(crate) use set::Set;
 #[cfg(test)]
 pub(crate) use topology::tests as topology_tests;
-pub(crate) use topology::{Topology, machine};
+pub(crate) use topology::{Topology, counted, machine};
 
 /// The variable by which `mpiexec` tells a rank how busy its processors are: `RANKS/PROCESSORS`.
 pub(crate) const LOAD_VARIABLE: &str = "WEFT_LOAD";
@@ -34,8 +34,26 @@ pub fn named_processors() -> (String, usize) {
     (machine(), Set::allowed().len())
 }
 
+/// The processors to which a process is bound, by whatever launcher, with their cores, sockets and memory
+/// nodes; `None` where it may run on all of the machine, or the kernel does not tell.
+pub fn binding_of(process: u32) -> Option<String> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    let set = bound_set(&status, &online)?;
+    Some(Topology::of(&set).describe(&set))
+}
+
+/// The processors of a process, from what the kernel says of it, if they are not all that are `online`.
+fn bound_set(status: &str, online: &str) -> Option<Set> {
+    let allowed = Set::parse(status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?)?;
+    let online = Set::parse(online)?;
+    // The kernel allows processors that are not there.
+    let set: Set = allowed.iter().filter(|number| online.contains(*number)).collect();
+    (!set.is_empty() && set.len() < online.len()).then_some(set)
+}
+
 /// The number of processors that the time quota leaves of `allowed`, at least 1.
-pub(crate) fn reduce_by_quota(allowed: usize) -> usize {
+pub fn reduce_by_quota(allowed: usize) -> usize {
     reduce(allowed, quota::quota())
 }
 
@@ -57,11 +75,10 @@ pub struct Load {
 }
 
 impl Load {
-    /// The load that `mpiexec` passed in `WEFT_LOAD` when it started this process. Under another launcher,
-    /// `locals` ranks (those of this job on this host) share all processors that this process may use.
-    pub fn of_this_process(locals: usize) -> Self {
-        let said = std::env::var(LOAD_VARIABLE).ok().and_then(|text| Self::parse(&text));
-        said.unwrap_or_else(|| Self { ranks: locals, processors: usable_processors() })
+    /// The load that `mpiexec` passed in `WEFT_LOAD` when it started this process; `None` under another
+    /// launcher.
+    pub fn of_this_process() -> Option<Self> {
+        std::env::var(LOAD_VARIABLE).ok().and_then(|text| Self::parse(&text))
     }
 
     /// Returns whether Weft's `mpiexec` started this process: only it sets `WEFT_LOAD`.
@@ -105,6 +122,19 @@ mod tests {
             assert_eq!(reduce(4, quota), processors, "{quota:?}");
         }
         assert!(Load { ranks: 2, processors: reduce(2, Some(1.5)) }.is_oversubscribed(), "two ranks take turns");
+    }
+
+    #[test]
+    fn a_process_is_bound_where_it_may_not_run_on_all_processors() {
+        let set = |list: &str, online: &str| {
+            bound_set(&format!("Name:\tweft\nCpus_allowed_list:\t{list}\nMems_allowed:\t1\n"), online)
+        };
+        for (list, online, bound) in
+            [("1", "0-1", Some("1")), ("0-1", "0-1", None), ("0-255", "0-1", None), ("0,2,9", "0-3", Some("0,2"))]
+        {
+            assert_eq!(set(list, online).map(|set| set.to_string()).as_deref(), bound, "{list} of {online}");
+        }
+        assert_eq!(bound_set("Name:\tweft\n", "0-1"), None);
     }
 
     #[test]

@@ -204,7 +204,7 @@ impl Process {
     /// `MPI_ERR_REQUEST`.
     pub fn cancel(&mut self, handle: usize) -> Result<Option<(Generalized, bool)>> {
         let request = self.request(handle)?;
-        if let Some(callbacks) = request.generalized.as_deref() {
+        if let Some(callbacks) = request.generalized.as_deref().filter(|callbacks| callbacks.cancel.is_some()) {
             return Ok(Some((*callbacks, request.is_complete())));
         }
         let is_partitioned = matches!(request.persistent.as_deref(), Some(Persistent::Partitioned));

@@ -147,6 +147,7 @@ pub fn discard(window: usize) {
 fn remove(process: &mut Process, window: usize) {
     if let Some(gone) = process.objects.windows.remove(window) {
         process.objects.release_error_handler(gone.error_handler);
+        process.windows_elsewhere -= usize::from(gone.is_elsewhere);
         if let Ok(engine) = process.engine() {
             engine.one_sided().close_window(gone.index);
         }

@@ -222,6 +222,21 @@ impl Process {
         Ok(handle)
     }
 
+    /// Attaches callbacks to the request of an operation that has begun: they are called when it completes, as
+    /// those of a generalized request are. Returns the state of those that they replace, or 0.
+    ///
+    /// # Errors
+    /// `MPI_ERR_REQUEST` when it is persistent, generalized, or no request.
+    pub fn attach(&mut self, handle: usize, callbacks: Generalized) -> Result<usize> {
+        let request = self.request(handle)?;
+        let attached = request.generalized.as_deref();
+        if request.persistent.is_some() || attached.is_some_and(|attached| attached.cancel.is_some()) {
+            return Err(Error::new(MPI_ERR_REQUEST, "nothing can be attached to a persistent or generalized request"));
+        }
+        let replaced = request.generalized.replace(Box::new(callbacks));
+        Ok(replaced.map_or(0, |replaced| replaced.extra_state))
+    }
+
     /// Starts a persistent request again.
     ///
     /// # Errors

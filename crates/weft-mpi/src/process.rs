@@ -143,6 +143,8 @@ pub struct Process {
     /// The job has more processes than processors here, on this node or with each process as a node of its
     /// own.
     pub(crate) is_crowded: bool,
+    /// The windows of the library that lie at another process.
+    pub(crate) windows_elsewhere: usize,
     helped: Helped,
     progress_thread: Option<ProgressThread>,
     waiters: Waiters,
@@ -374,6 +376,7 @@ impl Process {
             looks: Looks::new(),
             processors: 1,
             is_crowded: false,
+            windows_elsewhere: 0,
             helped: Helped::Nothing,
             progress_thread: None,
             waiters: Waiters::new(),
@@ -382,16 +385,17 @@ impl Process {
         }
     }
 
-    /// Attaches the engine: from now on the process can communicate. `load` is the load of its processors,
-    /// `neighbours` the number of processes of the job on this node.
+    /// Attaches the engine: from now on the process can communicate. `load` is the load of its processors, as
+    /// far as the launcher tells; `neighbours` the number of processes of the job on this node, and
+    /// `processors` the number of processors that they may use.
     ///
     /// # Errors
     /// When the process has not enough file descriptors.
     pub fn attach_engine(
         &mut self,
         mut engine: Engine,
-        load: Load,
-        neighbours: usize,
+        load: Option<Load>,
+        (neighbours, processors): (usize, usize),
         live: Option<Live>,
     ) -> std::io::Result<()> {
         let (receiver, sender) = UnixStream::pair()?;
@@ -399,8 +403,8 @@ impl Process {
         sender.set_nonblocking(true)?;
         self.alarm = Some((receiver, sender));
         self.learned = Learned::new(engine.has_network());
-        self.processors = load.processors;
-        if load.ranks > neighbours && load.is_oversubscribed() {
+        self.processors = processors;
+        if load.is_some_and(|load| load.ranks > neighbours && load.is_oversubscribed()) {
             // Other jobs were here first: spinning must show that it pays before it is trusted.
             self.learned.distrust_spinning();
         }

@@ -33,7 +33,6 @@ use crate::business_card::BusinessCard;
 use crate::constants::MPI_ERR_OTHER;
 use crate::engine::{Carriers, Engine, Machine, NewPeer, Parts, Route};
 use crate::error::{Error, Result};
-use crate::names::SharedNames;
 use crate::process::{self, Phase, Process};
 use crate::settings::Settings;
 use crate::slots::Slots;
@@ -121,11 +120,11 @@ fn take_part(process: &mut Process, names: &'static [&'static str]) -> Result<()
 
 /// Finds a route to every process of the job.
 fn connect(settings: &Settings, members: &Members, mut links: Opened) -> Result<Engine> {
-    let Members { rank, cards, locals, crowded, secret, names } = members;
+    let Members { rank, cards, locals, crowded, secret, names, .. } = members;
     let (rank, size) = (*rank, members.size());
     let own = &cards[rank as usize];
     let use_shared = settings.links.shared && locals.len() > 1;
-    let node = if use_shared { Some(join_node(settings, rank, locals, names)?) } else { None };
+    let node = if use_shared { Some(join_node(settings, members)?) } else { None };
     let mut any_remote = false;
     let mut paths = Vec::with_capacity(size as usize);
     for peer in 0..size {
@@ -194,17 +193,18 @@ fn connect(settings: &Settings, members: &Members, mut links: Opened) -> Result<
 /// seconds.
 const LOOKS_BEHIND_MPIEXEC: u8 = 12;
 
-fn join_node(settings: &Settings, rank: u32, locals: &[u32], names: &SharedNames) -> Result<shared::Node> {
-    let place = locals.iter().position(|local| *local == rank).unwrap_or(0);
+fn join_node(settings: &Settings, members: &Members) -> Result<shared::Node> {
+    let Members { rank, locals, names, processors, .. } = members;
+    let place = locals.iter().position(|local| local == rank).unwrap_or(0);
     let key = names.name("node", &[]);
-    let (directory, processors) = (settings.shm_dir.clone(), weft_launch::usable_processors());
+    let (directory, processors) = (settings.shm_dir.clone(), *processors);
     let wanted = shared::Settings { directory, processors, ..shared::Settings::default() };
     let mut node =
         shared::Node::create(&key, place, locals.len(), &wanted).map_err(|error| other(error.to_string()))?;
     if Load::is_from_mpiexec() {
         node.leave_deaths_to_launcher(LOOKS_BEHIND_MPIEXEC);
     }
-    node.warnings().iter().for_each(|sentence| warn(rank, sentence));
+    node.warnings().iter().for_each(|sentence| warn(*rank, sentence));
     costs::settle(settings, &wanted, &mut node, place);
     Ok(node)
 }

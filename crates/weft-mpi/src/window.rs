@@ -64,6 +64,8 @@ pub struct Window {
     pub info: Info,
     /// The memory that the library has allocated for it.
     pub(crate) memory: Option<WindowMemory>,
+    /// The library's own window of one number, which lies at another process: nobody accesses this process.
+    pub(crate) is_elsewhere: bool,
 }
 
 impl Window {

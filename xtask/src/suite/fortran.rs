@@ -49,7 +49,11 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ("the module mpi", "classic.F90", &["-DMODULE"]),
     ("the module mpi_f08", "modern.f90", &[]),
     ("sections of arrays", "sections.f90", &[]),
+    ("the lengths of REAL without options", "reals.F90", &["-DF08"]),
 ];
+
+/// Options that change the lengths of REAL and DOUBLE PRECISION, and what the program is told of them.
+const LENGTHS: &[&[&str]] = &[&["-fdefault-real-8", "-fdefault-double-8"], &["-fdefault-real-8", "-DLONG_DOUBLE"]];
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = Vec::new();
@@ -73,6 +77,10 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         add(
             "errors, WEFT_CHECK and the help for hangs name the procedures of Fortran".to_owned(),
             Box::new(move |context| named(context, compiler).into()),
+        );
+        add(
+            "options that change the lengths of REAL, with all bindings".to_owned(),
+            Box::new(move |context| lengths(context, compiler).into()),
         );
         add("a program half in C".to_owned(), Box::new(move |context| mixed(context, compiler).into()));
         add(
@@ -115,6 +123,23 @@ fn compile(context: &Context, compiler: Compiler, files: &[PathBuf], options: &[
 
 fn source(context: &Context, name: &str) -> PathBuf {
     context.root.join("tests/fortran").join(name)
+}
+
+/// The modules for the options are compiled at the first use.
+fn lengths(context: &Context, compiler: Compiler) -> anyhow::Result<()> {
+    let place = directory(context, &format!("{} lengths", compiler.name()))?;
+    let reals = source(context, "reals.F90");
+    for &options in LENGTHS {
+        for binding in ["-DMPIF", "-DMODULE", "-DF08"] {
+            let run = mpifort(context, compiler).args(["-g", "-w", binding]).args(options).arg("-o").arg("program");
+            let run = run.arg(&reals).env("XDG_CACHE_HOME", place.join("cache")).directory(&place);
+            succeeded(run.finish()?, &format!("compiling with {options:?} {binding}"))?;
+            let run = context.mpiexec(2).arg(place.join("program")).limit(LIMIT_SECONDS);
+            let finished = succeeded(run.finish()?, &format!("{options:?} {binding}"))?;
+            anyhow::ensure!(finished.output.contains("failures: 0\n"), "{options:?} {binding}: {}", finished.report());
+        }
+    }
+    Ok(())
 }
 
 fn program(context: &Context, compiler: Compiler, name: &str, options: &[&str]) -> anyhow::Result<Outcome> {
@@ -234,10 +259,10 @@ fn questions(context: &Context) -> anyhow::Result<()> {
         let run = Run::new(context.bin("mpifort")).arg("-showme:command").env(variable, "mine");
         anyhow::ensure!(run.finish()?.output == "mine\n", "{variable} is not heard");
     }
-    for (option, code, says) in [("-fdefault-integer-8", 1, "INTEGER(8)"), ("-fdefault-real-8", 0, "MPI_REAL8")] {
+    for (option, says) in [("-fdefault-integer-8", "INTEGER(8)"), ("-freal-8-real-4", "MPI_WTIME")] {
         let finished = mpifort(context, Compiler::Gnu).args(["-show", option, "program.f90"]).finish()?;
         let report = finished.report();
-        anyhow::ensure!(finished.code == Some(code) && report.contains(says), "{option}: {report}");
+        anyhow::ensure!(finished.code == Some(1) && report.contains(says), "{option}: {report}");
     }
     for (name, variable) in [("mpif77", "OMPI_F77"), ("mpif90", "MPICH_F90")] {
         let run = Run::new(context.bin(name)).arg("-showme:command").env(variable, "mine");

@@ -47,6 +47,24 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             };
             Expected::code(0).judge(attempt())
         }),
+        with_launcher("weft info says to which cores the launcher has bound ranks", |context| {
+            if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+                return Outcome::Skipped("one processor".into());
+            }
+            let attempt = || -> anyhow::Result<Finished> {
+                let run = allowed(Run::new(program(context, "mpirun"))).limit(LIMIT_SECONDS);
+                let run = run.args(["--map-by", "core", "--bind-to", "core", "-n", "2"]);
+                let finished = run.arg(context.bin("weft")).arg("info").finish()?;
+                let bound = finished.output.lines().filter(|line| line.trim_start().starts_with("bound to"));
+                let mut sets: Vec<&str> = bound.map(str::trim).collect();
+                sets.sort_unstable();
+                sets.dedup();
+                let are_two = sets.len() == 2 && sets.iter().all(|set| set.contains(": 1 core, socket"));
+                anyhow::ensure!(are_two, "two ranks with a core each say {sets:?}:\n{}", finished.report());
+                Ok(finished)
+            };
+            Expected::code(0).judge(attempt())
+        }),
         with_launcher("ranks of this host are killed: the others are told", |context| {
             told(Ok(mpirun(context).args(WITH_NOTICES).args(["-n", &RANKS.to_string()])), context)
         }),

@@ -59,6 +59,8 @@ struct Found {
     pid: u32,
     /// The `mpiexec` that runs its job, if Weft's does.
     launcher: Option<u32>,
+    /// The processors to which it is bound, in words.
+    bound_to: Option<String>,
     says: Result<Snapshot, String>,
 }
 
@@ -71,7 +73,7 @@ fn look(below: Option<u32>) -> Vec<Found> {
         if says.as_ref().is_ok_and(|snapshot| !page::is_of(snapshot.standing.pid, pid)) {
             continue;
         }
-        found.push(Found { pid, launcher: None, says });
+        found.push(Found { pid, launcher: None, bound_to: weft_launch::binding_of(pid), says });
     }
     let launchers = page::launchers(&found.iter().map(|one| one.pid).collect::<Vec<_>>());
     for one in &mut found {
@@ -210,7 +212,7 @@ fn table(found: &[Found], style: Style) -> String {
     });
     let _ = writeln!(text, "{}", style.paint(BOLD, &heading));
     let mut job = None;
-    for Found { pid, launcher, says } in found {
+    for Found { pid, launcher, bound_to, says } in found {
         if let Some(launcher) = launcher.filter(|_| jobs(found).count() > 1 && job != Some(*launcher)) {
             let title = format!("job of process {launcher}: {}", page::command_of(launcher));
             let _ = writeln!(text, "{}", style.paint(GREY, &title));
@@ -232,6 +234,9 @@ fn table(found: &[Found], style: Style) -> String {
             "{} {sentence}",
             style.paint(BOLD, &format!("rank {} of {} (process {pid})", standing.rank, standing.size))
         );
+        if let Some(set) = bound_to {
+            let _ = writeln!(text, "  bound to {set}");
+        }
         if let Some(clause) = snapshot.carried.clause() {
             let _ = writeln!(text, "  multicast: {clause}");
         }
@@ -294,7 +299,7 @@ fn object(found: &[Found]) -> String {
         .unwrap_or_default()
 }
 
-fn rank_object(Found { pid, launcher, says }: &Found) -> Value {
+fn rank_object(Found { pid, launcher, bound_to, says }: &Found) -> Value {
     let snapshot = match says {
         Ok(snapshot) => snapshot,
         Err(why) => return json!({ "pid": pid, "launcher": launcher, "why": why }),
@@ -319,7 +324,7 @@ fn rank_object(Found { pid, launcher, says }: &Found) -> Value {
         })
     });
     json!({
-        "pid": pid, "launcher": launcher, "rank": standing.rank, "size": standing.size,
+        "pid": pid, "launcher": launcher, "bound_to": bound_to, "rank": standing.rank, "size": standing.size,
         "doing": match doing(standing) { Doing::Waits => "waits", Doing::Works => "works", Doing::Computes => "computes" },
         "call": standing.call, "still_seconds": standing.still_ns as f64 / 1e9,
         "published_seconds_ago": standing.published_ns as f64 / 1e9, "threads_waiting": standing.threads,
@@ -375,6 +380,19 @@ mod tests {
         Snapshot { standing, peers: (1..=20).map(peer).collect(), ..Snapshot::default() }
     }
 
+    fn found(snapshot: Snapshot) -> Found {
+        Found { pid: 9, launcher: None, bound_to: None, says: Ok(snapshot) }
+    }
+
+    #[test]
+    fn a_rank_that_is_bound_says_to_what() {
+        let bound = || Found { bound_to: Some("processor 1: 1 core".into()), ..found(snapshot()) };
+        assert!(table(&[bound()], Style::Plain).contains("\n  bound to processor 1: 1 core\n"));
+        assert!(!table(&[found(snapshot())], Style::Plain).contains("bound to"));
+        let object: Value = serde_json::from_str(&object(&[bound()])).unwrap();
+        assert_eq!(object["ranks"][0]["bound_to"], "processor 1: 1 core");
+    }
+
     #[test]
     fn a_rank_says_what_is_multicast_and_why_nothing_is() {
         let group = Group {
@@ -384,7 +402,7 @@ mod tests {
             goes_straight: false,
             packets: [500, 40, 30],
         };
-        let table = |snapshot| table(&[Found { pid: 9, launcher: None, says: Ok(snapshot) }], Style::Plain);
+        let table = |snapshot| table(&[found(snapshot)], Style::Plain);
         let text = table(Snapshot { carried: Carried::Yes, groups: vec![group], ..snapshot() });
         let line = "MPI_COMM_WORLD, 4 hosts, aggregate-10: 500 packets multicast, 40 sent again, 30 asked for";
         assert!(text.contains("multicast: the network carries it") && text.contains(line), "{text}");
@@ -395,7 +413,7 @@ mod tests {
 
     #[test]
     fn a_rank_that_waits_says_for_what_and_how_long() {
-        let text = table(&[Found { pid: 9, launcher: None, says: Ok(snapshot()) }], Style::Plain);
+        let text = table(&[found(snapshot())], Style::Plain);
         assert!(
             text.contains(
                 "rank 1 of 20 (process 9) waits in MPI_Recv for 12.3 s: receive from rank 3, tag 7, 100 bytes on MPI_COMM_WORLD"
@@ -412,7 +430,7 @@ mod tests {
         let found = [(9, Some(7)), (10, Some(7)), (11, Some(8))].map(|(pid, launcher)| Found {
             pid,
             launcher,
-            says: Ok(snapshot()),
+            ..found(snapshot())
         });
         let text = table(&found, Style::Plain);
         let titles: Vec<&str> = text.lines().filter(|line| line.starts_with("job of process ")).collect();
@@ -430,8 +448,7 @@ mod tests {
 
     #[test]
     fn an_object_has_every_counter_of_every_peer() {
-        let object: Value =
-            serde_json::from_str(&object(&[Found { pid: 9, launcher: None, says: Ok(snapshot()) }])).unwrap();
+        let object: Value = serde_json::from_str(&object(&[found(snapshot())])).unwrap();
         let peers = object["ranks"][0]["peers"].as_array().unwrap();
         assert_eq!((peers.len(), peers[0]["counters"].as_object().unwrap().len()), (20, COUNTERS.len()));
         assert_eq!(object["ranks"][0]["doing"], "waits");

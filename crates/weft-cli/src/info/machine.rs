@@ -23,6 +23,8 @@ pub(crate) struct Machine {
     pub(crate) processors: usize,
     /// The processors that this process may use, by its affinity and the quota of its control groups.
     pub(crate) processors_usable: usize,
+    /// The processors to which the launcher has bound this process, in words; None if it may run on all.
+    pub(crate) bound_to: Option<String>,
     pub(crate) memory_bytes: u64,
     /// The first directory for shared memory.
     pub(crate) shared_memory: Directory,
@@ -71,6 +73,7 @@ impl Machine {
             processor: processor.to_owned(),
             processors: count_list(&read("/sys/devices/system/cpu/online")).unwrap_or(1),
             processors_usable: weft_launch::usable_processors(),
+            bound_to: weft_launch::binding_of(std::process::id()),
             memory_bytes: kilobytes("MemTotal"),
             shared_memory: Directory::at(shm_dir.unwrap_or(Path::new("/dev/shm"))),
             single_copy: Copying::tried(),

@@ -152,6 +152,9 @@ fn machine(page: &mut Page, info: &Info) {
     page.line("processor", &machine.processor);
     let (usable, all) = (machine.processors_usable, machine.processors);
     page.line("processors", &format!("{usable} usable of {all} (affinity and control groups)"));
+    if let Some(set) = &machine.bound_to {
+        page.line("bound to", set);
+    }
     page.line("memory", &bytes(machine.memory_bytes));
     let shm = &machine.shared_memory;
     let size = match (shm.bytes_free, shm.bytes) {

@@ -5,7 +5,7 @@
 //! is impossible, no rank of the host is bound, and the reason is reported.
 
 use crate::control::{BindTo, Binding, MapBy};
-use crate::processors::{Hold, Load, Registry, Session, Set, Topology};
+use crate::processors::{Hold, Load, Registry, Session, Set, Topology, counted};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The processors of one rank.
@@ -68,7 +68,7 @@ pub(crate) fn decide(binding: &Binding, ranks: usize, host: &Host<'_>) -> Bindin
     let describe = |set: Option<Set>| match set {
         Some(set) => {
             let load = Load { ranks: usage.ranks_on(&set), processors: set.len().min(host.usable) };
-            let words = format!("bound to {}", describe(&set, host.topology));
+            let words = format!("bound to {}", host.topology.describe(&set));
             Bound { set: Some(set), load, words }
         }
         None => {
@@ -232,25 +232,7 @@ impl Usage {
 
 fn not_bound(reason: Option<&str>, all: &Set) -> String {
     let reason = reason.map(|why| format!(" ({why})")).unwrap_or_default();
-    format!("not bound{reason}, may run on {}", named(all, "processor"))
-}
-
-/// Describes a set of processors: `processors 0,4: 1 core, socket 0, memory node 0`.
-fn describe(set: &Set, topology: &Topology) -> String {
-    let mine = || topology.processors.iter().filter(|processor| set.contains(processor.number));
-    let sockets: Set = mine().map(|processor| processor.socket).collect();
-    let nodes: Set = mine().map(|processor| processor.numa).collect();
-    let cores = topology.cores().iter().filter(|core| core.iter().any(|number| set.contains(number))).count();
-    let cores = counted(cores, "core");
-    format!("{}: {cores}, {}, {}", named(set, "processor"), named(&sockets, "socket"), named(&nodes, "memory node"))
-}
-
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
-fn named(set: &Set, noun: &str) -> String {
-    format!("{noun}{} {set}", if set.len() == 1 { "" } else { "s" })
+    format!("not bound{reason}, may run on {}", all.named("processor"))
 }
 
 #[cfg(test)]

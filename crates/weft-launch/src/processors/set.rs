@@ -51,6 +51,11 @@ impl Set {
         self.0.iter().copied()
     }
 
+    /// The set behind a word for its members: `processors 0-3`.
+    pub(crate) fn named(&self, noun: &str) -> String {
+        format!("{noun}{} {self}", if self.len() == 1 { "" } else { "s" })
+    }
+
     /// The set as a mask for the kernel.
     pub(crate) fn words(&self) -> Vec<u64> {
         let mut words = vec![0; self.0.last().map_or(0, |last| last / WORD_BITS + 1)];

@@ -82,6 +82,16 @@ impl Topology {
         self.processors.iter().map(|processor| processor.number).collect()
     }
 
+    /// Describes a set of processors: `processors 0,4: 1 core, socket 0, memory node 0`.
+    pub(crate) fn describe(&self, set: &Set) -> String {
+        let mine = || self.processors.iter().filter(|processor| set.contains(processor.number));
+        let sockets: Set = mine().map(|processor| processor.socket).collect();
+        let nodes: Set = mine().map(|processor| processor.numa).collect();
+        let cores = self.cores().iter().filter(|core| core.iter().any(|number| set.contains(number))).count();
+        let cores = counted(cores, "core");
+        format!("{}: {cores}, {}, {}", set.named("processor"), sockets.named("socket"), nodes.named("memory node"))
+    }
+
     fn groups<K: Ord>(&self, key: impl Fn(&Processor) -> K) -> Vec<Set> {
         let mut groups: BTreeMap<K, Vec<usize>> = BTreeMap::new();
         for processor in &self.processors {
@@ -89,6 +99,11 @@ impl Topology {
         }
         groups.into_values().map(|numbers| numbers.into_iter().collect()).collect()
     }
+}
+
+/// So many of something: `1 core`, `2 cores`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Memory nodes with their processors.

@@ -70,6 +70,8 @@ pub struct Prepared {
     /// The address of the lock of each process's part in this process; 0 when the part is not here, or no
     /// other process maps it.
     pub locks: Vec<usize>,
+    /// As [`Window::is_elsewhere`].
+    is_elsewhere: bool,
 }
 
 impl Prepared {
@@ -179,6 +181,7 @@ pub fn prepare_at_first(comm: usize, bytes: usize, notes: Notes) -> Result<(Prep
         parts: std::iter::once(first).chain(std::iter::repeat(none)).take(size).collect(),
         memory,
         locks: vec![0; size],
+        is_elsewhere: rank != 0,
     };
     Ok((prepared, highest))
 }
@@ -253,7 +256,8 @@ fn prepare_in(handle: usize, group: &Group, options: WindowOptions) -> Result<Pr
     };
     let error_handler = MPI_ERRORS_ARE_FATAL;
     let info = hints(&options);
-    Ok(Prepared { communicator: handle, rank, flavor: options.flavor, error_handler, info, parts, memory, locks })
+    let (communicator, flavor, is_elsewhere) = (handle, options.flavor, false);
+    Ok(Prepared { communicator, rank, flavor, error_handler, info, parts, memory, locks, is_elsewhere })
 }
 
 /// The hints of a window that are in effect, as `MPI_Win_get_info` tells them (MPI-5.0 §12.2.7).
@@ -399,7 +403,7 @@ fn open_here(
     exposed_memory: ExposedMemory,
     mapped: Vec<Option<Exposed>>,
 ) -> Result<Opened> {
-    let Prepared { communicator, rank, flavor, error_handler, info, parts, memory, .. } = prepared;
+    let Prepared { communicator, rank, flavor, error_handler, info, parts, memory, is_elsewhere, .. } = prepared;
     let object = process.objects.communicator(communicator)?;
     let (context, group) = (object.context, object.group.clone());
     let engine = process.engine()?;
@@ -433,11 +437,13 @@ fn open_here(
         attributes: Vec::new(),
         info,
         memory,
+        is_elsewhere,
     };
     let Some(handle) = process.objects.windows.insert(window) else {
         process.engine()?.one_sided().close_window(index);
         return Err(full("windows"));
     };
+    process.windows_elsewhere += usize::from(is_elsewhere);
     let found = process.objects.window_mut(handle)?;
     found.epochs.tell(Direct::open(handle, &found.parts, &mapped));
     Ok(Opened { handle, index, remote })

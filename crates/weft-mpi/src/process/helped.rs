@@ -123,8 +123,8 @@ impl Process {
         }
     }
 
-    /// Returns whether other processes may need this one: for a collective under way, or for a window that
-    /// they may access.
+    /// Returns whether other processes may need this one: for a collective under way, or for a window in which
+    /// they may access its memory.
     #[inline]
     fn serves_others(&self) -> bool {
         let needs_help = || self.collectives.iter().any(|(_, running)| running.cursor.needs_help());
@@ -133,7 +133,7 @@ impl Process {
 
     #[inline]
     fn has_windows(&self) -> bool {
-        self.engine.as_ref().is_some_and(|engine| !engine.windows.is_empty())
+        self.engine.as_ref().is_some_and(|engine| engine.windows.len() > self.windows_elsewhere)
     }
 
     fn hand_over_outstanding(&mut self) {
@@ -152,10 +152,10 @@ impl Process {
 
     #[inline(never)]
     fn hand_over_exactly(&mut self) {
-        let collectives = self.serves_others();
+        let (collectives, has_windows) = (self.serves_others(), self.has_windows());
         let Some(engine) = &mut self.engine else { return };
         let state = State {
-            requests: engine.messages.are_under_way() || !engine.windows.is_empty(),
+            requests: engine.messages.are_under_way() || has_windows,
             collectives,
             has_network: engine.has_network(),
             node_needs_help: engine.node_needs_help(),

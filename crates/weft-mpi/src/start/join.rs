@@ -47,6 +47,8 @@ pub(super) struct Members {
     pub(super) cards: Vec<BusinessCard>,
     /// The processes of this node.
     pub(super) locals: Vec<u32>,
+    /// The processors that the processes of this node may use together.
+    pub(super) processors: usize,
     /// Says of each process whether it takes turns on its processors.
     pub(super) crowded: Vec<bool>,
     pub(super) secret: JobSecret,
@@ -180,7 +182,8 @@ fn exchange(manager: &mut dyn ProcessManager, own: &mut Own) -> Result<Members> 
     let locals: Vec<u32> = (0..).zip(&cards).filter(|(_, member)| is_local(member)).map(|(rank, _)| rank).collect();
     let crowded = cards.iter().map(|card| is_crowded(card, &cards)).collect();
     let names = SharedNames::new(&secret, locals[0], settings.node.as_deref());
-    Ok(Members { rank, cards, locals, crowded, secret, names })
+    let processors = weft_launch::reduce_by_quota(processors_of(card.node, &cards));
+    Ok(Members { rank, cards, locals, processors, crowded, secret, names })
 }
 
 fn exchange_cards(manager: &mut dyn ProcessManager, card: &BusinessCard) -> Result<Vec<BusinessCard>> {
@@ -201,7 +204,8 @@ fn attach(
     live: Option<Live>,
 ) -> Result<()> {
     let neighbours = members.locals.len();
-    process.attach_engine(engine, Load::of_this_process(neighbours), neighbours, live).map_err(|error| {
+    let counts = (neighbours, members.processors);
+    process.attach_engine(engine, Load::of_this_process(), counts, live).map_err(|error| {
         other(format!("cannot make a pair of sockets to wake threads with: {}", weft_net::reason(&error)))
     })?;
     process.is_crowded = members.crowded[members.rank as usize];
@@ -270,6 +274,13 @@ pub(super) fn sign_of_life(peer_timeout: Duration) -> Option<Duration> {
     (peer_timeout.0 > 0).then_some(Duration(peer_timeout.0 / ANSWERS_PER_TIMEOUT))
 }
 
+/// The number of processors that the processes of a node may use together. Launchers give several ranks the
+/// same processors, or bind each to others. All processes get the same answer.
+fn processors_of(node: u64, cards: &[BusinessCard]) -> usize {
+    let sets = cards.iter().filter(|card| card.node == node).map(|card| card.processors);
+    sets.collect::<HashMap<u64, usize>>().values().sum()
+}
+
 /// Returns whether the job has more processes than processors on the machine of this card. Processes of one
 /// machine that count as nodes of their own are counted, too. All processes get the same answer.
 fn is_crowded(card: &BusinessCard, cards: &[BusinessCard]) -> bool {
@@ -306,4 +317,36 @@ fn random_secret() -> JobSecret {
         }
     }
     JobSecret::new(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cards of one node: for each process, which set of processors it may use, and how many these are.
+    fn cards(sets: &[(u64, usize)]) -> Vec<BusinessCard> {
+        let card = BusinessCard::decode(0, &crate::business_card::card_seeds()[0]).expect("a card");
+        sets.iter().map(|processors| BusinessCard { processors: *processors, ..card.clone() }).collect()
+    }
+
+    #[test]
+    fn processes_that_are_bound_apart_do_not_take_turns() {
+        for (sets, processors, crowded, what) in [
+            (&[(1, 4); 4][..], 4, false, "four unbound, four processors"),
+            (&[(1, 4); 5], 4, true, "five unbound, four processors"),
+            (&[(1, 1), (2, 1), (3, 1), (4, 1)], 4, false, "each bound to a core of its own"),
+            (&[(1, 1), (1, 1)], 1, true, "two bound to the same core"),
+            (&[(1, 2), (1, 2), (2, 2), (2, 2)], 4, false, "two bound to each of two sockets"),
+            (&[(1, 2), (1, 2), (1, 2), (2, 2)], 4, true, "three bound to a socket of two"),
+            (&[(1, 1)], 1, false, "one process"),
+        ] {
+            let cards = cards(sets);
+            assert_eq!(processors_of(cards[0].node, &cards), processors, "{what}");
+            assert_eq!(is_crowded(&cards[0], &cards), crowded, "{what}");
+        }
+        // Expect: what other nodes may use does not count.
+        let mut two_nodes = cards(&[(1, 1), (2, 1)]);
+        two_nodes[1].node += 1;
+        assert_eq!(processors_of(two_nodes[0].node, &two_nodes), 1);
+    }
 }

@@ -26,6 +26,46 @@ const ADDRESSES: &[(&str, &str, &str)] = &[
 const STATUSES: &[(&str, &str)] =
     &[("MPI_STATUS_IGNORE", "(MPI_STATUS_SIZE)"), ("MPI_STATUSES_IGNORE", "(MPI_STATUS_SIZE,1)")];
 
+/// The datatypes of REAL and of DOUBLE PRECISION, whose kinds compilers change by options; with the datatypes
+/// that they are where the kind is 4, 8, or 16.
+const REALS: &[(&str, &str, [&str; 3])] = &[
+    ("MPI_REAL", "REAL", ["MPI_REAL", "MPI_REAL8", "MPI_REAL16"]),
+    ("MPI_COMPLEX", "REAL", ["MPI_COMPLEX", "MPI_COMPLEX16", "MPI_COMPLEX32"]),
+    ("MPI_2REAL", "REAL", ["MPI_2REAL", "MPI_2DOUBLE_PRECISION", "MPI_DATATYPE_NULL"]),
+    ("MPI_DOUBLE_PRECISION", "DOUBLE", ["MPI_REAL4", "MPI_DOUBLE_PRECISION", "MPI_REAL16"]),
+    ("MPI_DOUBLE_COMPLEX", "DOUBLE", ["MPI_COMPLEX8", "MPI_DOUBLE_COMPLEX", "MPI_COMPLEX32"]),
+    ("MPI_2DOUBLE_PRECISION", "DOUBLE", ["MPI_2REAL", "MPI_2DOUBLE_PRECISION", "MPI_DATATYPE_NULL"]),
+];
+const REAL_KINDS: [i64; 3] = [4, 8, 16];
+
+/// The values of a datatype for each of [`REAL_KINDS`], and the word for its type.
+fn values_by_kind(spec: &Spec, name: &str) -> Option<(&'static str, [i64; 3])> {
+    let (_, word, names) = REALS.iter().find(|(of, _, _)| *of == name)?;
+    let value = |name: &str| handles(spec).find(|(constant, _)| constant.name == name).map(|(found, _)| found.value);
+    Some((word, names.map(|name| value(name).expect("a datatype of the tables"))))
+}
+
+/// The value of a predefined handle in a module. The compiler, with the options of the modules, says the kind.
+fn value(spec: &Spec, constant: &Constant) -> String {
+    let Some((word, [short, long, longest])) = values_by_kind(spec, &constant.name) else {
+        return constant.value.to_string();
+    };
+    let one = if word == "REAL" { "1.0" } else { "1d0" };
+    format!("merge({short}, merge({long}, {longest}, kind({one}) == 8), kind({one}) == 4)")
+}
+
+/// The values of the same datatypes for `fortran-modules.sh`, which writes mpif.h for options.
+pub(super) fn kinds(spec: &Spec) -> String {
+    let mut out = format!("# {HEAD}\n# A datatype, a type of Fortran, a kind of it: the value.\n");
+    for (name, ..) in REALS {
+        let (word, values) = values_by_kind(spec, name).expect("a row of the table");
+        for (kind, value) in REAL_KINDS.iter().zip(values) {
+            let _ = writeln!(out, "{name} {word} {kind} {value}");
+        }
+    }
+    out
+}
+
 /// Procedures that a program gives to others.
 pub(super) const FUNCTIONS: &[&str] = &[
     "MPI_COMM_DUP_FN",
@@ -181,7 +221,7 @@ pub(super) fn base(spec: &Spec) -> String {
 pub(super) fn of_mpi(spec: &Spec) -> String {
     let mut out = String::new();
     for (constant, _) in handles(spec) {
-        let _ = writeln!(out, "  integer, parameter :: {} = {}", constant.name, constant.value);
+        let _ = writeln!(out, "  integer, parameter :: {} = {}", constant.name, value(spec, constant));
     }
     for (name, shape) in STATUSES {
         let _ = writeln!(out, "  integer :: {name}{shape}\n  common /{}/ {name}", block(name).to_lowercase());
@@ -197,7 +237,7 @@ pub(super) fn of_mpi(spec: &Spec) -> String {
 pub(super) fn of_mpi_f08(spec: &Spec) -> String {
     let mut out = String::new();
     for (constant, kind) in handles(spec) {
-        let _ = writeln!(out, "  type({kind}), parameter :: {} = {kind}({})", constant.name, constant.value);
+        let _ = writeln!(out, "  type({kind}), parameter :: {} = {kind}({})", constant.name, value(spec, constant));
     }
     out.push_str("  type(MPI_Status) :: MPI_STATUS_IGNORE\n  common /mpifort_status_ignore/ MPI_STATUS_IGNORE\n");
     out.push_str("  type(MPI_Status) :: MPI_STATUSES_IGNORE(1)\n");

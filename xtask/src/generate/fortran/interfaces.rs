@@ -70,9 +70,9 @@ const IMPORT_POINTER: &str = "      use, intrinsic :: iso_c_binding, only: c_ptr
 /// What has an interface of its own in the module mpi. `@` is `P` or nothing, `%` is `p` or nothing.
 const OWN_OF_MPI: &str = r"
   interface
-    double precision function @MPI_Wtime()
+    real(selected_real_kind(15)) function @MPI_Wtime()
     end function @MPI_Wtime
-    double precision function @MPI_Wtick()
+    real(selected_real_kind(15)) function @MPI_Wtick()
     end function @MPI_Wtick
     integer(MPI_ADDRESS_KIND) function @MPI_Aint_add(base, disp)
       import
@@ -304,11 +304,11 @@ pub(super) fn type_of(spec: &Spec, parameter: &Parameter, form: Form, binding: B
 /// What has an interface of its own in the module mpi_f08. `@` is `P` or nothing, `%` is `p` or nothing.
 const OWN_OF_F08: &str = r"
   interface @MPI_Wtime
-    double precision function @MPI_Wtime_f08()
+    real(selected_real_kind(15)) function @MPI_Wtime_f08()
     end function @MPI_Wtime_f08
   end interface
   interface @MPI_Wtick
-    double precision function @MPI_Wtick_f08()
+    real(selected_real_kind(15)) function @MPI_Wtick_f08()
     end function @MPI_Wtick_f08
   end interface
   interface @MPI_Aint_add

@@ -1,8 +1,10 @@
 //! Generalized requests (MPI-5.0 §13.2): their callbacks are the program's, and run while the lock is free.
 
 use crate::arguments::*;
+use crate::boundary::value;
 use crate::check;
 use crate::constants::*;
+use crate::functions::Function;
 use crate::types::*;
 use std::ffi::{c_int, c_void};
 use weft_mpi::callbacks::*;
@@ -31,8 +33,32 @@ pub(super) fn free(callbacks: &Generalized) -> c_int {
 
 /// Tells the program that a request is cancelled, and whether it was complete.
 pub(super) fn cancel(callbacks: &Generalized, complete: bool) -> c_int {
+    let Some(cancel) = callbacks.cancel else { return MPI_SUCCESS };
     // SAFETY: as in `query`.
-    unsafe { (callbacks.cancel)(callbacks.extra_state as *mut c_void, c_int::from(complete)) }
+    unsafe { cancel(callbacks.extra_state as *mut c_void, c_int::from(complete)) }
+}
+
+/// What the Fortran binding asks of this library beyond the standard, in no header: `query` and `free` are
+/// called when the request completes, in whichever language that is, as those of a generalized request are.
+/// `before` gets the state of callbacks that these replace, or null. Returns 0 where nothing can be attached.
+///
+/// # Safety
+/// The functions may be called with `state`, and `before` points to a pointer.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn weft_request_attach(
+    request: MPI_Request,
+    query: MPI_Grequest_query_function,
+    free: MPI_Grequest_free_function,
+    state: *mut c_void,
+    before: *mut *mut c_void,
+) -> c_int {
+    value(Function::GrequestStart, || {
+        let callbacks = Generalized { query, free, cancel: None, extra_state: state as usize };
+        let Ok(replaced) = with(|process| process.attach(request.0, callbacks)) else { return 0 };
+        // SAFETY: the caller promises that it may be written.
+        unsafe { before.write(replaced as *mut c_void) };
+        1
+    })
 }
 
 /// MPI_Grequest_start (MPI-5.0 §13.2).
@@ -46,7 +72,7 @@ pub(crate) fn grequest_start(
     let callbacks = Generalized {
         query: check::function("query_fn", query_fn)?,
         free: check::function("free_fn", free_fn)?,
-        cancel: check::function("cancel_fn", cancel_fn)?,
+        cancel: Some(check::function("cancel_fn", cancel_fn)?),
         extra_state: extra_state as usize,
     };
     with(|process| {
