@@ -134,7 +134,8 @@ impl Function<'_> {
         let (success, after) = (all(|shape| &shape.success), all(|shape| &shape.after));
         if !success.is_empty() {
             // Nothing is left to do then, so the code need not be kept.
-            let done = if after.is_empty() && !success.contains("code = ") { "        return MPI_SUCCESS;\n" } else { "" };
+            let done =
+                if after.is_empty() && !success.contains("code = ") { "        return MPI_SUCCESS;\n" } else { "" };
             write!(body, "    if (LIKELY(code == MPI_SUCCESS)) {{\n{success}{done}    }}\n")?;
         }
         writeln!(body, "{after}    return error_f(code);")?;
