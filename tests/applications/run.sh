@@ -197,9 +197,9 @@ with_own() {
     debian=$top/build/debian-$abi/usr
     own=$debian/lib/x86_64-linux-gnu
     case $abi in
-        mpich) env LD_LIBRARY_PATH="$own:$LD_LIBRARY_PATH" "$top/build/venv/bin/mpiexec" -n "$ranks" "$@" ;;
+        mpich) timeout -k 5 300 env LD_LIBRARY_PATH="$own:$LD_LIBRARY_PATH" "$top/build/venv/bin/mpiexec" -n "$ranks" "$@" ;;
         *)
-            env OPAL_PREFIX="$debian" LD_LIBRARY_PATH="$own:$own/openmpi/lib:$LD_LIBRARY_PATH" \
+            timeout -k 5 300 env OPAL_PREFIX="$debian" LD_LIBRARY_PATH="$own:$own/openmpi/lib:$LD_LIBRARY_PATH" \
                 "$debian/bin/orterun" --allow-run-as-root --oversubscribe -n "$ranks" "$@"
             ;;
     esac
