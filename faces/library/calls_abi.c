@@ -12,6 +12,7 @@ int face_MPI_Abi_get_fortran_info(F_Info *info) {
     int code = library.MPI_Abi_get_fortran_info(HANDLE_AT(MPI_Info, info));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(info, info);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -22,6 +23,7 @@ int face_MPI_Abi_get_info(F_Info *info) {
     int code = library.MPI_Abi_get_info(HANDLE_AT(MPI_Info, info));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(info, info);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

@@ -32,6 +32,7 @@ static COLD int unusual_MPI_Allgather_init(const void *sendbuf, int sendcount, F
     int code = library.MPI_Allgather_init(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -43,6 +44,7 @@ int face_MPI_Allgather_init(const void *sendbuf, int sendcount, F_Datatype sendt
     int code = library.MPI_Allgather_init(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -53,6 +55,7 @@ static COLD int unusual_MPI_Allgather_init_c(const void *sendbuf, MPI_Count send
     int code = library.MPI_Allgather_init_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -64,6 +67,7 @@ int face_MPI_Allgather_init_c(const void *sendbuf, MPI_Count sendcount, F_Dataty
     int code = library.MPI_Allgather_init_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -100,6 +104,7 @@ static COLD int unusual_MPI_Allgatherv_init(const void *sendbuf, int sendcount, 
     int code = library.MPI_Allgatherv_init(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -111,6 +116,7 @@ int face_MPI_Allgatherv_init(const void *sendbuf, int sendcount, F_Datatype send
     int code = library.MPI_Allgatherv_init(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_usual_c(recvtype), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -121,6 +127,7 @@ static COLD int unusual_MPI_Allgatherv_init_c(const void *sendbuf, MPI_Count sen
     int code = library.MPI_Allgatherv_init_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -132,6 +139,7 @@ int face_MPI_Allgatherv_init_c(const void *sendbuf, MPI_Count sendcount, F_Datat
     int code = library.MPI_Allgatherv_init_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_usual_c(recvtype), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -168,6 +176,7 @@ static COLD int unusual_MPI_Allreduce_init(const void *sendbuf, void *recvbuf, i
     int code = library.MPI_Allreduce_init(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -179,6 +188,7 @@ int face_MPI_Allreduce_init(const void *sendbuf, void *recvbuf, int count, F_Dat
     int code = library.MPI_Allreduce_init(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -189,6 +199,7 @@ static COLD int unusual_MPI_Allreduce_init_c(const void *sendbuf, void *recvbuf,
     int code = library.MPI_Allreduce_init_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -200,6 +211,7 @@ int face_MPI_Allreduce_init_c(const void *sendbuf, void *recvbuf, MPI_Count coun
     int code = library.MPI_Allreduce_init_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -236,6 +248,7 @@ static COLD int unusual_MPI_Alltoall_init(const void *sendbuf, int sendcount, F_
     int code = library.MPI_Alltoall_init(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -247,6 +260,7 @@ int face_MPI_Alltoall_init(const void *sendbuf, int sendcount, F_Datatype sendty
     int code = library.MPI_Alltoall_init(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -257,6 +271,7 @@ static COLD int unusual_MPI_Alltoall_init_c(const void *sendbuf, MPI_Count sendc
     int code = library.MPI_Alltoall_init_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -268,6 +283,7 @@ int face_MPI_Alltoall_init_c(const void *sendbuf, MPI_Count sendcount, F_Datatyp
     int code = library.MPI_Alltoall_init_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -304,6 +320,7 @@ static COLD int unusual_MPI_Alltoallv_init(const void *sendbuf, const int sendco
     int code = library.MPI_Alltoallv_init(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -315,6 +332,7 @@ int face_MPI_Alltoallv_init(const void *sendbuf, const int sendcounts[], const i
     int code = library.MPI_Alltoallv_init(in_place_c(sendbuf), sendcounts, sdispls, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_usual_c(recvtype), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -325,6 +343,7 @@ static COLD int unusual_MPI_Alltoallv_init_c(const void *sendbuf, const MPI_Coun
     int code = library.MPI_Alltoallv_init_c(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -336,6 +355,7 @@ int face_MPI_Alltoallv_init_c(const void *sendbuf, const MPI_Count sendcounts[],
     int code = library.MPI_Alltoallv_init_c(in_place_c(sendbuf), sendcounts, sdispls, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_usual_c(recvtype), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -503,6 +523,7 @@ static COLD int unusual_MPI_Barrier_init(F_Comm comm, F_Info info, F_Request *re
     int code = library.MPI_Barrier_init(comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -514,6 +535,7 @@ int face_MPI_Barrier_init(F_Comm comm, F_Info info, F_Request *request) {
     int code = library.MPI_Barrier_init(comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -550,6 +572,7 @@ static COLD int unusual_MPI_Bcast_init(void *buffer, int count, F_Datatype datat
     int code = library.MPI_Bcast_init(in_place_c(buffer), count, datatype_c(datatype), rank_c(root), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -561,6 +584,7 @@ int face_MPI_Bcast_init(void *buffer, int count, F_Datatype datatype, int root, 
     int code = library.MPI_Bcast_init(in_place_c(buffer), count, datatype_usual_c(datatype), rank_c(root), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -571,6 +595,7 @@ static COLD int unusual_MPI_Bcast_init_c(void *buffer, MPI_Count count, F_Dataty
     int code = library.MPI_Bcast_init_c(in_place_c(buffer), count, datatype_c(datatype), rank_c(root), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -582,6 +607,7 @@ int face_MPI_Bcast_init_c(void *buffer, MPI_Count count, F_Datatype datatype, in
     int code = library.MPI_Bcast_init_c(in_place_c(buffer), count, datatype_usual_c(datatype), rank_c(root), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -618,6 +644,7 @@ static COLD int unusual_MPI_Exscan_init(const void *sendbuf, void *recvbuf, int 
     int code = library.MPI_Exscan_init(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -629,6 +656,7 @@ int face_MPI_Exscan_init(const void *sendbuf, void *recvbuf, int count, F_Dataty
     int code = library.MPI_Exscan_init(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -639,6 +667,7 @@ static COLD int unusual_MPI_Exscan_init_c(const void *sendbuf, void *recvbuf, MP
     int code = library.MPI_Exscan_init_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -650,6 +679,7 @@ int face_MPI_Exscan_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, 
     int code = library.MPI_Exscan_init_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -686,6 +716,7 @@ static COLD int unusual_MPI_Gather_init(const void *sendbuf, int sendcount, F_Da
     int code = library.MPI_Gather_init(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -697,6 +728,7 @@ int face_MPI_Gather_init(const void *sendbuf, int sendcount, F_Datatype sendtype
     int code = library.MPI_Gather_init(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(root), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -707,6 +739,7 @@ static COLD int unusual_MPI_Gather_init_c(const void *sendbuf, MPI_Count sendcou
     int code = library.MPI_Gather_init_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -718,6 +751,7 @@ int face_MPI_Gather_init_c(const void *sendbuf, MPI_Count sendcount, F_Datatype 
     int code = library.MPI_Gather_init_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(root), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -754,6 +788,7 @@ static COLD int unusual_MPI_Gatherv_init(const void *sendbuf, int sendcount, F_D
     int code = library.MPI_Gatherv_init(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), rank_c(root), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -765,6 +800,7 @@ int face_MPI_Gatherv_init(const void *sendbuf, int sendcount, F_Datatype sendtyp
     int code = library.MPI_Gatherv_init(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_usual_c(recvtype), rank_c(root), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -775,6 +811,7 @@ static COLD int unusual_MPI_Gatherv_init_c(const void *sendbuf, MPI_Count sendco
     int code = library.MPI_Gatherv_init_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), rank_c(root), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -786,6 +823,7 @@ int face_MPI_Gatherv_init_c(const void *sendbuf, MPI_Count sendcount, F_Datatype
     int code = library.MPI_Gatherv_init_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_usual_c(recvtype), rank_c(root), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -796,6 +834,7 @@ static COLD int unusual_MPI_Iallgather(const void *sendbuf, int sendcount, F_Dat
     int code = library.MPI_Iallgather(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -807,6 +846,7 @@ int face_MPI_Iallgather(const void *sendbuf, int sendcount, F_Datatype sendtype,
     int code = library.MPI_Iallgather(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -817,6 +857,7 @@ static COLD int unusual_MPI_Iallgather_c(const void *sendbuf, MPI_Count sendcoun
     int code = library.MPI_Iallgather_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -828,6 +869,7 @@ int face_MPI_Iallgather_c(const void *sendbuf, MPI_Count sendcount, F_Datatype s
     int code = library.MPI_Iallgather_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -838,6 +880,7 @@ static COLD int unusual_MPI_Iallgatherv(const void *sendbuf, int sendcount, F_Da
     int code = library.MPI_Iallgatherv(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -849,6 +892,7 @@ int face_MPI_Iallgatherv(const void *sendbuf, int sendcount, F_Datatype sendtype
     int code = library.MPI_Iallgatherv(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_usual_c(recvtype), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -859,6 +903,7 @@ static COLD int unusual_MPI_Iallgatherv_c(const void *sendbuf, MPI_Count sendcou
     int code = library.MPI_Iallgatherv_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -870,6 +915,7 @@ int face_MPI_Iallgatherv_c(const void *sendbuf, MPI_Count sendcount, F_Datatype 
     int code = library.MPI_Iallgatherv_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_usual_c(recvtype), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -880,6 +926,7 @@ static COLD int unusual_MPI_Iallreduce(const void *sendbuf, void *recvbuf, int c
     int code = library.MPI_Iallreduce(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -891,6 +938,7 @@ int face_MPI_Iallreduce(const void *sendbuf, void *recvbuf, int count, F_Datatyp
     int code = library.MPI_Iallreduce(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -901,6 +949,7 @@ static COLD int unusual_MPI_Iallreduce_c(const void *sendbuf, void *recvbuf, MPI
     int code = library.MPI_Iallreduce_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -912,6 +961,7 @@ int face_MPI_Iallreduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, F
     int code = library.MPI_Iallreduce_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -922,6 +972,7 @@ static COLD int unusual_MPI_Ialltoall(const void *sendbuf, int sendcount, F_Data
     int code = library.MPI_Ialltoall(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -933,6 +984,7 @@ int face_MPI_Ialltoall(const void *sendbuf, int sendcount, F_Datatype sendtype, 
     int code = library.MPI_Ialltoall(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -943,6 +995,7 @@ static COLD int unusual_MPI_Ialltoall_c(const void *sendbuf, MPI_Count sendcount
     int code = library.MPI_Ialltoall_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -954,6 +1007,7 @@ int face_MPI_Ialltoall_c(const void *sendbuf, MPI_Count sendcount, F_Datatype se
     int code = library.MPI_Ialltoall_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -964,6 +1018,7 @@ static COLD int unusual_MPI_Ialltoallv(const void *sendbuf, const int sendcounts
     int code = library.MPI_Ialltoallv(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -975,6 +1030,7 @@ int face_MPI_Ialltoallv(const void *sendbuf, const int sendcounts[], const int s
     int code = library.MPI_Ialltoallv(in_place_c(sendbuf), sendcounts, sdispls, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_usual_c(recvtype), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -985,6 +1041,7 @@ static COLD int unusual_MPI_Ialltoallv_c(const void *sendbuf, const MPI_Count se
     int code = library.MPI_Ialltoallv_c(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -996,6 +1053,7 @@ int face_MPI_Ialltoallv_c(const void *sendbuf, const MPI_Count sendcounts[], con
     int code = library.MPI_Ialltoallv_c(in_place_c(sendbuf), sendcounts, sdispls, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_usual_c(recvtype), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1082,6 +1140,7 @@ static COLD int unusual_MPI_Ibarrier(F_Comm comm, F_Request *request) {
     int code = library.MPI_Ibarrier(comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1093,6 +1152,7 @@ int face_MPI_Ibarrier(F_Comm comm, F_Request *request) {
     int code = library.MPI_Ibarrier(comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1103,6 +1163,7 @@ static COLD int unusual_MPI_Ibcast(void *buffer, int count, F_Datatype datatype,
     int code = library.MPI_Ibcast(in_place_c(buffer), count, datatype_c(datatype), rank_c(root), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1114,6 +1175,7 @@ int face_MPI_Ibcast(void *buffer, int count, F_Datatype datatype, int root, F_Co
     int code = library.MPI_Ibcast(in_place_c(buffer), count, datatype_usual_c(datatype), rank_c(root), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1124,6 +1186,7 @@ static COLD int unusual_MPI_Ibcast_c(void *buffer, MPI_Count count, F_Datatype d
     int code = library.MPI_Ibcast_c(in_place_c(buffer), count, datatype_c(datatype), rank_c(root), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1135,6 +1198,7 @@ int face_MPI_Ibcast_c(void *buffer, MPI_Count count, F_Datatype datatype, int ro
     int code = library.MPI_Ibcast_c(in_place_c(buffer), count, datatype_usual_c(datatype), rank_c(root), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1145,6 +1209,7 @@ static COLD int unusual_MPI_Iexscan(const void *sendbuf, void *recvbuf, int coun
     int code = library.MPI_Iexscan(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1156,6 +1221,7 @@ int face_MPI_Iexscan(const void *sendbuf, void *recvbuf, int count, F_Datatype d
     int code = library.MPI_Iexscan(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1166,6 +1232,7 @@ static COLD int unusual_MPI_Iexscan_c(const void *sendbuf, void *recvbuf, MPI_Co
     int code = library.MPI_Iexscan_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1177,6 +1244,7 @@ int face_MPI_Iexscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, F_Da
     int code = library.MPI_Iexscan_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1187,6 +1255,7 @@ static COLD int unusual_MPI_Igather(const void *sendbuf, int sendcount, F_Dataty
     int code = library.MPI_Igather(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1198,6 +1267,7 @@ int face_MPI_Igather(const void *sendbuf, int sendcount, F_Datatype sendtype, vo
     int code = library.MPI_Igather(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(root), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1208,6 +1278,7 @@ static COLD int unusual_MPI_Igather_c(const void *sendbuf, MPI_Count sendcount, 
     int code = library.MPI_Igather_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1219,6 +1290,7 @@ int face_MPI_Igather_c(const void *sendbuf, MPI_Count sendcount, F_Datatype send
     int code = library.MPI_Igather_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(root), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1229,6 +1301,7 @@ static COLD int unusual_MPI_Igatherv(const void *sendbuf, int sendcount, F_Datat
     int code = library.MPI_Igatherv(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), rank_c(root), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1240,6 +1313,7 @@ int face_MPI_Igatherv(const void *sendbuf, int sendcount, F_Datatype sendtype, v
     int code = library.MPI_Igatherv(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_usual_c(recvtype), rank_c(root), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1250,6 +1324,7 @@ static COLD int unusual_MPI_Igatherv_c(const void *sendbuf, MPI_Count sendcount,
     int code = library.MPI_Igatherv_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), rank_c(root), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1261,6 +1336,7 @@ int face_MPI_Igatherv_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sen
     int code = library.MPI_Igatherv_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_usual_c(recvtype), rank_c(root), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1271,6 +1347,7 @@ static COLD int unusual_MPI_Ireduce(const void *sendbuf, void *recvbuf, int coun
     int code = library.MPI_Ireduce(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), rank_c(root), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1282,6 +1359,7 @@ int face_MPI_Ireduce(const void *sendbuf, void *recvbuf, int count, F_Datatype d
     int code = library.MPI_Ireduce(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), rank_c(root), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1292,6 +1370,7 @@ static COLD int unusual_MPI_Ireduce_c(const void *sendbuf, void *recvbuf, MPI_Co
     int code = library.MPI_Ireduce_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), rank_c(root), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1303,6 +1382,7 @@ int face_MPI_Ireduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, F_Da
     int code = library.MPI_Ireduce_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), rank_c(root), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1313,6 +1393,7 @@ static COLD int unusual_MPI_Ireduce_scatter(const void *sendbuf, void *recvbuf, 
     int code = library.MPI_Ireduce_scatter(in_place_c(sendbuf), in_place_c(recvbuf), recvcounts, datatype_c(datatype), op_c(op), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1324,6 +1405,7 @@ int face_MPI_Ireduce_scatter(const void *sendbuf, void *recvbuf, const int recvc
     int code = library.MPI_Ireduce_scatter(in_place_c(sendbuf), in_place_c(recvbuf), recvcounts, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1334,6 +1416,7 @@ static COLD int unusual_MPI_Ireduce_scatter_c(const void *sendbuf, void *recvbuf
     int code = library.MPI_Ireduce_scatter_c(in_place_c(sendbuf), in_place_c(recvbuf), recvcounts, datatype_c(datatype), op_c(op), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1345,6 +1428,7 @@ int face_MPI_Ireduce_scatter_c(const void *sendbuf, void *recvbuf, const MPI_Cou
     int code = library.MPI_Ireduce_scatter_c(in_place_c(sendbuf), in_place_c(recvbuf), recvcounts, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1355,6 +1439,7 @@ static COLD int unusual_MPI_Ireduce_scatter_block(const void *sendbuf, void *rec
     int code = library.MPI_Ireduce_scatter_block(in_place_c(sendbuf), in_place_c(recvbuf), recvcount, datatype_c(datatype), op_c(op), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1366,6 +1451,7 @@ int face_MPI_Ireduce_scatter_block(const void *sendbuf, void *recvbuf, int recvc
     int code = library.MPI_Ireduce_scatter_block(in_place_c(sendbuf), in_place_c(recvbuf), recvcount, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1376,6 +1462,7 @@ static COLD int unusual_MPI_Ireduce_scatter_block_c(const void *sendbuf, void *r
     int code = library.MPI_Ireduce_scatter_block_c(in_place_c(sendbuf), in_place_c(recvbuf), recvcount, datatype_c(datatype), op_c(op), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1387,6 +1474,7 @@ int face_MPI_Ireduce_scatter_block_c(const void *sendbuf, void *recvbuf, MPI_Cou
     int code = library.MPI_Ireduce_scatter_block_c(in_place_c(sendbuf), in_place_c(recvbuf), recvcount, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1397,6 +1485,7 @@ static COLD int unusual_MPI_Iscan(const void *sendbuf, void *recvbuf, int count,
     int code = library.MPI_Iscan(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1408,6 +1497,7 @@ int face_MPI_Iscan(const void *sendbuf, void *recvbuf, int count, F_Datatype dat
     int code = library.MPI_Iscan(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1418,6 +1508,7 @@ static COLD int unusual_MPI_Iscan_c(const void *sendbuf, void *recvbuf, MPI_Coun
     int code = library.MPI_Iscan_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1429,6 +1520,7 @@ int face_MPI_Iscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, F_Data
     int code = library.MPI_Iscan_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1439,6 +1531,7 @@ static COLD int unusual_MPI_Iscatter(const void *sendbuf, int sendcount, F_Datat
     int code = library.MPI_Iscatter(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1450,6 +1543,7 @@ int face_MPI_Iscatter(const void *sendbuf, int sendcount, F_Datatype sendtype, v
     int code = library.MPI_Iscatter(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(root), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1460,6 +1554,7 @@ static COLD int unusual_MPI_Iscatter_c(const void *sendbuf, MPI_Count sendcount,
     int code = library.MPI_Iscatter_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1471,6 +1566,7 @@ int face_MPI_Iscatter_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sen
     int code = library.MPI_Iscatter_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(root), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1481,6 +1577,7 @@ static COLD int unusual_MPI_Iscatterv(const void *sendbuf, const int sendcounts[
     int code = library.MPI_Iscatterv(in_place_c(sendbuf), sendcounts, displs, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1492,6 +1589,7 @@ int face_MPI_Iscatterv(const void *sendbuf, const int sendcounts[], const int di
     int code = library.MPI_Iscatterv(in_place_c(sendbuf), sendcounts, displs, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(root), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1502,6 +1600,7 @@ static COLD int unusual_MPI_Iscatterv_c(const void *sendbuf, const MPI_Count sen
     int code = library.MPI_Iscatterv_c(in_place_c(sendbuf), sendcounts, displs, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1513,6 +1612,7 @@ int face_MPI_Iscatterv_c(const void *sendbuf, const MPI_Count sendcounts[], cons
     int code = library.MPI_Iscatterv_c(in_place_c(sendbuf), sendcounts, displs, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(root), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1571,6 +1671,7 @@ static COLD int unusual_MPI_Reduce_init(const void *sendbuf, void *recvbuf, int 
     int code = library.MPI_Reduce_init(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), rank_c(root), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1582,6 +1683,7 @@ int face_MPI_Reduce_init(const void *sendbuf, void *recvbuf, int count, F_Dataty
     int code = library.MPI_Reduce_init(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), rank_c(root), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1592,6 +1694,7 @@ static COLD int unusual_MPI_Reduce_init_c(const void *sendbuf, void *recvbuf, MP
     int code = library.MPI_Reduce_init_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), rank_c(root), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1603,6 +1706,7 @@ int face_MPI_Reduce_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, 
     int code = library.MPI_Reduce_init_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), rank_c(root), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1691,6 +1795,7 @@ static COLD int unusual_MPI_Reduce_scatter_block_init(const void *sendbuf, void 
     int code = library.MPI_Reduce_scatter_block_init(in_place_c(sendbuf), in_place_c(recvbuf), recvcount, datatype_c(datatype), op_c(op), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1702,6 +1807,7 @@ int face_MPI_Reduce_scatter_block_init(const void *sendbuf, void *recvbuf, int r
     int code = library.MPI_Reduce_scatter_block_init(in_place_c(sendbuf), in_place_c(recvbuf), recvcount, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1712,6 +1818,7 @@ static COLD int unusual_MPI_Reduce_scatter_block_init_c(const void *sendbuf, voi
     int code = library.MPI_Reduce_scatter_block_init_c(in_place_c(sendbuf), in_place_c(recvbuf), recvcount, datatype_c(datatype), op_c(op), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1723,6 +1830,7 @@ int face_MPI_Reduce_scatter_block_init_c(const void *sendbuf, void *recvbuf, MPI
     int code = library.MPI_Reduce_scatter_block_init_c(in_place_c(sendbuf), in_place_c(recvbuf), recvcount, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1733,6 +1841,7 @@ static COLD int unusual_MPI_Reduce_scatter_init(const void *sendbuf, void *recvb
     int code = library.MPI_Reduce_scatter_init(in_place_c(sendbuf), in_place_c(recvbuf), recvcounts, datatype_c(datatype), op_c(op), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1744,6 +1853,7 @@ int face_MPI_Reduce_scatter_init(const void *sendbuf, void *recvbuf, const int r
     int code = library.MPI_Reduce_scatter_init(in_place_c(sendbuf), in_place_c(recvbuf), recvcounts, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1754,6 +1864,7 @@ static COLD int unusual_MPI_Reduce_scatter_init_c(const void *sendbuf, void *rec
     int code = library.MPI_Reduce_scatter_init_c(in_place_c(sendbuf), in_place_c(recvbuf), recvcounts, datatype_c(datatype), op_c(op), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1765,6 +1876,7 @@ int face_MPI_Reduce_scatter_init_c(const void *sendbuf, void *recvbuf, const MPI
     int code = library.MPI_Reduce_scatter_init_c(in_place_c(sendbuf), in_place_c(recvbuf), recvcounts, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1801,6 +1913,7 @@ static COLD int unusual_MPI_Scan_init(const void *sendbuf, void *recvbuf, int co
     int code = library.MPI_Scan_init(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1812,6 +1925,7 @@ int face_MPI_Scan_init(const void *sendbuf, void *recvbuf, int count, F_Datatype
     int code = library.MPI_Scan_init(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1822,6 +1936,7 @@ static COLD int unusual_MPI_Scan_init_c(const void *sendbuf, void *recvbuf, MPI_
     int code = library.MPI_Scan_init_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1833,6 +1948,7 @@ int face_MPI_Scan_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, F_
     int code = library.MPI_Scan_init_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1869,6 +1985,7 @@ static COLD int unusual_MPI_Scatter_init(const void *sendbuf, int sendcount, F_D
     int code = library.MPI_Scatter_init(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1880,6 +1997,7 @@ int face_MPI_Scatter_init(const void *sendbuf, int sendcount, F_Datatype sendtyp
     int code = library.MPI_Scatter_init(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(root), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1890,6 +2008,7 @@ static COLD int unusual_MPI_Scatter_init_c(const void *sendbuf, MPI_Count sendco
     int code = library.MPI_Scatter_init_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1901,6 +2020,7 @@ int face_MPI_Scatter_init_c(const void *sendbuf, MPI_Count sendcount, F_Datatype
     int code = library.MPI_Scatter_init_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(root), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1937,6 +2057,7 @@ static COLD int unusual_MPI_Scatterv_init(const void *sendbuf, const int sendcou
     int code = library.MPI_Scatterv_init(in_place_c(sendbuf), sendcounts, displs, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1948,6 +2069,7 @@ int face_MPI_Scatterv_init(const void *sendbuf, const int sendcounts[], const in
     int code = library.MPI_Scatterv_init(in_place_c(sendbuf), sendcounts, displs, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(root), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1958,6 +2080,7 @@ static COLD int unusual_MPI_Scatterv_init_c(const void *sendbuf, const MPI_Count
     int code = library.MPI_Scatterv_init_c(in_place_c(sendbuf), sendcounts, displs, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1969,6 +2092,7 @@ int face_MPI_Scatterv_init_c(const void *sendbuf, const MPI_Count sendcounts[], 
     int code = library.MPI_Scatterv_init_c(in_place_c(sendbuf), sendcounts, displs, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(root), comm_usual_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

@@ -7,6 +7,7 @@ int face_MPI_Comm_compare(F_Comm comm1, F_Comm comm2, int *result) {
         if (result) {
             *result = comparison_f(*result);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -17,6 +18,7 @@ int face_MPI_Comm_create(F_Comm comm, F_Group group, F_Comm *newcomm) {
     int code = library.MPI_Comm_create(comm_c(comm), group_c(group), HANDLE_AT(MPI_Comm, newcomm));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newcomm);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -27,6 +29,7 @@ int face_MPI_Comm_create_from_group(F_Group group, const char *stringtag, F_Info
     int code = library.MPI_Comm_create_from_group(group_c(group), stringtag, info_c(info), errhandler_c(errhandler), HANDLE_AT(MPI_Comm, newcomm));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newcomm);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -37,6 +40,7 @@ int face_MPI_Comm_create_group(F_Comm comm, F_Group group, int tag, F_Comm *newc
     int code = library.MPI_Comm_create_group(comm_c(comm), group_c(group), tag, HANDLE_AT(MPI_Comm, newcomm));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newcomm);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -53,6 +57,7 @@ int face_MPI_Comm_dup(F_Comm comm, F_Comm *newcomm) {
     int code = library.MPI_Comm_dup(comm_c(comm), HANDLE_AT(MPI_Comm, newcomm));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newcomm);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -63,6 +68,7 @@ int face_MPI_Comm_dup_with_info(F_Comm comm, F_Info info, F_Comm *newcomm) {
     int code = library.MPI_Comm_dup_with_info(comm_c(comm), info_c(info), HANDLE_AT(MPI_Comm, newcomm));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newcomm);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -94,6 +100,7 @@ int face_MPI_Comm_get_info(F_Comm comm, F_Info *info_used) {
     int code = library.MPI_Comm_get_info(comm_c(comm), HANDLE_AT(MPI_Info, info_used));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(info, info_used);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -114,6 +121,7 @@ int face_MPI_Comm_group(F_Comm comm, F_Group *group) {
     int code = library.MPI_Comm_group(comm_c(comm), HANDLE_AT(MPI_Group, group));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(group, group);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -126,6 +134,7 @@ int face_MPI_Comm_idup(F_Comm comm, F_Comm *newcomm, F_Request *request) {
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newcomm);
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -138,6 +147,7 @@ int face_MPI_Comm_idup_with_info(F_Comm comm, F_Info info, F_Comm *newcomm, F_Re
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newcomm);
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -149,6 +159,7 @@ int face_MPI_Comm_rank(F_Comm comm, int *rank) {
         if (rank) {
             *rank = rank_f(*rank);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -159,6 +170,7 @@ int face_MPI_Comm_remote_group(F_Comm comm, F_Group *group) {
     int code = library.MPI_Comm_remote_group(comm_c(comm), HANDLE_AT(MPI_Group, group));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(group, group);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -199,6 +211,7 @@ int face_MPI_Comm_split(F_Comm comm, int color, int key, F_Comm *newcomm) {
     int code = library.MPI_Comm_split(comm_c(comm), color, key, HANDLE_AT(MPI_Comm, newcomm));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newcomm);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -209,6 +222,7 @@ int face_MPI_Comm_split_type(F_Comm comm, int split_type, int key, F_Info info, 
     int code = library.MPI_Comm_split_type(comm_c(comm), split_type_c(split_type), key, info_c(info), HANDLE_AT(MPI_Comm, newcomm));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newcomm);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -226,6 +240,7 @@ int face_MPI_Group_compare(F_Group group1, F_Group group2, int *result) {
         if (result) {
             *result = comparison_f(*result);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -236,6 +251,7 @@ int face_MPI_Group_difference(F_Group group1, F_Group group2, F_Group *newgroup)
     int code = library.MPI_Group_difference(group_c(group1), group_c(group2), HANDLE_AT(MPI_Group, newgroup));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(group, newgroup);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -246,6 +262,7 @@ int face_MPI_Group_excl(F_Group group, int n, const int ranks[], F_Group *newgro
     int code = library.MPI_Group_excl(group_c(group), n, ranks, HANDLE_AT(MPI_Group, newgroup));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(group, newgroup);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -265,6 +282,7 @@ int face_MPI_Group_from_session_pset(F_Session session, const char *pset_name, F
     int code = library.MPI_Group_from_session_pset(session_c(session), pset_name, HANDLE_AT(MPI_Group, newgroup));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(group, newgroup);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -275,6 +293,7 @@ int face_MPI_Group_incl(F_Group group, int n, const int ranks[], F_Group *newgro
     int code = library.MPI_Group_incl(group_c(group), n, ranks, HANDLE_AT(MPI_Group, newgroup));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(group, newgroup);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -285,6 +304,7 @@ int face_MPI_Group_intersection(F_Group group1, F_Group group2, F_Group *newgrou
     int code = library.MPI_Group_intersection(group_c(group1), group_c(group2), HANDLE_AT(MPI_Group, newgroup));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(group, newgroup);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -295,6 +315,7 @@ int face_MPI_Group_range_excl(F_Group group, int n, int ranges[][3], F_Group *ne
     int code = library.MPI_Group_range_excl(group_c(group), n, ranges, HANDLE_AT(MPI_Group, newgroup));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(group, newgroup);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -305,6 +326,7 @@ int face_MPI_Group_range_incl(F_Group group, int n, int ranges[][3], F_Group *ne
     int code = library.MPI_Group_range_incl(group_c(group), n, ranges, HANDLE_AT(MPI_Group, newgroup));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(group, newgroup);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -316,6 +338,7 @@ int face_MPI_Group_rank(F_Group group, int *rank) {
         if (rank) {
             *rank = rank_f(*rank);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -353,6 +376,7 @@ int face_MPI_Group_union(F_Group group1, F_Group group2, F_Group *newgroup) {
     int code = library.MPI_Group_union(group_c(group1), group_c(group2), HANDLE_AT(MPI_Group, newgroup));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(group, newgroup);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -363,6 +387,7 @@ int face_MPI_Intercomm_create(F_Comm local_comm, int local_leader, F_Comm peer_c
     int code = library.MPI_Intercomm_create(comm_c(local_comm), rank_c(local_leader), comm_c(peer_comm), rank_c(remote_leader), tag, HANDLE_AT(MPI_Comm, newintercomm));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newintercomm);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -373,6 +398,7 @@ int face_MPI_Intercomm_create_from_groups(F_Group local_group, int local_leader,
     int code = library.MPI_Intercomm_create_from_groups(group_c(local_group), rank_c(local_leader), group_c(remote_group), rank_c(remote_leader), stringtag, info_c(info), errhandler_c(errhandler), HANDLE_AT(MPI_Comm, newintercomm));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newintercomm);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -383,6 +409,7 @@ int face_MPI_Intercomm_merge(F_Comm intercomm, int high, F_Comm *newintracomm) {
     int code = library.MPI_Intercomm_merge(comm_c(intercomm), high, HANDLE_AT(MPI_Comm, newintracomm));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newintracomm);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

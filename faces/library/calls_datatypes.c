@@ -89,6 +89,7 @@ int face_MPI_Type_contiguous(int count, F_Datatype oldtype, F_Datatype *newtype)
     int code = library.MPI_Type_contiguous(count, datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -99,6 +100,7 @@ int face_MPI_Type_contiguous_c(MPI_Count count, F_Datatype oldtype, F_Datatype *
     int code = library.MPI_Type_contiguous_c(count, datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -171,6 +173,7 @@ int face_MPI_Type_create_hindexed(int count, const int array_of_blocklengths[], 
     int code = library.MPI_Type_create_hindexed(count, array_of_blocklengths, array_of_displacements, datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -181,6 +184,7 @@ int face_MPI_Type_create_hindexed_c(MPI_Count count, const MPI_Count array_of_bl
     int code = library.MPI_Type_create_hindexed_c(count, array_of_blocklengths, array_of_displacements, datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -191,6 +195,7 @@ int face_MPI_Type_create_hindexed_block(int count, int blocklength, const MPI_Ai
     int code = library.MPI_Type_create_hindexed_block(count, blocklength, array_of_displacements, datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -201,6 +206,7 @@ int face_MPI_Type_create_hindexed_block_c(MPI_Count count, MPI_Count blocklength
     int code = library.MPI_Type_create_hindexed_block_c(count, blocklength, array_of_displacements, datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -211,6 +217,7 @@ int face_MPI_Type_create_hvector(int count, int blocklength, MPI_Aint stride, F_
     int code = library.MPI_Type_create_hvector(count, blocklength, stride, datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -221,6 +228,7 @@ int face_MPI_Type_create_hvector_c(MPI_Count count, MPI_Count blocklength, MPI_C
     int code = library.MPI_Type_create_hvector_c(count, blocklength, stride, datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -231,6 +239,7 @@ int face_MPI_Type_create_indexed_block(int count, int blocklength, const int arr
     int code = library.MPI_Type_create_indexed_block(count, blocklength, array_of_displacements, datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -241,6 +250,7 @@ int face_MPI_Type_create_indexed_block_c(MPI_Count count, MPI_Count blocklength,
     int code = library.MPI_Type_create_indexed_block_c(count, blocklength, array_of_displacements, datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -251,6 +261,7 @@ int face_MPI_Type_create_resized(F_Datatype oldtype, MPI_Aint lb, MPI_Aint exten
     int code = library.MPI_Type_create_resized(datatype_c(oldtype), lb, extent, HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -261,6 +272,7 @@ int face_MPI_Type_create_resized_c(F_Datatype oldtype, MPI_Count lb, MPI_Count e
     int code = library.MPI_Type_create_resized_c(datatype_c(oldtype), lb, extent, HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -311,6 +323,7 @@ int face_MPI_Type_create_subarray(int ndims, const int array_of_sizes[], const i
     int code = library.MPI_Type_create_subarray(ndims, array_of_sizes, array_of_subsizes, array_of_starts, order_c(order), datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -321,6 +334,7 @@ int face_MPI_Type_create_subarray_c(int ndims, const MPI_Count array_of_sizes[],
     int code = library.MPI_Type_create_subarray_c(ndims, array_of_sizes, array_of_subsizes, array_of_starts, order_c(order), datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -331,6 +345,7 @@ int face_MPI_Type_dup(F_Datatype oldtype, F_Datatype *newtype) {
     int code = library.MPI_Type_dup(datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -351,6 +366,7 @@ int face_MPI_Type_get_envelope(F_Datatype datatype, int *num_integers, int *num_
         if (combiner) {
             *combiner = combiner_f(*combiner);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -362,6 +378,7 @@ int face_MPI_Type_get_envelope_c(F_Datatype datatype, MPI_Count *num_integers, M
         if (combiner) {
             *combiner = combiner_f(*combiner);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -396,6 +413,7 @@ int face_MPI_Type_get_value_index(F_Datatype value_type, F_Datatype index_type, 
     int code = library.MPI_Type_get_value_index(datatype_c(value_type), datatype_c(index_type), HANDLE_AT(MPI_Datatype, pair_type));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, pair_type);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -406,6 +424,7 @@ int face_MPI_Type_indexed(int count, const int array_of_blocklengths[], const in
     int code = library.MPI_Type_indexed(count, array_of_blocklengths, array_of_displacements, datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -416,6 +435,7 @@ int face_MPI_Type_indexed_c(MPI_Count count, const MPI_Count array_of_blocklengt
     int code = library.MPI_Type_indexed_c(count, array_of_blocklengths, array_of_displacements, datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -438,6 +458,7 @@ int face_MPI_Type_vector(int count, int blocklength, int stride, F_Datatype oldt
     int code = library.MPI_Type_vector(count, blocklength, stride, datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -448,6 +469,7 @@ int face_MPI_Type_vector_c(MPI_Count count, MPI_Count blocklength, MPI_Count str
     int code = library.MPI_Type_vector_c(count, blocklength, stride, datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

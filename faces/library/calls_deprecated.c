@@ -50,6 +50,7 @@ int face_MPI_Status_set_elements_x(F_Status *status, F_Datatype datatype, MPI_Co
     if (LIKELY(code == MPI_SUCCESS)) {
         status_f(&c_status, status);
         status->MPI_ERROR = error_f(c_status.MPI_ERROR);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

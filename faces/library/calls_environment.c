@@ -7,6 +7,7 @@ int face_MPI_Add_error_class(int *errorclass) {
         if (errorclass) {
             *errorclass = error_f(*errorclass);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -46,6 +47,7 @@ int face_MPI_Comm_get_errhandler(F_Comm comm, F_Errhandler *errhandler) {
     int code = library.MPI_Comm_get_errhandler(comm_c(comm), HANDLE_AT(MPI_Errhandler, errhandler));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(errhandler, errhandler);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -77,6 +79,7 @@ int face_MPI_File_get_errhandler(F_File file, F_Errhandler *errhandler) {
     int code = library.MPI_File_get_errhandler(file_c(file), HANDLE_AT(MPI_Errhandler, errhandler));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(errhandler, errhandler);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -99,6 +102,7 @@ int face_MPI_Get_hw_resource_info(F_Info *hw_info) {
     int code = library.MPI_Get_hw_resource_info(HANDLE_AT(MPI_Info, hw_info));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(info, hw_info);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -159,6 +163,7 @@ int face_MPI_Session_get_errhandler(F_Session session, F_Errhandler *errhandler)
     int code = library.MPI_Session_get_errhandler(session_c(session), HANDLE_AT(MPI_Errhandler, errhandler));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(errhandler, errhandler);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -181,6 +186,7 @@ int face_MPI_Win_get_errhandler(F_Win win, F_Errhandler *errhandler) {
     int code = library.MPI_Win_get_errhandler(win_c(win), HANDLE_AT(MPI_Errhandler, errhandler));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(errhandler, errhandler);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

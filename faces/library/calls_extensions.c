@@ -24,6 +24,7 @@ int face_MPIX_Comm_failure_get_acked(F_Comm comm, F_Group *failedgrp) {
     int code = library.MPIX_Comm_failure_get_acked(comm_c(comm), HANDLE_AT(MPI_Group, failedgrp));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(group, failedgrp);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -34,6 +35,7 @@ int face_MPIX_Comm_get_failed(F_Comm comm, F_Group *failedgrp) {
     int code = library.MPIX_Comm_get_failed(comm_c(comm), HANDLE_AT(MPI_Group, failedgrp));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(group, failedgrp);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -44,6 +46,7 @@ int face_MPIX_Comm_iagree(F_Comm comm, int *flag, F_Request *request) {
     int code = library.MPIX_Comm_iagree(comm_c(comm), flag, HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -62,6 +65,7 @@ int face_MPIX_Comm_ishrink(F_Comm comm, F_Comm *newcomm, F_Request *request) {
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newcomm);
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -78,6 +82,7 @@ int face_MPIX_Comm_shrink(F_Comm comm, F_Comm *newcomm) {
     int code = library.MPIX_Comm_shrink(comm_c(comm), HANDLE_AT(MPI_Comm, newcomm));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newcomm);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

@@ -13,6 +13,7 @@ int face_MPI_Status_set_cancelled(F_Status *status, int flag) {
     if (LIKELY(code == MPI_SUCCESS)) {
         status_f(&c_status, status);
         status->MPI_ERROR = error_f(c_status.MPI_ERROR);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -24,6 +25,7 @@ int face_MPI_Status_set_elements(F_Status *status, F_Datatype datatype, int coun
     if (LIKELY(code == MPI_SUCCESS)) {
         status_f(&c_status, status);
         status->MPI_ERROR = error_f(c_status.MPI_ERROR);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -35,6 +37,7 @@ int face_MPI_Status_set_elements_c(F_Status *status, F_Datatype datatype, MPI_Co
     if (LIKELY(code == MPI_SUCCESS)) {
         status_f(&c_status, status);
         status->MPI_ERROR = error_f(c_status.MPI_ERROR);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -46,6 +49,7 @@ int face_MPI_Status_set_error(F_Status *status, int err) {
     if (LIKELY(code == MPI_SUCCESS)) {
         status_f(&c_status, status);
         status->MPI_ERROR = error_f(c_status.MPI_ERROR);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -57,6 +61,7 @@ int face_MPI_Status_set_source(F_Status *status, int source) {
     if (LIKELY(code == MPI_SUCCESS)) {
         status_f(&c_status, status);
         status->MPI_ERROR = error_f(c_status.MPI_ERROR);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -68,6 +73,7 @@ int face_MPI_Status_set_tag(F_Status *status, int tag) {
     if (LIKELY(code == MPI_SUCCESS)) {
         status_f(&c_status, status);
         status->MPI_ERROR = error_f(c_status.MPI_ERROR);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

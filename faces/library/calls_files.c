@@ -22,6 +22,7 @@ int face_MPI_File_get_amode(F_File fh, int *amode) {
         if (amode) {
             *amode = access_mode_f(*amode);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -44,6 +45,7 @@ int face_MPI_File_get_group(F_File fh, F_Group *group) {
     int code = library.MPI_File_get_group(file_c(fh), HANDLE_AT(MPI_Group, group));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(group, group);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -54,6 +56,7 @@ int face_MPI_File_get_info(F_File fh, F_Info *info_used) {
     int code = library.MPI_File_get_info(file_c(fh), HANDLE_AT(MPI_Info, info_used));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(info, info_used);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -108,6 +111,7 @@ int face_MPI_File_iread(F_File fh, void *buf, int count, F_Datatype datatype, F_
     int code = library.MPI_File_iread(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -118,6 +122,7 @@ int face_MPI_File_iread_c(F_File fh, void *buf, MPI_Count count, F_Datatype data
     int code = library.MPI_File_iread_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -128,6 +133,7 @@ int face_MPI_File_iread_all(F_File fh, void *buf, int count, F_Datatype datatype
     int code = library.MPI_File_iread_all(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -138,6 +144,7 @@ int face_MPI_File_iread_all_c(F_File fh, void *buf, MPI_Count count, F_Datatype 
     int code = library.MPI_File_iread_all_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -148,6 +155,7 @@ int face_MPI_File_iread_at(F_File fh, MPI_Offset offset, void *buf, int count, F
     int code = library.MPI_File_iread_at(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -158,6 +166,7 @@ int face_MPI_File_iread_at_c(F_File fh, MPI_Offset offset, void *buf, MPI_Count 
     int code = library.MPI_File_iread_at_c(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -168,6 +177,7 @@ int face_MPI_File_iread_at_all(F_File fh, MPI_Offset offset, void *buf, int coun
     int code = library.MPI_File_iread_at_all(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -178,6 +188,7 @@ int face_MPI_File_iread_at_all_c(F_File fh, MPI_Offset offset, void *buf, MPI_Co
     int code = library.MPI_File_iread_at_all_c(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -188,6 +199,7 @@ int face_MPI_File_iread_shared(F_File fh, void *buf, int count, F_Datatype datat
     int code = library.MPI_File_iread_shared(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -198,6 +210,7 @@ int face_MPI_File_iread_shared_c(F_File fh, void *buf, MPI_Count count, F_Dataty
     int code = library.MPI_File_iread_shared_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -208,6 +221,7 @@ int face_MPI_File_iwrite(F_File fh, const void *buf, int count, F_Datatype datat
     int code = library.MPI_File_iwrite(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -218,6 +232,7 @@ int face_MPI_File_iwrite_c(F_File fh, const void *buf, MPI_Count count, F_Dataty
     int code = library.MPI_File_iwrite_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -228,6 +243,7 @@ int face_MPI_File_iwrite_all(F_File fh, const void *buf, int count, F_Datatype d
     int code = library.MPI_File_iwrite_all(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -238,6 +254,7 @@ int face_MPI_File_iwrite_all_c(F_File fh, const void *buf, MPI_Count count, F_Da
     int code = library.MPI_File_iwrite_all_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -248,6 +265,7 @@ int face_MPI_File_iwrite_at(F_File fh, MPI_Offset offset, const void *buf, int c
     int code = library.MPI_File_iwrite_at(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -258,6 +276,7 @@ int face_MPI_File_iwrite_at_c(F_File fh, MPI_Offset offset, const void *buf, MPI
     int code = library.MPI_File_iwrite_at_c(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -268,6 +287,7 @@ int face_MPI_File_iwrite_at_all(F_File fh, MPI_Offset offset, const void *buf, i
     int code = library.MPI_File_iwrite_at_all(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -278,6 +298,7 @@ int face_MPI_File_iwrite_at_all_c(F_File fh, MPI_Offset offset, const void *buf,
     int code = library.MPI_File_iwrite_at_all_c(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -288,6 +309,7 @@ int face_MPI_File_iwrite_shared(F_File fh, const void *buf, int count, F_Datatyp
     int code = library.MPI_File_iwrite_shared(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -298,6 +320,7 @@ int face_MPI_File_iwrite_shared_c(F_File fh, const void *buf, MPI_Count count, F
     int code = library.MPI_File_iwrite_shared_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -308,6 +331,7 @@ int face_MPI_File_open(F_Comm comm, const char *filename, int amode, F_Info info
     int code = library.MPI_File_open(comm_c(comm), filename, access_mode_c(amode), info_c(info), HANDLE_AT(MPI_File, fh));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(file, fh);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

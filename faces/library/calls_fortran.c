@@ -6,6 +6,7 @@ int face_MPI_Type_create_f90_complex(int p, int r, F_Datatype *newtype) {
     int code = library.MPI_Type_create_f90_complex(p, r, HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -16,6 +17,7 @@ int face_MPI_Type_create_f90_integer(int r, F_Datatype *newtype) {
     int code = library.MPI_Type_create_f90_integer(r, HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -26,6 +28,7 @@ int face_MPI_Type_create_f90_real(int p, int r, F_Datatype *newtype) {
     int code = library.MPI_Type_create_f90_real(p, r, HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -36,6 +39,7 @@ int face_MPI_Type_match_size(int typeclass, int size, F_Datatype *datatype) {
     int code = library.MPI_Type_match_size(typeclass_c(typeclass), size, HANDLE_AT(MPI_Datatype, datatype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, datatype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

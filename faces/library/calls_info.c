@@ -6,6 +6,7 @@ int face_MPI_Info_create(F_Info *info) {
     int code = library.MPI_Info_create(HANDLE_AT(MPI_Info, info));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(info, info);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -16,6 +17,7 @@ int face_MPI_Info_create_env(int argc, char *argv[], F_Info *info) {
     int code = library.MPI_Info_create_env(argc, argv, HANDLE_AT(MPI_Info, info));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(info, info);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -32,6 +34,7 @@ int face_MPI_Info_dup(F_Info info, F_Info *newinfo) {
     int code = library.MPI_Info_dup(info_c(info), HANDLE_AT(MPI_Info, newinfo));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(info, newinfo);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

@@ -136,6 +136,7 @@ static COLD int unusual_MPI_Raccumulate(const void *origin_addr, int origin_coun
     int code = library.MPI_Raccumulate(in_place_c(origin_addr), origin_count, datatype_c(origin_datatype), rank_c(target_rank), target_disp, target_count, datatype_c(target_datatype), op_c(op), win_c(win), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -147,6 +148,7 @@ int face_MPI_Raccumulate(const void *origin_addr, int origin_count, F_Datatype o
     int code = library.MPI_Raccumulate(in_place_c(origin_addr), origin_count, datatype_usual_c(origin_datatype), rank_c(target_rank), target_disp, target_count, datatype_usual_c(target_datatype), op_usual_c(op), win_usual_c(win), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -157,6 +159,7 @@ static COLD int unusual_MPI_Raccumulate_c(const void *origin_addr, MPI_Count ori
     int code = library.MPI_Raccumulate_c(in_place_c(origin_addr), origin_count, datatype_c(origin_datatype), rank_c(target_rank), target_disp, target_count, datatype_c(target_datatype), op_c(op), win_c(win), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -168,6 +171,7 @@ int face_MPI_Raccumulate_c(const void *origin_addr, MPI_Count origin_count, F_Da
     int code = library.MPI_Raccumulate_c(in_place_c(origin_addr), origin_count, datatype_usual_c(origin_datatype), rank_c(target_rank), target_disp, target_count, datatype_usual_c(target_datatype), op_usual_c(op), win_usual_c(win), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -178,6 +182,7 @@ static COLD int unusual_MPI_Rget(void *origin_addr, int origin_count, F_Datatype
     int code = library.MPI_Rget(in_place_c(origin_addr), origin_count, datatype_c(origin_datatype), rank_c(target_rank), target_disp, target_count, datatype_c(target_datatype), win_c(win), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -189,6 +194,7 @@ int face_MPI_Rget(void *origin_addr, int origin_count, F_Datatype origin_datatyp
     int code = library.MPI_Rget(in_place_c(origin_addr), origin_count, datatype_usual_c(origin_datatype), rank_c(target_rank), target_disp, target_count, datatype_usual_c(target_datatype), win_usual_c(win), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -199,6 +205,7 @@ static COLD int unusual_MPI_Rget_c(void *origin_addr, MPI_Count origin_count, F_
     int code = library.MPI_Rget_c(in_place_c(origin_addr), origin_count, datatype_c(origin_datatype), rank_c(target_rank), target_disp, target_count, datatype_c(target_datatype), win_c(win), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -210,6 +217,7 @@ int face_MPI_Rget_c(void *origin_addr, MPI_Count origin_count, F_Datatype origin
     int code = library.MPI_Rget_c(in_place_c(origin_addr), origin_count, datatype_usual_c(origin_datatype), rank_c(target_rank), target_disp, target_count, datatype_usual_c(target_datatype), win_usual_c(win), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -220,6 +228,7 @@ static COLD int unusual_MPI_Rget_accumulate(const void *origin_addr, int origin_
     int code = library.MPI_Rget_accumulate(in_place_c(origin_addr), origin_count, datatype_c(origin_datatype), in_place_c(result_addr), result_count, datatype_c(result_datatype), rank_c(target_rank), target_disp, target_count, datatype_c(target_datatype), op_c(op), win_c(win), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -231,6 +240,7 @@ int face_MPI_Rget_accumulate(const void *origin_addr, int origin_count, F_Dataty
     int code = library.MPI_Rget_accumulate(in_place_c(origin_addr), origin_count, datatype_usual_c(origin_datatype), in_place_c(result_addr), result_count, datatype_usual_c(result_datatype), rank_c(target_rank), target_disp, target_count, datatype_usual_c(target_datatype), op_usual_c(op), win_usual_c(win), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -241,6 +251,7 @@ static COLD int unusual_MPI_Rget_accumulate_c(const void *origin_addr, MPI_Count
     int code = library.MPI_Rget_accumulate_c(in_place_c(origin_addr), origin_count, datatype_c(origin_datatype), in_place_c(result_addr), result_count, datatype_c(result_datatype), rank_c(target_rank), target_disp, target_count, datatype_c(target_datatype), op_c(op), win_c(win), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -252,6 +263,7 @@ int face_MPI_Rget_accumulate_c(const void *origin_addr, MPI_Count origin_count, 
     int code = library.MPI_Rget_accumulate_c(in_place_c(origin_addr), origin_count, datatype_usual_c(origin_datatype), in_place_c(result_addr), result_count, datatype_usual_c(result_datatype), rank_c(target_rank), target_disp, target_count, datatype_usual_c(target_datatype), op_usual_c(op), win_usual_c(win), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -262,6 +274,7 @@ static COLD int unusual_MPI_Rput(const void *origin_addr, int origin_count, F_Da
     int code = library.MPI_Rput(in_place_c(origin_addr), origin_count, datatype_c(origin_datatype), rank_c(target_rank), target_disp, target_count, datatype_c(target_datatype), win_c(win), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -273,6 +286,7 @@ int face_MPI_Rput(const void *origin_addr, int origin_count, F_Datatype origin_d
     int code = library.MPI_Rput(in_place_c(origin_addr), origin_count, datatype_usual_c(origin_datatype), rank_c(target_rank), target_disp, target_count, datatype_usual_c(target_datatype), win_usual_c(win), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -283,6 +297,7 @@ static COLD int unusual_MPI_Rput_c(const void *origin_addr, MPI_Count origin_cou
     int code = library.MPI_Rput_c(in_place_c(origin_addr), origin_count, datatype_c(origin_datatype), rank_c(target_rank), target_disp, target_count, datatype_c(target_datatype), win_c(win), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -294,6 +309,7 @@ int face_MPI_Rput_c(const void *origin_addr, MPI_Count origin_count, F_Datatype 
     int code = library.MPI_Rput_c(in_place_c(origin_addr), origin_count, datatype_usual_c(origin_datatype), rank_c(target_rank), target_disp, target_count, datatype_usual_c(target_datatype), win_usual_c(win), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -304,6 +320,7 @@ static COLD int unusual_MPI_Win_allocate(MPI_Aint size, int disp_unit, F_Info in
     int code = library.MPI_Win_allocate(size, disp_unit, info_c(info), comm_c(comm), baseptr, HANDLE_AT(MPI_Win, win));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(win, win);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -315,6 +332,7 @@ int face_MPI_Win_allocate(MPI_Aint size, int disp_unit, F_Info info, F_Comm comm
     int code = library.MPI_Win_allocate(size, disp_unit, info_c(info), comm_usual_c(comm), baseptr, HANDLE_AT(MPI_Win, win));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(win, win);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -325,6 +343,7 @@ static COLD int unusual_MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, F_
     int code = library.MPI_Win_allocate_c(size, disp_unit, info_c(info), comm_c(comm), baseptr, HANDLE_AT(MPI_Win, win));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(win, win);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -336,6 +355,7 @@ int face_MPI_Win_allocate_c(MPI_Aint size, MPI_Aint disp_unit, F_Info info, F_Co
     int code = library.MPI_Win_allocate_c(size, disp_unit, info_c(info), comm_usual_c(comm), baseptr, HANDLE_AT(MPI_Win, win));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(win, win);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -346,6 +366,7 @@ static COLD int unusual_MPI_Win_allocate_shared(MPI_Aint size, int disp_unit, F_
     int code = library.MPI_Win_allocate_shared(size, disp_unit, info_c(info), comm_c(comm), baseptr, HANDLE_AT(MPI_Win, win));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(win, win);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -357,6 +378,7 @@ int face_MPI_Win_allocate_shared(MPI_Aint size, int disp_unit, F_Info info, F_Co
     int code = library.MPI_Win_allocate_shared(size, disp_unit, info_c(info), comm_usual_c(comm), baseptr, HANDLE_AT(MPI_Win, win));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(win, win);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -367,6 +389,7 @@ static COLD int unusual_MPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_u
     int code = library.MPI_Win_allocate_shared_c(size, disp_unit, info_c(info), comm_c(comm), baseptr, HANDLE_AT(MPI_Win, win));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(win, win);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -378,6 +401,7 @@ int face_MPI_Win_allocate_shared_c(MPI_Aint size, MPI_Aint disp_unit, F_Info inf
     int code = library.MPI_Win_allocate_shared_c(size, disp_unit, info_c(info), comm_usual_c(comm), baseptr, HANDLE_AT(MPI_Win, win));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(win, win);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -414,6 +438,7 @@ static COLD int unusual_MPI_Win_create(void *base, MPI_Aint size, int disp_unit,
     int code = library.MPI_Win_create(in_place_c(base), size, disp_unit, info_c(info), comm_c(comm), HANDLE_AT(MPI_Win, win));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(win, win);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -425,6 +450,7 @@ int face_MPI_Win_create(void *base, MPI_Aint size, int disp_unit, F_Info info, F
     int code = library.MPI_Win_create(in_place_c(base), size, disp_unit, info_c(info), comm_usual_c(comm), HANDLE_AT(MPI_Win, win));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(win, win);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -435,6 +461,7 @@ static COLD int unusual_MPI_Win_create_c(void *base, MPI_Aint size, MPI_Aint dis
     int code = library.MPI_Win_create_c(in_place_c(base), size, disp_unit, info_c(info), comm_c(comm), HANDLE_AT(MPI_Win, win));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(win, win);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -446,6 +473,7 @@ int face_MPI_Win_create_c(void *base, MPI_Aint size, MPI_Aint disp_unit, F_Info 
     int code = library.MPI_Win_create_c(in_place_c(base), size, disp_unit, info_c(info), comm_usual_c(comm), HANDLE_AT(MPI_Win, win));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(win, win);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -456,6 +484,7 @@ static COLD int unusual_MPI_Win_create_dynamic(F_Info info, F_Comm comm, F_Win *
     int code = library.MPI_Win_create_dynamic(info_c(info), comm_c(comm), HANDLE_AT(MPI_Win, win));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(win, win);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -467,6 +496,7 @@ int face_MPI_Win_create_dynamic(F_Info info, F_Comm comm, F_Win *win) {
     int code = library.MPI_Win_create_dynamic(info_c(info), comm_usual_c(comm), HANDLE_AT(MPI_Win, win));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(win, win);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -564,6 +594,7 @@ static COLD int unusual_MPI_Win_get_group(F_Win win, F_Group *group) {
     int code = library.MPI_Win_get_group(win_c(win), HANDLE_AT(MPI_Group, group));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(group, group);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -575,6 +606,7 @@ int face_MPI_Win_get_group(F_Win win, F_Group *group) {
     int code = library.MPI_Win_get_group(win_usual_c(win), HANDLE_AT(MPI_Group, group));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(group, group);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -585,6 +617,7 @@ static COLD int unusual_MPI_Win_get_info(F_Win win, F_Info *info_used) {
     int code = library.MPI_Win_get_info(win_c(win), HANDLE_AT(MPI_Info, info_used));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(info, info_used);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -596,6 +629,7 @@ int face_MPI_Win_get_info(F_Win win, F_Info *info_used) {
     int code = library.MPI_Win_get_info(win_usual_c(win), HANDLE_AT(MPI_Info, info_used));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(info, info_used);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

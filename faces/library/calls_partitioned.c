@@ -30,6 +30,7 @@ int face_MPI_Precv_init(void *buf, int partitions, MPI_Count count, F_Datatype d
     int code = library.MPI_Precv_init(in_place_c(buf), partitions, count, datatype_c(datatype), rank_c(source), tag_c(tag), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -40,6 +41,7 @@ int face_MPI_Precv_init_c(void *buf, int partitions, MPI_Count count, F_Datatype
     int code = library.MPI_Precv_init_c(in_place_c(buf), partitions, count, datatype_c(datatype), rank_c(source), tag_c(tag), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -50,6 +52,7 @@ int face_MPI_Psend_init(const void *buf, int partitions, MPI_Count count, F_Data
     int code = library.MPI_Psend_init(in_place_c(buf), partitions, count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -60,6 +63,7 @@ int face_MPI_Psend_init_c(const void *buf, int partitions, MPI_Count count, F_Da
     int code = library.MPI_Psend_init_c(in_place_c(buf), partitions, count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

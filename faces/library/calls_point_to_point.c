@@ -32,6 +32,7 @@ static COLD int unusual_MPI_Bsend_init(const void *buf, int count, F_Datatype da
     int code = library.MPI_Bsend_init(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -43,6 +44,7 @@ int face_MPI_Bsend_init(const void *buf, int count, F_Datatype datatype, int des
     int code = library.MPI_Bsend_init(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), tag, comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -53,6 +55,7 @@ static COLD int unusual_MPI_Bsend_init_c(const void *buf, MPI_Count count, F_Dat
     int code = library.MPI_Bsend_init_c(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -64,6 +67,7 @@ int face_MPI_Bsend_init_c(const void *buf, MPI_Count count, F_Datatype datatype,
     int code = library.MPI_Bsend_init_c(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), tag, comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -80,6 +84,7 @@ int face_MPI_Buffer_iflush(F_Request *request) {
     int code = library.MPI_Buffer_iflush(HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -110,6 +115,7 @@ static COLD int unusual_MPI_Comm_iflush_buffer(F_Comm comm, F_Request *request) 
     int code = library.MPI_Comm_iflush_buffer(comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -121,6 +127,7 @@ int face_MPI_Comm_iflush_buffer(F_Comm comm, F_Request *request) {
     int code = library.MPI_Comm_iflush_buffer(comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -161,6 +168,7 @@ static COLD int unusual_MPI_Ibsend(const void *buf, int count, F_Datatype dataty
     int code = library.MPI_Ibsend(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -172,6 +180,7 @@ int face_MPI_Ibsend(const void *buf, int count, F_Datatype datatype, int dest, i
     int code = library.MPI_Ibsend(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), tag, comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -182,6 +191,7 @@ static COLD int unusual_MPI_Ibsend_c(const void *buf, MPI_Count count, F_Datatyp
     int code = library.MPI_Ibsend_c(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -193,6 +203,7 @@ int face_MPI_Ibsend_c(const void *buf, MPI_Count count, F_Datatype datatype, int
     int code = library.MPI_Ibsend_c(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), tag, comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -299,6 +310,7 @@ static COLD int unusual_MPI_Irecv(void *buf, int count, F_Datatype datatype, int
     int code = library.MPI_Irecv(in_place_c(buf), count, datatype_c(datatype), rank_c(source), tag_c(tag), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -310,6 +322,7 @@ int face_MPI_Irecv(void *buf, int count, F_Datatype datatype, int source, int ta
     int code = library.MPI_Irecv(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(source), tag_c(tag), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -320,6 +333,7 @@ static COLD int unusual_MPI_Irecv_c(void *buf, MPI_Count count, F_Datatype datat
     int code = library.MPI_Irecv_c(in_place_c(buf), count, datatype_c(datatype), rank_c(source), tag_c(tag), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -331,6 +345,7 @@ int face_MPI_Irecv_c(void *buf, MPI_Count count, F_Datatype datatype, int source
     int code = library.MPI_Irecv_c(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(source), tag_c(tag), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -341,6 +356,7 @@ static COLD int unusual_MPI_Irsend(const void *buf, int count, F_Datatype dataty
     int code = library.MPI_Irsend(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -352,6 +368,7 @@ int face_MPI_Irsend(const void *buf, int count, F_Datatype datatype, int dest, i
     int code = library.MPI_Irsend(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), tag, comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -362,6 +379,7 @@ static COLD int unusual_MPI_Irsend_c(const void *buf, MPI_Count count, F_Datatyp
     int code = library.MPI_Irsend_c(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -373,6 +391,7 @@ int face_MPI_Irsend_c(const void *buf, MPI_Count count, F_Datatype datatype, int
     int code = library.MPI_Irsend_c(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), tag, comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -383,6 +402,7 @@ static COLD int unusual_MPI_Isend(const void *buf, int count, F_Datatype datatyp
     int code = library.MPI_Isend(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -394,6 +414,7 @@ int face_MPI_Isend(const void *buf, int count, F_Datatype datatype, int dest, in
     int code = library.MPI_Isend(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), tag, comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -404,6 +425,7 @@ static COLD int unusual_MPI_Isend_c(const void *buf, MPI_Count count, F_Datatype
     int code = library.MPI_Isend_c(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -415,6 +437,7 @@ int face_MPI_Isend_c(const void *buf, MPI_Count count, F_Datatype datatype, int 
     int code = library.MPI_Isend_c(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), tag, comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -425,6 +448,7 @@ static COLD int unusual_MPI_Isendrecv(const void *sendbuf, int sendcount, F_Data
     int code = library.MPI_Isendrecv(in_place_c(sendbuf), sendcount, datatype_c(sendtype), rank_c(dest), sendtag, in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(source), tag_c(recvtag), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -436,6 +460,7 @@ int face_MPI_Isendrecv(const void *sendbuf, int sendcount, F_Datatype sendtype, 
     int code = library.MPI_Isendrecv(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), rank_c(dest), sendtag, in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(source), tag_c(recvtag), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -446,6 +471,7 @@ static COLD int unusual_MPI_Isendrecv_c(const void *sendbuf, MPI_Count sendcount
     int code = library.MPI_Isendrecv_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), rank_c(dest), sendtag, in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(source), tag_c(recvtag), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -457,6 +483,7 @@ int face_MPI_Isendrecv_c(const void *sendbuf, MPI_Count sendcount, F_Datatype se
     int code = library.MPI_Isendrecv_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), rank_c(dest), sendtag, in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(source), tag_c(recvtag), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -467,6 +494,7 @@ static COLD int unusual_MPI_Isendrecv_replace(void *buf, int count, F_Datatype d
     int code = library.MPI_Isendrecv_replace(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), sendtag, rank_c(source), tag_c(recvtag), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -478,6 +506,7 @@ int face_MPI_Isendrecv_replace(void *buf, int count, F_Datatype datatype, int de
     int code = library.MPI_Isendrecv_replace(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), sendtag, rank_c(source), tag_c(recvtag), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -488,6 +517,7 @@ static COLD int unusual_MPI_Isendrecv_replace_c(void *buf, MPI_Count count, F_Da
     int code = library.MPI_Isendrecv_replace_c(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), sendtag, rank_c(source), tag_c(recvtag), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -499,6 +529,7 @@ int face_MPI_Isendrecv_replace_c(void *buf, MPI_Count count, F_Datatype datatype
     int code = library.MPI_Isendrecv_replace_c(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), sendtag, rank_c(source), tag_c(recvtag), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -509,6 +540,7 @@ static COLD int unusual_MPI_Issend(const void *buf, int count, F_Datatype dataty
     int code = library.MPI_Issend(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -520,6 +552,7 @@ int face_MPI_Issend(const void *buf, int count, F_Datatype datatype, int dest, i
     int code = library.MPI_Issend(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), tag, comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -530,6 +563,7 @@ static COLD int unusual_MPI_Issend_c(const void *buf, MPI_Count count, F_Datatyp
     int code = library.MPI_Issend_c(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -541,6 +575,7 @@ int face_MPI_Issend_c(const void *buf, MPI_Count count, F_Datatype datatype, int
     int code = library.MPI_Issend_c(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), tag, comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -673,6 +708,7 @@ static COLD int unusual_MPI_Recv_init(void *buf, int count, F_Datatype datatype,
     int code = library.MPI_Recv_init(in_place_c(buf), count, datatype_c(datatype), rank_c(source), tag_c(tag), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -684,6 +720,7 @@ int face_MPI_Recv_init(void *buf, int count, F_Datatype datatype, int source, in
     int code = library.MPI_Recv_init(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(source), tag_c(tag), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -694,6 +731,7 @@ static COLD int unusual_MPI_Recv_init_c(void *buf, MPI_Count count, F_Datatype d
     int code = library.MPI_Recv_init_c(in_place_c(buf), count, datatype_c(datatype), rank_c(source), tag_c(tag), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -705,6 +743,7 @@ int face_MPI_Recv_init_c(void *buf, MPI_Count count, F_Datatype datatype, int so
     int code = library.MPI_Recv_init_c(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(source), tag_c(tag), comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -767,6 +806,7 @@ static COLD int unusual_MPI_Rsend_init(const void *buf, int count, F_Datatype da
     int code = library.MPI_Rsend_init(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -778,6 +818,7 @@ int face_MPI_Rsend_init(const void *buf, int count, F_Datatype datatype, int des
     int code = library.MPI_Rsend_init(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), tag, comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -788,6 +829,7 @@ static COLD int unusual_MPI_Rsend_init_c(const void *buf, MPI_Count count, F_Dat
     int code = library.MPI_Rsend_init_c(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -799,6 +841,7 @@ int face_MPI_Rsend_init_c(const void *buf, MPI_Count count, F_Datatype datatype,
     int code = library.MPI_Rsend_init_c(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), tag, comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -835,6 +878,7 @@ static COLD int unusual_MPI_Send_init(const void *buf, int count, F_Datatype dat
     int code = library.MPI_Send_init(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -846,6 +890,7 @@ int face_MPI_Send_init(const void *buf, int count, F_Datatype datatype, int dest
     int code = library.MPI_Send_init(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), tag, comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -856,6 +901,7 @@ static COLD int unusual_MPI_Send_init_c(const void *buf, MPI_Count count, F_Data
     int code = library.MPI_Send_init_c(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -867,6 +913,7 @@ int face_MPI_Send_init_c(const void *buf, MPI_Count count, F_Datatype datatype, 
     int code = library.MPI_Send_init_c(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), tag, comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -951,6 +998,7 @@ int face_MPI_Session_iflush_buffer(F_Session session, F_Request *request) {
     int code = library.MPI_Session_iflush_buffer(session_c(session), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -987,6 +1035,7 @@ static COLD int unusual_MPI_Ssend_init(const void *buf, int count, F_Datatype da
     int code = library.MPI_Ssend_init(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -998,6 +1047,7 @@ int face_MPI_Ssend_init(const void *buf, int count, F_Datatype datatype, int des
     int code = library.MPI_Ssend_init(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), tag, comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1008,6 +1058,7 @@ static COLD int unusual_MPI_Ssend_init_c(const void *buf, MPI_Count count, F_Dat
     int code = library.MPI_Ssend_init_c(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1019,6 +1070,7 @@ int face_MPI_Ssend_init_c(const void *buf, MPI_Count count, F_Datatype datatype,
     int code = library.MPI_Ssend_init_c(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), tag, comm_usual_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1040,6 +1092,7 @@ int face_MPI_Status_get_error(const F_Status *status, int *err) {
         if (err) {
             *err = error_f(*err);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1052,6 +1105,7 @@ int face_MPI_Status_get_source(const F_Status *status, int *source) {
         if (source) {
             *source = rank_f(*source);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -1064,6 +1118,7 @@ int face_MPI_Status_get_tag(const F_Status *status, int *tag) {
         if (tag) {
             *tag = tag_f(*tag);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

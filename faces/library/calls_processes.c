@@ -18,6 +18,7 @@ int face_MPI_Comm_accept(const char *port_name, F_Info info, int root, F_Comm co
     int code = library.MPI_Comm_accept(port_name, info_c(info), rank_c(root), comm_c(comm), HANDLE_AT(MPI_Comm, newcomm));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newcomm);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -28,6 +29,7 @@ int face_MPI_Comm_connect(const char *port_name, F_Info info, int root, F_Comm c
     int code = library.MPI_Comm_connect(port_name, info_c(info), rank_c(root), comm_c(comm), HANDLE_AT(MPI_Comm, newcomm));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newcomm);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -47,6 +49,7 @@ int face_MPI_Comm_get_parent(F_Comm *parent) {
     int code = library.MPI_Comm_get_parent(HANDLE_AT(MPI_Comm, parent));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, parent);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -57,6 +60,7 @@ int face_MPI_Comm_join(int fd, F_Comm *intercomm) {
     int code = library.MPI_Comm_join(fd, HANDLE_AT(MPI_Comm, intercomm));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, intercomm);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -86,6 +90,7 @@ int face_MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
         if (provided) {
             *provided = thread_f(*provided);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -135,6 +140,7 @@ int face_MPI_Query_thread(int *provided) {
         if (provided) {
             *provided = thread_f(*provided);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -154,6 +160,7 @@ int face_MPI_Session_get_info(F_Session session, F_Info *info_used) {
     int code = library.MPI_Session_get_info(session_c(session), HANDLE_AT(MPI_Info, info_used));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(info, info_used);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -176,6 +183,7 @@ int face_MPI_Session_get_pset_info(F_Session session, const char *pset_name, F_I
     int code = library.MPI_Session_get_pset_info(session_c(session), pset_name, HANDLE_AT(MPI_Info, info));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(info, info);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -186,6 +194,7 @@ int face_MPI_Session_init(F_Info info, F_Errhandler errhandler, F_Session *sessi
     int code = library.MPI_Session_init(info_c(info), errhandler_c(errhandler), HANDLE_AT(MPI_Session, session));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(session, session);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

@@ -12,6 +12,7 @@ int face_MPI_Errhandler_get(F_Comm comm, F_Errhandler *errhandler) {
     int code = library.MPI_Errhandler_get(comm_c(comm), HANDLE_AT(MPI_Errhandler, errhandler));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(errhandler, errhandler);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -34,6 +35,7 @@ int face_MPI_Type_hindexed(int count, int array_of_blocklengths[], MPI_Aint arra
     int code = library.MPI_Type_hindexed(count, array_of_blocklengths, array_of_displacements, datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -44,6 +46,7 @@ int face_MPI_Type_hvector(int count, int blocklength, MPI_Aint stride, F_Datatyp
     int code = library.MPI_Type_hvector(count, blocklength, stride, datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(datatype, newtype);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

@@ -75,6 +75,7 @@ int face_MPI_T_cvar_get_info(int cvar_index, char *name, int *name_len, int *ver
         if (scope) {
             *scope = scope_f(*scope);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -127,6 +128,7 @@ int face_MPI_T_event_callback_get_info(MPI_T_event_registration event_registrati
     int code = library.MPI_T_event_callback_get_info(event_registration, callback_safety_c(cb_safety), HANDLE_AT(MPI_Info, info_used));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(info, info_used);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -179,6 +181,7 @@ int face_MPI_T_event_handle_get_info(MPI_T_event_registration event_registration
     int code = library.MPI_T_event_handle_get_info(event_registration, HANDLE_AT(MPI_Info, info_used));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(info, info_used);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -208,6 +211,7 @@ int face_MPI_T_init_thread(int required, int *provided) {
         if (provided) {
             *provided = thread_f(*provided);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -233,6 +237,7 @@ int face_MPI_T_pvar_get_info(int pvar_index, char *name, int *name_len, int *ver
         if (bind) {
             *bind = bind_f(*bind);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -250,6 +255,7 @@ int face_MPI_T_pvar_handle_alloc(MPI_T_pvar_session pe_session, int pvar_index, 
         if (handle) {
             *handle = pvar_f(*handle);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -323,6 +329,7 @@ int face_MPI_T_source_get_info(int source_index, char *name, int *name_len, char
             *ordering = source_order_f(*ordering);
         }
         HANDLE_DONE(info, info);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

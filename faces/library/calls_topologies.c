@@ -12,6 +12,7 @@ int face_MPI_Cart_create(F_Comm comm_old, int ndims, const int dims[], const int
     int code = library.MPI_Cart_create(comm_c(comm_old), ndims, dims, periods, reorder, HANDLE_AT(MPI_Comm, comm_cart));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, comm_cart);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -29,6 +30,7 @@ int face_MPI_Cart_map(F_Comm comm, int ndims, const int dims[], const int period
         if (newrank) {
             *newrank = rank_f(*newrank);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -40,6 +42,7 @@ int face_MPI_Cart_rank(F_Comm comm, const int coords[], int *rank) {
         if (rank) {
             *rank = rank_f(*rank);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -54,6 +57,7 @@ int face_MPI_Cart_shift(F_Comm comm, int direction, int disp, int *rank_source, 
         if (rank_dest) {
             *rank_dest = rank_f(*rank_dest);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -64,6 +68,7 @@ int face_MPI_Cart_sub(F_Comm comm, const int remain_dims[], F_Comm *newcomm) {
     int code = library.MPI_Cart_sub(comm_c(comm), remain_dims, HANDLE_AT(MPI_Comm, newcomm));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newcomm);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -86,6 +91,7 @@ int face_MPI_Dist_graph_create(F_Comm comm_old, int n, const int sources[], cons
     int code = library.MPI_Dist_graph_create(comm_c(comm_old), n, sources, degrees, destinations, weights_c(weights), info_c(info), reorder, HANDLE_AT(MPI_Comm, comm_dist_graph));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, comm_dist_graph);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -96,6 +102,7 @@ int face_MPI_Dist_graph_create_adjacent(F_Comm comm_old, int indegree, const int
     int code = library.MPI_Dist_graph_create_adjacent(comm_c(comm_old), indegree, sources, weights_c(sourceweights), outdegree, destinations, weights_c(destweights), info_c(info), reorder, HANDLE_AT(MPI_Comm, comm_dist_graph));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, comm_dist_graph);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -118,6 +125,7 @@ int face_MPI_Graph_create(F_Comm comm_old, int nnodes, const int index[], const 
     int code = library.MPI_Graph_create(comm_c(comm_old), nnodes, index, edges, reorder, HANDLE_AT(MPI_Comm, comm_graph));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, comm_graph);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -135,6 +143,7 @@ int face_MPI_Graph_map(F_Comm comm, int nnodes, const int index[], const int edg
         if (newrank) {
             *newrank = rank_f(*newrank);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -163,6 +172,7 @@ int face_MPI_Ineighbor_allgather(const void *sendbuf, int sendcount, F_Datatype 
     int code = library.MPI_Ineighbor_allgather(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -173,6 +183,7 @@ int face_MPI_Ineighbor_allgather_c(const void *sendbuf, MPI_Count sendcount, F_D
     int code = library.MPI_Ineighbor_allgather_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -183,6 +194,7 @@ int face_MPI_Ineighbor_allgatherv(const void *sendbuf, int sendcount, F_Datatype
     int code = library.MPI_Ineighbor_allgatherv(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -193,6 +205,7 @@ int face_MPI_Ineighbor_allgatherv_c(const void *sendbuf, MPI_Count sendcount, F_
     int code = library.MPI_Ineighbor_allgatherv_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -203,6 +216,7 @@ int face_MPI_Ineighbor_alltoall(const void *sendbuf, int sendcount, F_Datatype s
     int code = library.MPI_Ineighbor_alltoall(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -213,6 +227,7 @@ int face_MPI_Ineighbor_alltoall_c(const void *sendbuf, MPI_Count sendcount, F_Da
     int code = library.MPI_Ineighbor_alltoall_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -223,6 +238,7 @@ int face_MPI_Ineighbor_alltoallv(const void *sendbuf, const int sendcounts[], co
     int code = library.MPI_Ineighbor_alltoallv(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -233,6 +249,7 @@ int face_MPI_Ineighbor_alltoallv_c(const void *sendbuf, const MPI_Count sendcoun
     int code = library.MPI_Ineighbor_alltoallv_c(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -331,6 +348,7 @@ int face_MPI_Neighbor_allgather_init(const void *sendbuf, int sendcount, F_Datat
     int code = library.MPI_Neighbor_allgather_init(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -341,6 +359,7 @@ int face_MPI_Neighbor_allgather_init_c(const void *sendbuf, MPI_Count sendcount,
     int code = library.MPI_Neighbor_allgather_init_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -363,6 +382,7 @@ int face_MPI_Neighbor_allgatherv_init(const void *sendbuf, int sendcount, F_Data
     int code = library.MPI_Neighbor_allgatherv_init(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -373,6 +393,7 @@ int face_MPI_Neighbor_allgatherv_init_c(const void *sendbuf, MPI_Count sendcount
     int code = library.MPI_Neighbor_allgatherv_init_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -395,6 +416,7 @@ int face_MPI_Neighbor_alltoall_init(const void *sendbuf, int sendcount, F_Dataty
     int code = library.MPI_Neighbor_alltoall_init(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -405,6 +427,7 @@ int face_MPI_Neighbor_alltoall_init_c(const void *sendbuf, MPI_Count sendcount, 
     int code = library.MPI_Neighbor_alltoall_init_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -427,6 +450,7 @@ int face_MPI_Neighbor_alltoallv_init(const void *sendbuf, const int sendcounts[]
     int code = library.MPI_Neighbor_alltoallv_init(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -437,6 +461,7 @@ int face_MPI_Neighbor_alltoallv_init_c(const void *sendbuf, const MPI_Count send
     int code = library.MPI_Neighbor_alltoallv_init_c(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(request, request);
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }
@@ -592,6 +617,7 @@ int face_MPI_Topo_test(F_Comm comm, int *status) {
         if (status) {
             *status = topology_f(*status);
         }
+        return MPI_SUCCESS;
     }
     return error_f(code);
 }

@@ -11,6 +11,9 @@
 
 struct library library;
 
+/* By this libmpi_abi knows that a library with the name of another MPI is a face (weft-abi, others.rs). */
+EXPORTED const char weft_face[] = "a face of Weft";
+
 static __attribute__((noreturn)) COLD void give_up(const char *what, const char *why) {
     fprintf(stderr, "weft: a library for programs of another MPI cannot work here: %s%s\n", what, why);
     abort();

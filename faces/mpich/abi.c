@@ -4,8 +4,8 @@
 
 uint32_t *generations[KINDS][1 << (INDEX_BITS - PIECE_BITS)];
 
-uint32_t *generations_add(enum kind kind, uint32_t index) {
-    uint32_t **at = &generations[kind][index >> PIECE_BITS], *none = NULL;
+int made_first_f(uintptr_t handle, enum kind kind) {
+    uint32_t **at = &generations[kind][(uint32_t)handle >> 8 >> PIECE_BITS], *none = NULL;
     uint32_t *piece = calloc(1 << PIECE_BITS, sizeof *piece);
     if (!piece) {
         /* A handle that was given is never forgotten. */
@@ -13,9 +13,8 @@ uint32_t *generations_add(enum kind kind, uint32_t index) {
     }
     if (!__atomic_compare_exchange_n(at, &none, piece, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         free(piece);
-        return none;
     }
-    return piece;
+    return made_f(handle, kind);
 }
 
 #define BY_NUMBER(name, number) [number] = (int)F_##name,

@@ -32,13 +32,15 @@ enum kind { COMM = 1, GROUP, REQUEST, DATATYPE, OP, ERRHANDLER, INFO, MESSAGE, S
 #define PIECE_BITS 12
 #define LOW_BITS 63u
 INTERNAL extern uint32_t *generations[KINDS][1 << (INDEX_BITS - PIECE_BITS)];
-INTERNAL COLD uint32_t *generations_add(enum kind kind, uint32_t index);
+INTERNAL COLD int made_first_f(uintptr_t handle, enum kind kind);
 
+/* The first handle with an index of a piece is converted elsewhere as a whole: a call in between would save
+ * registers at the start of every function. */
 static inline int made_f(uintptr_t handle, enum kind kind) {
     uint32_t index = (uint32_t)handle >> 8, generation = (uint32_t)(handle >> 32);
     uint32_t *piece = generations[kind][index >> PIECE_BITS];
     if (!LIKELY(piece != NULL)) {
-        piece = generations_add(kind, index);
+        return made_first_f(handle, kind);
     }
     piece[index & ((1 << PIECE_BITS) - 1)] = generation;
     return (int)(MADE | (generation & LOW_BITS) << INDEX_BITS | index);

@@ -607,6 +607,7 @@
     X(MPI_INTEGER1, 8) \
     X(MPI_LOGICAL2, 30) \
     X(MPI_INTEGER2, 9) \
+    X(MPI_REAL2, 28) \
     X(MPI_LOGICAL4, 31) \
     X(MPI_INTEGER4, 10) \
     X(MPI_REAL4, 14) \
@@ -614,6 +615,7 @@
     X(MPI_INTEGER8, 11) \
     X(MPI_REAL8, 15) \
     X(MPI_COMPLEX8, 19) \
+    X(MPI_INTEGER16, 12) \
     X(MPI_REAL16, 16) \
     X(MPI_COMPLEX16, 20) \
     X(MPI_COMPLEX32, 21)

@@ -10,7 +10,7 @@ static inline int mpi_abi_get_fortran_booleans_body(const int *logical_size, voi
     }
     return code;
 }
-void F(mpi_abi_get_fortran_booleans)(const int *logical_size, void *logical_true, void *logical_false, int *is_set, int *ierror) { *ierror = mpi_abi_get_fortran_booleans_body(logical_size, logical_true, logical_false, is_set); }
+void F(mpi_abi_get_fortran_booleans)(const int *logical_size, void *logical_true, void *logical_false, int *is_set, int *ierror) { GIVE_IN_MPIF(ierror, mpi_abi_get_fortran_booleans_body(logical_size, logical_true, logical_false, is_set)); }
 void F08TS(mpi_abi_get_fortran_booleans)(const int *logical_size, const struct descriptor *logical_true, const struct descriptor *logical_false, int *is_set, int *ierror) {
     give(ierror, mpi_abi_get_fortran_booleans_body(logical_size, logical_true->base, logical_false->base, is_set));
 }
@@ -53,7 +53,7 @@ static inline int mpi_abi_set_fortran_booleans_body(const int *logical_size, voi
     }
     return mpi_abi_set_fortran_booleans_any(logical_size, logical_true, logical_false);
 }
-void F(mpi_abi_set_fortran_booleans)(const int *logical_size, void *logical_true, void *logical_false, int *ierror) { *ierror = mpi_abi_set_fortran_booleans_body(logical_size, logical_true, logical_false); }
+void F(mpi_abi_set_fortran_booleans)(const int *logical_size, void *logical_true, void *logical_false, int *ierror) { GIVE_IN_MPIF(ierror, mpi_abi_set_fortran_booleans_body(logical_size, logical_true, logical_false)); }
 void F08TS(mpi_abi_set_fortran_booleans)(const int *logical_size, const struct descriptor *logical_true, const struct descriptor *logical_false, int *ierror) {
     give(ierror, mpi_abi_set_fortran_booleans_body(logical_size, logical_true->base, logical_false->base));
 }

@@ -12,7 +12,7 @@ static inline int mpi_allgather_body(void *sendbuf, const int *sendcount, const 
     }
     return mpi_allgather_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, *comm);
 }
-void F(mpi_allgather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_allgather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
+void F(mpi_allgather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_allgather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)); }
 static COLD void mpi_allgather_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -65,7 +65,7 @@ static inline int mpi_allgather_init_body(void *sendbuf, const int *sendcount, c
     }
     return code;
 }
-void F(mpi_allgather_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_allgather_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request); }
+void F(mpi_allgather_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_allgather_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request)); }
 static COLD void mpi_allgather_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -118,7 +118,7 @@ static inline int mpi_allgatherv_body(void *sendbuf, const int *sendcount, const
     }
     return mpi_allgatherv_any(sendbuf, sendcount, *sendtype, recvbuf, recvcounts, displs, *recvtype, *comm);
 }
-void F(mpi_allgatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_allgatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm); }
+void F(mpi_allgatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_allgatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm)); }
 static COLD void mpi_allgatherv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -171,7 +171,7 @@ static inline int mpi_allgatherv_init_body(void *sendbuf, const int *sendcount, 
     }
     return code;
 }
-void F(mpi_allgatherv_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_allgatherv_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request); }
+void F(mpi_allgatherv_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_allgatherv_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request)); }
 static COLD void mpi_allgatherv_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -224,7 +224,7 @@ static inline int mpi_allreduce_body(void *sendbuf, void *recvbuf, const int *co
     }
     return mpi_allreduce_any(sendbuf, recvbuf, count, *datatype, *op, *comm);
 }
-void F(mpi_allreduce)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_allreduce_body(sendbuf, recvbuf, count, datatype, op, comm); }
+void F(mpi_allreduce)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_allreduce_body(sendbuf, recvbuf, count, datatype, op, comm)); }
 static COLD void mpi_allreduce_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -277,7 +277,7 @@ static inline int mpi_allreduce_init_body(void *sendbuf, void *recvbuf, const in
     }
     return code;
 }
-void F(mpi_allreduce_init)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_allreduce_init_body(sendbuf, recvbuf, count, datatype, op, comm, info, request); }
+void F(mpi_allreduce_init)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_allreduce_init_body(sendbuf, recvbuf, count, datatype, op, comm, info, request)); }
 static COLD void mpi_allreduce_init_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -330,7 +330,7 @@ static inline int mpi_alltoall_body(void *sendbuf, const int *sendcount, const i
     }
     return mpi_alltoall_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, *comm);
 }
-void F(mpi_alltoall)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_alltoall_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
+void F(mpi_alltoall)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_alltoall_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)); }
 static COLD void mpi_alltoall_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -383,7 +383,7 @@ static inline int mpi_alltoall_init_body(void *sendbuf, const int *sendcount, co
     }
     return code;
 }
-void F(mpi_alltoall_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_alltoall_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request); }
+void F(mpi_alltoall_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_alltoall_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request)); }
 static COLD void mpi_alltoall_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -436,7 +436,7 @@ static inline int mpi_alltoallv_body(void *sendbuf, const int *sendcounts, const
     }
     return mpi_alltoallv_any(sendbuf, sendcounts, sdispls, *sendtype, recvbuf, recvcounts, rdispls, *recvtype, *comm);
 }
-void F(mpi_alltoallv)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_alltoallv_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm); }
+void F(mpi_alltoallv)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_alltoallv_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm)); }
 static COLD void mpi_alltoallv_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -489,7 +489,7 @@ static inline int mpi_alltoallv_init_body(void *sendbuf, const int *sendcounts, 
     }
     return code;
 }
-void F(mpi_alltoallv_init)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_alltoallv_init_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request); }
+void F(mpi_alltoallv_init)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_alltoallv_init_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request)); }
 static COLD void mpi_alltoallv_init_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -560,7 +560,7 @@ static inline int mpi_alltoallw_body(void *sendbuf, const int *sendcounts, const
     free(c_recvtypes);
     return code;
 }
-void F(mpi_alltoallw)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, int *ierror) { *ierror = mpi_alltoallw_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm); }
+void F(mpi_alltoallw)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_alltoallw_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm)); }
 static COLD void mpi_alltoallw_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -663,7 +663,7 @@ static inline int mpi_alltoallw_init_body(void *sendbuf, const int *sendcounts, 
     }
     return code;
 }
-void F(mpi_alltoallw_init)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_alltoallw_init_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request); }
+void F(mpi_alltoallw_init)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_alltoallw_init_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request)); }
 static COLD void mpi_alltoallw_init_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -765,7 +765,7 @@ static inline int mpi_bcast_body(void *buffer, const int *count, const int *data
     }
     return mpi_bcast_any(buffer, count, *datatype, root, *comm);
 }
-void F(mpi_bcast)(void *buffer, const int *count, const int *datatype, const int *root, const int *comm, int *ierror) { *ierror = mpi_bcast_body(buffer, count, datatype, root, comm); }
+void F(mpi_bcast)(void *buffer, const int *count, const int *datatype, const int *root, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_bcast_body(buffer, count, datatype, root, comm)); }
 static COLD void mpi_bcast_sections(const struct descriptor *buffer, const int *count, const int *datatype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -818,7 +818,7 @@ static inline int mpi_bcast_init_body(void *buffer, const int *count, const int 
     }
     return code;
 }
-void F(mpi_bcast_init)(void *buffer, const int *count, const int *datatype, const int *root, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_bcast_init_body(buffer, count, datatype, root, comm, info, request); }
+void F(mpi_bcast_init)(void *buffer, const int *count, const int *datatype, const int *root, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_bcast_init_body(buffer, count, datatype, root, comm, info, request)); }
 static COLD void mpi_bcast_init_sections(const struct descriptor *buffer, const int *count, const int *datatype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = true}};
     int code = parts_open(parts, 1, USE_PERSISTENT);
@@ -871,7 +871,7 @@ static inline int mpi_exscan_body(void *sendbuf, void *recvbuf, const int *count
     }
     return mpi_exscan_any(sendbuf, recvbuf, count, *datatype, *op, *comm);
 }
-void F(mpi_exscan)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_exscan_body(sendbuf, recvbuf, count, datatype, op, comm); }
+void F(mpi_exscan)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_exscan_body(sendbuf, recvbuf, count, datatype, op, comm)); }
 static COLD void mpi_exscan_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -924,7 +924,7 @@ static inline int mpi_exscan_init_body(void *sendbuf, void *recvbuf, const int *
     }
     return code;
 }
-void F(mpi_exscan_init)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_exscan_init_body(sendbuf, recvbuf, count, datatype, op, comm, info, request); }
+void F(mpi_exscan_init)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_exscan_init_body(sendbuf, recvbuf, count, datatype, op, comm, info, request)); }
 static COLD void mpi_exscan_init_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -977,7 +977,7 @@ static inline int mpi_gather_body(void *sendbuf, const int *sendcount, const int
     }
     return mpi_gather_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, root, *comm);
 }
-void F(mpi_gather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) { *ierror = mpi_gather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm); }
+void F(mpi_gather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_gather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm)); }
 static COLD void mpi_gather_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -1030,7 +1030,7 @@ static inline int mpi_gather_init_body(void *sendbuf, const int *sendcount, cons
     }
     return code;
 }
-void F(mpi_gather_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_gather_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request); }
+void F(mpi_gather_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_gather_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request)); }
 static COLD void mpi_gather_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -1083,7 +1083,7 @@ static inline int mpi_gatherv_body(void *sendbuf, const int *sendcount, const in
     }
     return mpi_gatherv_any(sendbuf, sendcount, *sendtype, recvbuf, recvcounts, displs, *recvtype, root, *comm);
 }
-void F(mpi_gatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *ierror) { *ierror = mpi_gatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm); }
+void F(mpi_gatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_gatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm)); }
 static COLD void mpi_gatherv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -1136,7 +1136,7 @@ static inline int mpi_gatherv_init_body(void *sendbuf, const int *sendcount, con
     }
     return code;
 }
-void F(mpi_gatherv_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_gatherv_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info, request); }
+void F(mpi_gatherv_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_gatherv_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info, request)); }
 static COLD void mpi_gatherv_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -1187,7 +1187,7 @@ static inline int mpi_iallgather_body(void *sendbuf, const int *sendcount, const
     }
     return code;
 }
-void F(mpi_iallgather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) { *ierror = mpi_iallgather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request); }
+void F(mpi_iallgather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_iallgather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request)); }
 static COLD void mpi_iallgather_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -1238,7 +1238,7 @@ static inline int mpi_iallgatherv_body(void *sendbuf, const int *sendcount, cons
     }
     return code;
 }
-void F(mpi_iallgatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *request, int *ierror) { *ierror = mpi_iallgatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request); }
+void F(mpi_iallgatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_iallgatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request)); }
 static COLD void mpi_iallgatherv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -1289,7 +1289,7 @@ static inline int mpi_iallreduce_body(void *sendbuf, void *recvbuf, const int *c
     }
     return code;
 }
-void F(mpi_iallreduce)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) { *ierror = mpi_iallreduce_body(sendbuf, recvbuf, count, datatype, op, comm, request); }
+void F(mpi_iallreduce)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_iallreduce_body(sendbuf, recvbuf, count, datatype, op, comm, request)); }
 static COLD void mpi_iallreduce_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -1340,7 +1340,7 @@ static inline int mpi_ialltoall_body(void *sendbuf, const int *sendcount, const 
     }
     return code;
 }
-void F(mpi_ialltoall)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) { *ierror = mpi_ialltoall_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request); }
+void F(mpi_ialltoall)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_ialltoall_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request)); }
 static COLD void mpi_ialltoall_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -1391,7 +1391,7 @@ static inline int mpi_ialltoallv_body(void *sendbuf, const int *sendcounts, cons
     }
     return code;
 }
-void F(mpi_ialltoallv)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) { *ierror = mpi_ialltoallv_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request); }
+void F(mpi_ialltoallv)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_ialltoallv_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request)); }
 static COLD void mpi_ialltoallv_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -1474,7 +1474,7 @@ static inline int mpi_ialltoallw_body(void *sendbuf, const int *sendcounts, cons
     }
     return code;
 }
-void F(mpi_ialltoallw)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) { *ierror = mpi_ialltoallw_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request); }
+void F(mpi_ialltoallw)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_ialltoallw_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request)); }
 static COLD void mpi_ialltoallw_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -1568,7 +1568,7 @@ static inline int mpi_ibcast_body(void *buffer, const int *count, const int *dat
     }
     return code;
 }
-void F(mpi_ibcast)(void *buffer, const int *count, const int *datatype, const int *root, const int *comm, int *request, int *ierror) { *ierror = mpi_ibcast_body(buffer, count, datatype, root, comm, request); }
+void F(mpi_ibcast)(void *buffer, const int *count, const int *datatype, const int *root, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_ibcast_body(buffer, count, datatype, root, comm, request)); }
 static COLD void mpi_ibcast_sections(const struct descriptor *buffer, const int *count, const int *datatype, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = true}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -1619,7 +1619,7 @@ static inline int mpi_iexscan_body(void *sendbuf, void *recvbuf, const int *coun
     }
     return code;
 }
-void F(mpi_iexscan)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) { *ierror = mpi_iexscan_body(sendbuf, recvbuf, count, datatype, op, comm, request); }
+void F(mpi_iexscan)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_iexscan_body(sendbuf, recvbuf, count, datatype, op, comm, request)); }
 static COLD void mpi_iexscan_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -1670,7 +1670,7 @@ static inline int mpi_igather_body(void *sendbuf, const int *sendcount, const in
     }
     return code;
 }
-void F(mpi_igather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) { *ierror = mpi_igather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request); }
+void F(mpi_igather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_igather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request)); }
 static COLD void mpi_igather_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -1721,7 +1721,7 @@ static inline int mpi_igatherv_body(void *sendbuf, const int *sendcount, const i
     }
     return code;
 }
-void F(mpi_igatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) { *ierror = mpi_igatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request); }
+void F(mpi_igatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_igatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request)); }
 static COLD void mpi_igatherv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -1772,7 +1772,7 @@ static inline int mpi_ireduce_body(void *sendbuf, void *recvbuf, const int *coun
     }
     return code;
 }
-void F(mpi_ireduce)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *request, int *ierror) { *ierror = mpi_ireduce_body(sendbuf, recvbuf, count, datatype, op, root, comm, request); }
+void F(mpi_ireduce)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_ireduce_body(sendbuf, recvbuf, count, datatype, op, root, comm, request)); }
 static COLD void mpi_ireduce_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -1823,7 +1823,7 @@ static inline int mpi_ireduce_scatter_body(void *sendbuf, void *recvbuf, const i
     }
     return code;
 }
-void F(mpi_ireduce_scatter)(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *request, int *ierror) { *ierror = mpi_ireduce_scatter_body(sendbuf, recvbuf, recvcounts, datatype, op, comm, request); }
+void F(mpi_ireduce_scatter)(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_ireduce_scatter_body(sendbuf, recvbuf, recvcounts, datatype, op, comm, request)); }
 static COLD void mpi_ireduce_scatter_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -1874,7 +1874,7 @@ static inline int mpi_ireduce_scatter_block_body(void *sendbuf, void *recvbuf, c
     }
     return code;
 }
-void F(mpi_ireduce_scatter_block)(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *request, int *ierror) { *ierror = mpi_ireduce_scatter_block_body(sendbuf, recvbuf, recvcount, datatype, op, comm, request); }
+void F(mpi_ireduce_scatter_block)(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_ireduce_scatter_block_body(sendbuf, recvbuf, recvcount, datatype, op, comm, request)); }
 static COLD void mpi_ireduce_scatter_block_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -1925,7 +1925,7 @@ static inline int mpi_iscan_body(void *sendbuf, void *recvbuf, const int *count,
     }
     return code;
 }
-void F(mpi_iscan)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) { *ierror = mpi_iscan_body(sendbuf, recvbuf, count, datatype, op, comm, request); }
+void F(mpi_iscan)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_iscan_body(sendbuf, recvbuf, count, datatype, op, comm, request)); }
 static COLD void mpi_iscan_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -1976,7 +1976,7 @@ static inline int mpi_iscatter_body(void *sendbuf, const int *sendcount, const i
     }
     return code;
 }
-void F(mpi_iscatter)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) { *ierror = mpi_iscatter_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request); }
+void F(mpi_iscatter)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_iscatter_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request)); }
 static COLD void mpi_iscatter_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -2027,7 +2027,7 @@ static inline int mpi_iscatterv_body(void *sendbuf, const int *sendcounts, const
     }
     return code;
 }
-void F(mpi_iscatterv)(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) { *ierror = mpi_iscatterv_body(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request); }
+void F(mpi_iscatterv)(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_iscatterv_body(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request)); }
 static COLD void mpi_iscatterv_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -2102,7 +2102,7 @@ static inline int mpi_reduce_body(void *sendbuf, void *recvbuf, const int *count
     }
     return mpi_reduce_any(sendbuf, recvbuf, count, *datatype, *op, root, *comm);
 }
-void F(mpi_reduce)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *ierror) { *ierror = mpi_reduce_body(sendbuf, recvbuf, count, datatype, op, root, comm); }
+void F(mpi_reduce)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_reduce_body(sendbuf, recvbuf, count, datatype, op, root, comm)); }
 static COLD void mpi_reduce_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -2155,7 +2155,7 @@ static inline int mpi_reduce_init_body(void *sendbuf, void *recvbuf, const int *
     }
     return code;
 }
-void F(mpi_reduce_init)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_reduce_init_body(sendbuf, recvbuf, count, datatype, op, root, comm, info, request); }
+void F(mpi_reduce_init)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_reduce_init_body(sendbuf, recvbuf, count, datatype, op, root, comm, info, request)); }
 static COLD void mpi_reduce_init_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -2208,7 +2208,7 @@ static inline int mpi_reduce_local_body(void *inbuf, void *inoutbuf, const int *
     }
     return mpi_reduce_local_any(inbuf, inoutbuf, count, *datatype, *op);
 }
-void F(mpi_reduce_local)(void *inbuf, void *inoutbuf, const int *count, const int *datatype, const int *op, int *ierror) { *ierror = mpi_reduce_local_body(inbuf, inoutbuf, count, datatype, op); }
+void F(mpi_reduce_local)(void *inbuf, void *inoutbuf, const int *count, const int *datatype, const int *op, int *ierror) { GIVE_IN_MPIF(ierror, mpi_reduce_local_body(inbuf, inoutbuf, count, datatype, op)); }
 static COLD void mpi_reduce_local_sections(const struct descriptor *inbuf, const struct descriptor *inoutbuf, const int *count, const int *datatype, const int *op, int *ierror) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = inoutbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -2263,7 +2263,7 @@ static inline int mpi_reduce_scatter_body(void *sendbuf, void *recvbuf, const in
     }
     return mpi_reduce_scatter_any(sendbuf, recvbuf, recvcounts, *datatype, *op, *comm);
 }
-void F(mpi_reduce_scatter)(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_reduce_scatter_body(sendbuf, recvbuf, recvcounts, datatype, op, comm); }
+void F(mpi_reduce_scatter)(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_reduce_scatter_body(sendbuf, recvbuf, recvcounts, datatype, op, comm)); }
 static COLD void mpi_reduce_scatter_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -2318,7 +2318,7 @@ static inline int mpi_reduce_scatter_block_body(void *sendbuf, void *recvbuf, co
     }
     return mpi_reduce_scatter_block_any(sendbuf, recvbuf, recvcount, *datatype, *op, *comm);
 }
-void F(mpi_reduce_scatter_block)(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_reduce_scatter_block_body(sendbuf, recvbuf, recvcount, datatype, op, comm); }
+void F(mpi_reduce_scatter_block)(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_reduce_scatter_block_body(sendbuf, recvbuf, recvcount, datatype, op, comm)); }
 static COLD void mpi_reduce_scatter_block_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -2371,7 +2371,7 @@ static inline int mpi_reduce_scatter_block_init_body(void *sendbuf, void *recvbu
     }
     return code;
 }
-void F(mpi_reduce_scatter_block_init)(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_reduce_scatter_block_init_body(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request); }
+void F(mpi_reduce_scatter_block_init)(void *sendbuf, void *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_reduce_scatter_block_init_body(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request)); }
 static COLD void mpi_reduce_scatter_block_init_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcount, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -2422,7 +2422,7 @@ static inline int mpi_reduce_scatter_init_body(void *sendbuf, void *recvbuf, con
     }
     return code;
 }
-void F(mpi_reduce_scatter_init)(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_reduce_scatter_init_body(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request); }
+void F(mpi_reduce_scatter_init)(void *sendbuf, void *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_reduce_scatter_init_body(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request)); }
 static COLD void mpi_reduce_scatter_init_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *recvcounts, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -2475,7 +2475,7 @@ static inline int mpi_scan_body(void *sendbuf, void *recvbuf, const int *count, 
     }
     return mpi_scan_any(sendbuf, recvbuf, count, *datatype, *op, *comm);
 }
-void F(mpi_scan)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) { *ierror = mpi_scan_body(sendbuf, recvbuf, count, datatype, op, comm); }
+void F(mpi_scan)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_scan_body(sendbuf, recvbuf, count, datatype, op, comm)); }
 static COLD void mpi_scan_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -2528,7 +2528,7 @@ static inline int mpi_scan_init_body(void *sendbuf, void *recvbuf, const int *co
     }
     return code;
 }
-void F(mpi_scan_init)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_scan_init_body(sendbuf, recvbuf, count, datatype, op, comm, info, request); }
+void F(mpi_scan_init)(void *sendbuf, void *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_scan_init_body(sendbuf, recvbuf, count, datatype, op, comm, info, request)); }
 static COLD void mpi_scan_init_sections(const struct descriptor *sendbuf, const struct descriptor *recvbuf, const int *count, const int *datatype, const int *op, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -2581,7 +2581,7 @@ static inline int mpi_scatter_body(void *sendbuf, const int *sendcount, const in
     }
     return mpi_scatter_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, root, *comm);
 }
-void F(mpi_scatter)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) { *ierror = mpi_scatter_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm); }
+void F(mpi_scatter)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_scatter_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm)); }
 static COLD void mpi_scatter_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -2634,7 +2634,7 @@ static inline int mpi_scatter_init_body(void *sendbuf, const int *sendcount, con
     }
     return code;
 }
-void F(mpi_scatter_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_scatter_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request); }
+void F(mpi_scatter_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_scatter_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request)); }
 static COLD void mpi_scatter_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -2687,7 +2687,7 @@ static inline int mpi_scatterv_body(void *sendbuf, const int *sendcounts, const 
     }
     return mpi_scatterv_any(sendbuf, sendcounts, displs, *sendtype, recvbuf, recvcount, *recvtype, root, *comm);
 }
-void F(mpi_scatterv)(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) { *ierror = mpi_scatterv_body(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm); }
+void F(mpi_scatterv)(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_scatterv_body(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm)); }
 static COLD void mpi_scatterv_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -2740,7 +2740,7 @@ static inline int mpi_scatterv_init_body(void *sendbuf, const int *sendcounts, c
     }
     return code;
 }
-void F(mpi_scatterv_init)(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_scatterv_init_body(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request); }
+void F(mpi_scatterv_init)(void *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_scatterv_init_body(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request)); }
 static COLD void mpi_scatterv_init_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *displs, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *root, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);

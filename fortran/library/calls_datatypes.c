@@ -12,7 +12,7 @@ static inline int mpi_get_address_body(void *location, MPI_Aint *address) {
     }
     return mpi_get_address_any(location, address);
 }
-void F(mpi_get_address)(void *location, MPI_Aint *address, int *ierror) { *ierror = mpi_get_address_body(location, address); }
+void F(mpi_get_address)(void *location, MPI_Aint *address, int *ierror) { GIVE_IN_MPIF(ierror, mpi_get_address_body(location, address)); }
 void F08TS(mpi_get_address)(const struct descriptor *location, MPI_Aint *address, int *ierror) {
     give(ierror, mpi_get_address_body(location->base, address));
 }
@@ -38,7 +38,7 @@ static inline int mpi_pack_body(void *inbuf, const int *incount, const int *data
     }
     return mpi_pack_any(inbuf, incount, *datatype, outbuf, outsize, position, *comm);
 }
-void F(mpi_pack)(void *inbuf, const int *incount, const int *datatype, void *outbuf, const int *outsize, int *position, const int *comm, int *ierror) { *ierror = mpi_pack_body(inbuf, incount, datatype, outbuf, outsize, position, comm); }
+void F(mpi_pack)(void *inbuf, const int *incount, const int *datatype, void *outbuf, const int *outsize, int *position, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_pack_body(inbuf, incount, datatype, outbuf, outsize, position, comm)); }
 static COLD void mpi_pack_sections(const struct descriptor *inbuf, const int *incount, const int *datatype, const struct descriptor *outbuf, const int *outsize, int *position, const int *comm, int *ierror) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = outbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -93,21 +93,21 @@ static inline int mpi_pack_external_body(const char *datarep, void *inbuf, const
     text_close(&datarep_text);
     return code;
 }
-void F(mpi_pack_external)(const char *datarep, void *inbuf, const int *incount, const int *datatype, void *outbuf, const MPI_Aint *outsize, MPI_Aint *position, int *ierror, size_t datarep_length) { *ierror = mpi_pack_external_body(datarep, inbuf, incount, datatype, outbuf, outsize, position, datarep_length); }
-static COLD void mpi_pack_external_sections(const struct descriptor *datarep, const struct descriptor *inbuf, const int *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Aint *outsize, MPI_Aint *position, int *ierror) {
+void F(mpi_pack_external)(const char *datarep, void *inbuf, const int *incount, const int *datatype, void *outbuf, const MPI_Aint *outsize, MPI_Aint *position, int *ierror, size_t datarep_length) { GIVE_IN_MPIF(ierror, mpi_pack_external_body(datarep, inbuf, incount, datatype, outbuf, outsize, position, datarep_length)); }
+static COLD void mpi_pack_external_sections(STRING_IN_F08(datarep), const struct descriptor *inbuf, const int *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Aint *outsize, MPI_Aint *position, int *ierror STRING_LENGTH_IN_F08(datarep)) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = outbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
-        code = mpi_pack_external_body(datarep->base, parts[0].at, incount, datatype, parts[1].at, outsize, position, datarep->element);
+        code = mpi_pack_external_body(STRING_OF(datarep), parts[0].at, incount, datatype, parts[1].at, outsize, position, LENGTH_OF(datarep));
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
 }
-void F08TS(mpi_pack_external)(const struct descriptor *datarep, const struct descriptor *inbuf, const int *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Aint *outsize, MPI_Aint *position, int *ierror) {
+void F08TS(mpi_pack_external)(STRING_IN_F08(datarep), const struct descriptor *inbuf, const int *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Aint *outsize, MPI_Aint *position, int *ierror STRING_LENGTH_IN_F08(datarep)) {
     if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
-        give(ierror, mpi_pack_external_body(datarep->base, inbuf->base, incount, datatype, outbuf->base, outsize, position, datarep->element));
+        give(ierror, mpi_pack_external_body(STRING_OF(datarep), inbuf->base, incount, datatype, outbuf->base, outsize, position, LENGTH_OF(datarep)));
     } else {
-        mpi_pack_external_sections(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror);
+        mpi_pack_external_sections(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror PASS_LENGTH(datarep));
     }
 }
 
@@ -121,20 +121,20 @@ static inline int mpi_pack_external_c_body(const char *datarep, void *inbuf, con
     text_close(&datarep_text);
     return code;
 }
-static COLD void mpi_pack_external_c_sections(const struct descriptor *datarep, const struct descriptor *inbuf, const MPI_Count *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Count *outsize, MPI_Count *position, int *ierror) {
+static COLD void mpi_pack_external_c_sections(STRING_IN_F08(datarep), const struct descriptor *inbuf, const MPI_Count *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Count *outsize, MPI_Count *position, int *ierror STRING_LENGTH_IN_F08(datarep)) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = outbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
-        code = mpi_pack_external_c_body(datarep->base, parts[0].at, incount, datatype, parts[1].at, outsize, position, datarep->element);
+        code = mpi_pack_external_c_body(STRING_OF(datarep), parts[0].at, incount, datatype, parts[1].at, outsize, position, LENGTH_OF(datarep));
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
 }
-void F08TS(mpi_pack_external_c)(const struct descriptor *datarep, const struct descriptor *inbuf, const MPI_Count *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Count *outsize, MPI_Count *position, int *ierror) {
+void F08TS(mpi_pack_external_c)(STRING_IN_F08(datarep), const struct descriptor *inbuf, const MPI_Count *incount, const int *datatype, const struct descriptor *outbuf, const MPI_Count *outsize, MPI_Count *position, int *ierror STRING_LENGTH_IN_F08(datarep)) {
     if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
-        give(ierror, mpi_pack_external_c_body(datarep->base, inbuf->base, incount, datatype, outbuf->base, outsize, position, datarep->element));
+        give(ierror, mpi_pack_external_c_body(STRING_OF(datarep), inbuf->base, incount, datatype, outbuf->base, outsize, position, LENGTH_OF(datarep)));
     } else {
-        mpi_pack_external_c_sections(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror);
+        mpi_pack_external_c_sections(datarep, inbuf, incount, datatype, outbuf, outsize, position, ierror PASS_LENGTH(datarep));
     }
 }
 
@@ -519,7 +519,7 @@ static inline int mpi_unpack_body(void *inbuf, const int *insize, int *position,
     }
     return mpi_unpack_any(inbuf, insize, position, outbuf, outcount, *datatype, *comm);
 }
-void F(mpi_unpack)(void *inbuf, const int *insize, int *position, void *outbuf, const int *outcount, const int *datatype, const int *comm, int *ierror) { *ierror = mpi_unpack_body(inbuf, insize, position, outbuf, outcount, datatype, comm); }
+void F(mpi_unpack)(void *inbuf, const int *insize, int *position, void *outbuf, const int *outcount, const int *datatype, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_unpack_body(inbuf, insize, position, outbuf, outcount, datatype, comm)); }
 static COLD void mpi_unpack_sections(const struct descriptor *inbuf, const int *insize, int *position, const struct descriptor *outbuf, const int *outcount, const int *datatype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = outbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -574,21 +574,21 @@ static inline int mpi_unpack_external_body(const char *datarep, void *inbuf, con
     text_close(&datarep_text);
     return code;
 }
-void F(mpi_unpack_external)(const char *datarep, void *inbuf, const MPI_Aint *insize, MPI_Aint *position, void *outbuf, const int *outcount, const int *datatype, int *ierror, size_t datarep_length) { *ierror = mpi_unpack_external_body(datarep, inbuf, insize, position, outbuf, outcount, datatype, datarep_length); }
-static COLD void mpi_unpack_external_sections(const struct descriptor *datarep, const struct descriptor *inbuf, const MPI_Aint *insize, MPI_Aint *position, const struct descriptor *outbuf, const int *outcount, const int *datatype, int *ierror) {
+void F(mpi_unpack_external)(const char *datarep, void *inbuf, const MPI_Aint *insize, MPI_Aint *position, void *outbuf, const int *outcount, const int *datatype, int *ierror, size_t datarep_length) { GIVE_IN_MPIF(ierror, mpi_unpack_external_body(datarep, inbuf, insize, position, outbuf, outcount, datatype, datarep_length)); }
+static COLD void mpi_unpack_external_sections(STRING_IN_F08(datarep), const struct descriptor *inbuf, const MPI_Aint *insize, MPI_Aint *position, const struct descriptor *outbuf, const int *outcount, const int *datatype, int *ierror STRING_LENGTH_IN_F08(datarep)) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = outbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
-        code = mpi_unpack_external_body(datarep->base, parts[0].at, insize, position, parts[1].at, outcount, datatype, datarep->element);
+        code = mpi_unpack_external_body(STRING_OF(datarep), parts[0].at, insize, position, parts[1].at, outcount, datatype, LENGTH_OF(datarep));
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
 }
-void F08TS(mpi_unpack_external)(const struct descriptor *datarep, const struct descriptor *inbuf, const MPI_Aint *insize, MPI_Aint *position, const struct descriptor *outbuf, const int *outcount, const int *datatype, int *ierror) {
+void F08TS(mpi_unpack_external)(STRING_IN_F08(datarep), const struct descriptor *inbuf, const MPI_Aint *insize, MPI_Aint *position, const struct descriptor *outbuf, const int *outcount, const int *datatype, int *ierror STRING_LENGTH_IN_F08(datarep)) {
     if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
-        give(ierror, mpi_unpack_external_body(datarep->base, inbuf->base, insize, position, outbuf->base, outcount, datatype, datarep->element));
+        give(ierror, mpi_unpack_external_body(STRING_OF(datarep), inbuf->base, insize, position, outbuf->base, outcount, datatype, LENGTH_OF(datarep)));
     } else {
-        mpi_unpack_external_sections(datarep, inbuf, insize, position, outbuf, outcount, datatype, ierror);
+        mpi_unpack_external_sections(datarep, inbuf, insize, position, outbuf, outcount, datatype, ierror PASS_LENGTH(datarep));
     }
 }
 
@@ -602,19 +602,19 @@ static inline int mpi_unpack_external_c_body(const char *datarep, void *inbuf, c
     text_close(&datarep_text);
     return code;
 }
-static COLD void mpi_unpack_external_c_sections(const struct descriptor *datarep, const struct descriptor *inbuf, const MPI_Count *insize, MPI_Count *position, const struct descriptor *outbuf, const MPI_Count *outcount, const int *datatype, int *ierror) {
+static COLD void mpi_unpack_external_c_sections(STRING_IN_F08(datarep), const struct descriptor *inbuf, const MPI_Count *insize, MPI_Count *position, const struct descriptor *outbuf, const MPI_Count *outcount, const int *datatype, int *ierror STRING_LENGTH_IN_F08(datarep)) {
     struct part parts[] = {{.section = inbuf, .writes = false}, {.section = outbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
     if (code == MPI_SUCCESS) {
-        code = mpi_unpack_external_c_body(datarep->base, parts[0].at, insize, position, parts[1].at, outcount, datatype, datarep->element);
+        code = mpi_unpack_external_c_body(STRING_OF(datarep), parts[0].at, insize, position, parts[1].at, outcount, datatype, LENGTH_OF(datarep));
         code = parts_close(parts, 2, USE_BLOCKING, code, NULL);
     }
     give(ierror, code);
 }
-void F08TS(mpi_unpack_external_c)(const struct descriptor *datarep, const struct descriptor *inbuf, const MPI_Count *insize, MPI_Count *position, const struct descriptor *outbuf, const MPI_Count *outcount, const int *datatype, int *ierror) {
+void F08TS(mpi_unpack_external_c)(STRING_IN_F08(datarep), const struct descriptor *inbuf, const MPI_Count *insize, MPI_Count *position, const struct descriptor *outbuf, const MPI_Count *outcount, const int *datatype, int *ierror STRING_LENGTH_IN_F08(datarep)) {
     if (LIKELY(contiguous(inbuf) && contiguous(outbuf))) {
-        give(ierror, mpi_unpack_external_c_body(datarep->base, inbuf->base, insize, position, outbuf->base, outcount, datatype, datarep->element));
+        give(ierror, mpi_unpack_external_c_body(STRING_OF(datarep), inbuf->base, insize, position, outbuf->base, outcount, datatype, LENGTH_OF(datarep)));
     } else {
-        mpi_unpack_external_c_sections(datarep, inbuf, insize, position, outbuf, outcount, datatype, ierror);
+        mpi_unpack_external_c_sections(datarep, inbuf, insize, position, outbuf, outcount, datatype, ierror PASS_LENGTH(datarep));
     }
 }

@@ -118,7 +118,7 @@ static inline int mpi_free_mem_body(void *base) {
     }
     return mpi_free_mem_any(base);
 }
-void F(mpi_free_mem)(void *base, int *ierror) { *ierror = mpi_free_mem_body(base); }
+void F(mpi_free_mem)(void *base, int *ierror) { GIVE_IN_MPIF(ierror, mpi_free_mem_body(base)); }
 void F08TS(mpi_free_mem)(const struct descriptor *base, int *ierror) {
     give(ierror, mpi_free_mem_body(base->base));
 }

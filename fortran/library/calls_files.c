@@ -123,7 +123,7 @@ static inline int mpi_file_iread_body(const int *fh, void *buf, const int *count
     }
     return code;
 }
-void F(mpi_file_iread)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iread_body(fh, buf, count, datatype, request); }
+void F(mpi_file_iread)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_iread_body(fh, buf, count, datatype, request)); }
 static COLD void mpi_file_iread_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -174,7 +174,7 @@ static inline int mpi_file_iread_all_body(const int *fh, void *buf, const int *c
     }
     return code;
 }
-void F(mpi_file_iread_all)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iread_all_body(fh, buf, count, datatype, request); }
+void F(mpi_file_iread_all)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_iread_all_body(fh, buf, count, datatype, request)); }
 static COLD void mpi_file_iread_all_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -225,7 +225,7 @@ static inline int mpi_file_iread_at_body(const int *fh, const MPI_Offset *offset
     }
     return code;
 }
-void F(mpi_file_iread_at)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iread_at_body(fh, offset, buf, count, datatype, request); }
+void F(mpi_file_iread_at)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_iread_at_body(fh, offset, buf, count, datatype, request)); }
 static COLD void mpi_file_iread_at_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -276,7 +276,7 @@ static inline int mpi_file_iread_at_all_body(const int *fh, const MPI_Offset *of
     }
     return code;
 }
-void F(mpi_file_iread_at_all)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iread_at_all_body(fh, offset, buf, count, datatype, request); }
+void F(mpi_file_iread_at_all)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_iread_at_all_body(fh, offset, buf, count, datatype, request)); }
 static COLD void mpi_file_iread_at_all_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -327,7 +327,7 @@ static inline int mpi_file_iread_shared_body(const int *fh, void *buf, const int
     }
     return code;
 }
-void F(mpi_file_iread_shared)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iread_shared_body(fh, buf, count, datatype, request); }
+void F(mpi_file_iread_shared)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_iread_shared_body(fh, buf, count, datatype, request)); }
 static COLD void mpi_file_iread_shared_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -378,7 +378,7 @@ static inline int mpi_file_iwrite_body(const int *fh, void *buf, const int *coun
     }
     return code;
 }
-void F(mpi_file_iwrite)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iwrite_body(fh, buf, count, datatype, request); }
+void F(mpi_file_iwrite)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_iwrite_body(fh, buf, count, datatype, request)); }
 static COLD void mpi_file_iwrite_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -429,7 +429,7 @@ static inline int mpi_file_iwrite_all_body(const int *fh, void *buf, const int *
     }
     return code;
 }
-void F(mpi_file_iwrite_all)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iwrite_all_body(fh, buf, count, datatype, request); }
+void F(mpi_file_iwrite_all)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_iwrite_all_body(fh, buf, count, datatype, request)); }
 static COLD void mpi_file_iwrite_all_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -480,7 +480,7 @@ static inline int mpi_file_iwrite_at_body(const int *fh, const MPI_Offset *offse
     }
     return code;
 }
-void F(mpi_file_iwrite_at)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iwrite_at_body(fh, offset, buf, count, datatype, request); }
+void F(mpi_file_iwrite_at)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_iwrite_at_body(fh, offset, buf, count, datatype, request)); }
 static COLD void mpi_file_iwrite_at_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -531,7 +531,7 @@ static inline int mpi_file_iwrite_at_all_body(const int *fh, const MPI_Offset *o
     }
     return code;
 }
-void F(mpi_file_iwrite_at_all)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iwrite_at_all_body(fh, offset, buf, count, datatype, request); }
+void F(mpi_file_iwrite_at_all)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_iwrite_at_all_body(fh, offset, buf, count, datatype, request)); }
 static COLD void mpi_file_iwrite_at_all_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -582,7 +582,7 @@ static inline int mpi_file_iwrite_shared_body(const int *fh, void *buf, const in
     }
     return code;
 }
-void F(mpi_file_iwrite_shared)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { *ierror = mpi_file_iwrite_shared_body(fh, buf, count, datatype, request); }
+void F(mpi_file_iwrite_shared)(const int *fh, void *buf, const int *count, const int *datatype, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_iwrite_shared_body(fh, buf, count, datatype, request)); }
 static COLD void mpi_file_iwrite_shared_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -658,7 +658,7 @@ static inline int mpi_file_read_body(const int *fh, void *buf, const int *count,
     }
     return mpi_file_read_any(*fh, buf, count, *datatype, status);
 }
-void F(mpi_file_read)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_body(fh, buf, count, datatype, status); }
+void F(mpi_file_read)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_read_body(fh, buf, count, datatype, status)); }
 static COLD void mpi_file_read_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -713,7 +713,7 @@ static inline int mpi_file_read_all_body(const int *fh, void *buf, const int *co
     }
     return mpi_file_read_all_any(*fh, buf, count, *datatype, status);
 }
-void F(mpi_file_read_all)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_all_body(fh, buf, count, datatype, status); }
+void F(mpi_file_read_all)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_read_all_body(fh, buf, count, datatype, status)); }
 static COLD void mpi_file_read_all_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -768,7 +768,7 @@ static inline int mpi_file_read_all_begin_body(const int *fh, void *buf, const i
     }
     return mpi_file_read_all_begin_any(*fh, buf, count, *datatype);
 }
-void F(mpi_file_read_all_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_read_all_begin_body(fh, buf, count, datatype); }
+void F(mpi_file_read_all_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_read_all_begin_body(fh, buf, count, datatype)); }
 static COLD void mpi_file_read_all_begin_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
@@ -823,7 +823,7 @@ static inline int mpi_file_read_all_end_body(const int *fh, void *buf, void *sta
     }
     return mpi_file_read_all_end_any(*fh, buf, status);
 }
-void F(mpi_file_read_all_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_read_all_end_body(fh, buf, status); }
+void F(mpi_file_read_all_end)(const int *fh, void *buf, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_read_all_end_body(fh, buf, status)); }
 void F08TS(mpi_file_read_all_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_read_all_end_body(fh, buf->base, status));
 }
@@ -838,7 +838,7 @@ static inline int mpi_file_read_at_body(const int *fh, const MPI_Offset *offset,
     }
     return mpi_file_read_at_any(*fh, offset, buf, count, *datatype, status);
 }
-void F(mpi_file_read_at)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_at_body(fh, offset, buf, count, datatype, status); }
+void F(mpi_file_read_at)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_read_at_body(fh, offset, buf, count, datatype, status)); }
 static COLD void mpi_file_read_at_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -893,7 +893,7 @@ static inline int mpi_file_read_at_all_body(const int *fh, const MPI_Offset *off
     }
     return mpi_file_read_at_all_any(*fh, offset, buf, count, *datatype, status);
 }
-void F(mpi_file_read_at_all)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_at_all_body(fh, offset, buf, count, datatype, status); }
+void F(mpi_file_read_at_all)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_read_at_all_body(fh, offset, buf, count, datatype, status)); }
 static COLD void mpi_file_read_at_all_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -948,7 +948,7 @@ static inline int mpi_file_read_at_all_begin_body(const int *fh, const MPI_Offse
     }
     return mpi_file_read_at_all_begin_any(*fh, offset, buf, count, *datatype);
 }
-void F(mpi_file_read_at_all_begin)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_read_at_all_begin_body(fh, offset, buf, count, datatype); }
+void F(mpi_file_read_at_all_begin)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_read_at_all_begin_body(fh, offset, buf, count, datatype)); }
 static COLD void mpi_file_read_at_all_begin_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
@@ -1003,7 +1003,7 @@ static inline int mpi_file_read_at_all_end_body(const int *fh, void *buf, void *
     }
     return mpi_file_read_at_all_end_any(*fh, buf, status);
 }
-void F(mpi_file_read_at_all_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_read_at_all_end_body(fh, buf, status); }
+void F(mpi_file_read_at_all_end)(const int *fh, void *buf, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_read_at_all_end_body(fh, buf, status)); }
 void F08TS(mpi_file_read_at_all_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_read_at_all_end_body(fh, buf->base, status));
 }
@@ -1018,7 +1018,7 @@ static inline int mpi_file_read_ordered_body(const int *fh, void *buf, const int
     }
     return mpi_file_read_ordered_any(*fh, buf, count, *datatype, status);
 }
-void F(mpi_file_read_ordered)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_ordered_body(fh, buf, count, datatype, status); }
+void F(mpi_file_read_ordered)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_read_ordered_body(fh, buf, count, datatype, status)); }
 static COLD void mpi_file_read_ordered_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -1073,7 +1073,7 @@ static inline int mpi_file_read_ordered_begin_body(const int *fh, void *buf, con
     }
     return mpi_file_read_ordered_begin_any(*fh, buf, count, *datatype);
 }
-void F(mpi_file_read_ordered_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_read_ordered_begin_body(fh, buf, count, datatype); }
+void F(mpi_file_read_ordered_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_read_ordered_begin_body(fh, buf, count, datatype)); }
 static COLD void mpi_file_read_ordered_begin_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
@@ -1128,7 +1128,7 @@ static inline int mpi_file_read_ordered_end_body(const int *fh, void *buf, void 
     }
     return mpi_file_read_ordered_end_any(*fh, buf, status);
 }
-void F(mpi_file_read_ordered_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_read_ordered_end_body(fh, buf, status); }
+void F(mpi_file_read_ordered_end)(const int *fh, void *buf, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_read_ordered_end_body(fh, buf, status)); }
 void F08TS(mpi_file_read_ordered_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_read_ordered_end_body(fh, buf->base, status));
 }
@@ -1143,7 +1143,7 @@ static inline int mpi_file_read_shared_body(const int *fh, void *buf, const int 
     }
     return mpi_file_read_shared_any(*fh, buf, count, *datatype, status);
 }
-void F(mpi_file_read_shared)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_read_shared_body(fh, buf, count, datatype, status); }
+void F(mpi_file_read_shared)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_read_shared_body(fh, buf, count, datatype, status)); }
 static COLD void mpi_file_read_shared_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -1247,7 +1247,7 @@ static inline int mpi_file_write_body(const int *fh, void *buf, const int *count
     }
     return mpi_file_write_any(*fh, buf, count, *datatype, status);
 }
-void F(mpi_file_write)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_body(fh, buf, count, datatype, status); }
+void F(mpi_file_write)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_write_body(fh, buf, count, datatype, status)); }
 static COLD void mpi_file_write_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -1302,7 +1302,7 @@ static inline int mpi_file_write_all_body(const int *fh, void *buf, const int *c
     }
     return mpi_file_write_all_any(*fh, buf, count, *datatype, status);
 }
-void F(mpi_file_write_all)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_all_body(fh, buf, count, datatype, status); }
+void F(mpi_file_write_all)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_write_all_body(fh, buf, count, datatype, status)); }
 static COLD void mpi_file_write_all_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -1357,7 +1357,7 @@ static inline int mpi_file_write_all_begin_body(const int *fh, void *buf, const 
     }
     return mpi_file_write_all_begin_any(*fh, buf, count, *datatype);
 }
-void F(mpi_file_write_all_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_write_all_begin_body(fh, buf, count, datatype); }
+void F(mpi_file_write_all_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_write_all_begin_body(fh, buf, count, datatype)); }
 static COLD void mpi_file_write_all_begin_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
@@ -1412,7 +1412,7 @@ static inline int mpi_file_write_all_end_body(const int *fh, void *buf, void *st
     }
     return mpi_file_write_all_end_any(*fh, buf, status);
 }
-void F(mpi_file_write_all_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_write_all_end_body(fh, buf, status); }
+void F(mpi_file_write_all_end)(const int *fh, void *buf, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_write_all_end_body(fh, buf, status)); }
 void F08TS(mpi_file_write_all_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_write_all_end_body(fh, buf->base, status));
 }
@@ -1427,7 +1427,7 @@ static inline int mpi_file_write_at_body(const int *fh, const MPI_Offset *offset
     }
     return mpi_file_write_at_any(*fh, offset, buf, count, *datatype, status);
 }
-void F(mpi_file_write_at)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_at_body(fh, offset, buf, count, datatype, status); }
+void F(mpi_file_write_at)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_write_at_body(fh, offset, buf, count, datatype, status)); }
 static COLD void mpi_file_write_at_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -1482,7 +1482,7 @@ static inline int mpi_file_write_at_all_body(const int *fh, const MPI_Offset *of
     }
     return mpi_file_write_at_all_any(*fh, offset, buf, count, *datatype, status);
 }
-void F(mpi_file_write_at_all)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_at_all_body(fh, offset, buf, count, datatype, status); }
+void F(mpi_file_write_at_all)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_write_at_all_body(fh, offset, buf, count, datatype, status)); }
 static COLD void mpi_file_write_at_all_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -1537,7 +1537,7 @@ static inline int mpi_file_write_at_all_begin_body(const int *fh, const MPI_Offs
     }
     return mpi_file_write_at_all_begin_any(*fh, offset, buf, count, *datatype);
 }
-void F(mpi_file_write_at_all_begin)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_write_at_all_begin_body(fh, offset, buf, count, datatype); }
+void F(mpi_file_write_at_all_begin)(const int *fh, const MPI_Offset *offset, void *buf, const int *count, const int *datatype, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_write_at_all_begin_body(fh, offset, buf, count, datatype)); }
 static COLD void mpi_file_write_at_all_begin_sections(const int *fh, const MPI_Offset *offset, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
@@ -1592,7 +1592,7 @@ static inline int mpi_file_write_at_all_end_body(const int *fh, void *buf, void 
     }
     return mpi_file_write_at_all_end_any(*fh, buf, status);
 }
-void F(mpi_file_write_at_all_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_write_at_all_end_body(fh, buf, status); }
+void F(mpi_file_write_at_all_end)(const int *fh, void *buf, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_write_at_all_end_body(fh, buf, status)); }
 void F08TS(mpi_file_write_at_all_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_write_at_all_end_body(fh, buf->base, status));
 }
@@ -1607,7 +1607,7 @@ static inline int mpi_file_write_ordered_body(const int *fh, void *buf, const in
     }
     return mpi_file_write_ordered_any(*fh, buf, count, *datatype, status);
 }
-void F(mpi_file_write_ordered)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_ordered_body(fh, buf, count, datatype, status); }
+void F(mpi_file_write_ordered)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_write_ordered_body(fh, buf, count, datatype, status)); }
 static COLD void mpi_file_write_ordered_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -1662,7 +1662,7 @@ static inline int mpi_file_write_ordered_begin_body(const int *fh, void *buf, co
     }
     return mpi_file_write_ordered_begin_any(*fh, buf, count, *datatype);
 }
-void F(mpi_file_write_ordered_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { *ierror = mpi_file_write_ordered_begin_body(fh, buf, count, datatype); }
+void F(mpi_file_write_ordered_begin)(const int *fh, void *buf, const int *count, const int *datatype, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_write_ordered_begin_body(fh, buf, count, datatype)); }
 static COLD void mpi_file_write_ordered_begin_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
@@ -1717,7 +1717,7 @@ static inline int mpi_file_write_ordered_end_body(const int *fh, void *buf, void
     }
     return mpi_file_write_ordered_end_any(*fh, buf, status);
 }
-void F(mpi_file_write_ordered_end)(const int *fh, void *buf, void *status, int *ierror) { *ierror = mpi_file_write_ordered_end_body(fh, buf, status); }
+void F(mpi_file_write_ordered_end)(const int *fh, void *buf, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_write_ordered_end_body(fh, buf, status)); }
 void F08TS(mpi_file_write_ordered_end)(const int *fh, const struct descriptor *buf, void *status, int *ierror) {
     give(ierror, mpi_file_write_ordered_end_body(fh, buf->base, status));
 }
@@ -1732,7 +1732,7 @@ static inline int mpi_file_write_shared_body(const int *fh, void *buf, const int
     }
     return mpi_file_write_shared_any(*fh, buf, count, *datatype, status);
 }
-void F(mpi_file_write_shared)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { *ierror = mpi_file_write_shared_body(fh, buf, count, datatype, status); }
+void F(mpi_file_write_shared)(const int *fh, void *buf, const int *count, const int *datatype, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_file_write_shared_body(fh, buf, count, datatype, status)); }
 static COLD void mpi_file_write_shared_sections(const int *fh, const struct descriptor *buf, const int *count, const int *datatype, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);

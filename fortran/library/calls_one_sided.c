@@ -12,7 +12,7 @@ static inline int mpi_accumulate_body(void *origin_addr, const int *origin_count
     }
     return mpi_accumulate_any(origin_addr, origin_count, *origin_datatype, target_rank, target_disp, target_count, *target_datatype, *op, *win);
 }
-void F(mpi_accumulate)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) { *ierror = mpi_accumulate_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win); }
+void F(mpi_accumulate)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) { GIVE_IN_MPIF(ierror, mpi_accumulate_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win)); }
 static COLD void mpi_accumulate_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
@@ -67,7 +67,7 @@ static inline int mpi_compare_and_swap_body(void *origin_addr, void *compare_add
     }
     return mpi_compare_and_swap_any(origin_addr, compare_addr, result_addr, *datatype, target_rank, target_disp, *win);
 }
-void F(mpi_compare_and_swap)(void *origin_addr, void *compare_addr, void *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *win, int *ierror) { *ierror = mpi_compare_and_swap_body(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win); }
+void F(mpi_compare_and_swap)(void *origin_addr, void *compare_addr, void *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *win, int *ierror) { GIVE_IN_MPIF(ierror, mpi_compare_and_swap_body(origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win)); }
 void F08TS(mpi_compare_and_swap)(const struct descriptor *origin_addr, const struct descriptor *compare_addr, const struct descriptor *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *win, int *ierror) {
     give(ierror, mpi_compare_and_swap_body(origin_addr->base, compare_addr->base, result_addr->base, datatype, target_rank, target_disp, win));
 }
@@ -82,7 +82,7 @@ static inline int mpi_fetch_and_op_body(void *origin_addr, void *result_addr, co
     }
     return mpi_fetch_and_op_any(origin_addr, result_addr, *datatype, target_rank, target_disp, *op, *win);
 }
-void F(mpi_fetch_and_op)(void *origin_addr, void *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *op, const int *win, int *ierror) { *ierror = mpi_fetch_and_op_body(origin_addr, result_addr, datatype, target_rank, target_disp, op, win); }
+void F(mpi_fetch_and_op)(void *origin_addr, void *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *op, const int *win, int *ierror) { GIVE_IN_MPIF(ierror, mpi_fetch_and_op_body(origin_addr, result_addr, datatype, target_rank, target_disp, op, win)); }
 void F08TS(mpi_fetch_and_op)(const struct descriptor *origin_addr, const struct descriptor *result_addr, const int *datatype, const int *target_rank, const MPI_Aint *target_disp, const int *op, const int *win, int *ierror) {
     give(ierror, mpi_fetch_and_op_body(origin_addr->base, result_addr->base, datatype, target_rank, target_disp, op, win));
 }
@@ -97,7 +97,7 @@ static inline int mpi_get_body(void *origin_addr, const int *origin_count, const
     }
     return mpi_get_any(origin_addr, origin_count, *origin_datatype, target_rank, target_disp, target_count, *target_datatype, *win);
 }
-void F(mpi_get)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) { *ierror = mpi_get_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win); }
+void F(mpi_get)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) { GIVE_IN_MPIF(ierror, mpi_get_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win)); }
 static COLD void mpi_get_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = true, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
@@ -152,7 +152,7 @@ static inline int mpi_get_accumulate_body(void *origin_addr, const int *origin_c
     }
     return mpi_get_accumulate_any(origin_addr, origin_count, *origin_datatype, result_addr, result_count, *result_datatype, target_rank, target_disp, target_count, *target_datatype, *op, *win);
 }
-void F(mpi_get_accumulate)(void *origin_addr, const int *origin_count, const int *origin_datatype, void *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) { *ierror = mpi_get_accumulate_body(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win); }
+void F(mpi_get_accumulate)(void *origin_addr, const int *origin_count, const int *origin_datatype, void *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) { GIVE_IN_MPIF(ierror, mpi_get_accumulate_body(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win)); }
 static COLD void mpi_get_accumulate_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const struct descriptor *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}, {.section = result_addr, .writes = true, .described = true, .count = *result_count, .datatype = *result_datatype}};
     int code = parts_open(parts, 2, USE_ONE_SIDED);
@@ -207,7 +207,7 @@ static inline int mpi_put_body(void *origin_addr, const int *origin_count, const
     }
     return mpi_put_any(origin_addr, origin_count, *origin_datatype, target_rank, target_disp, target_count, *target_datatype, *win);
 }
-void F(mpi_put)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) { *ierror = mpi_put_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win); }
+void F(mpi_put)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) { GIVE_IN_MPIF(ierror, mpi_put_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win)); }
 static COLD void mpi_put_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_ONE_SIDED);
@@ -260,7 +260,7 @@ static inline int mpi_raccumulate_body(void *origin_addr, const int *origin_coun
     }
     return code;
 }
-void F(mpi_raccumulate)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) { *ierror = mpi_raccumulate_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request); }
+void F(mpi_raccumulate)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_raccumulate_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request)); }
 static COLD void mpi_raccumulate_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -311,7 +311,7 @@ static inline int mpi_rget_body(void *origin_addr, const int *origin_count, cons
     }
     return code;
 }
-void F(mpi_rget)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *request, int *ierror) { *ierror = mpi_rget_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request); }
+void F(mpi_rget)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_rget_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request)); }
 static COLD void mpi_rget_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *request, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = true, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -362,7 +362,7 @@ static inline int mpi_rget_accumulate_body(void *origin_addr, const int *origin_
     }
     return code;
 }
-void F(mpi_rget_accumulate)(void *origin_addr, const int *origin_count, const int *origin_datatype, void *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) { *ierror = mpi_rget_accumulate_body(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request); }
+void F(mpi_rget_accumulate)(void *origin_addr, const int *origin_count, const int *origin_datatype, void *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_rget_accumulate_body(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request)); }
 static COLD void mpi_rget_accumulate_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const struct descriptor *result_addr, const int *result_count, const int *result_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *op, const int *win, int *request, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}, {.section = result_addr, .writes = true, .described = true, .count = *result_count, .datatype = *result_datatype}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -413,7 +413,7 @@ static inline int mpi_rput_body(void *origin_addr, const int *origin_count, cons
     }
     return code;
 }
-void F(mpi_rput)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *request, int *ierror) { *ierror = mpi_rput_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request); }
+void F(mpi_rput)(void *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_rput_body(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request)); }
 static COLD void mpi_rput_sections(const struct descriptor *origin_addr, const int *origin_count, const int *origin_datatype, const int *target_rank, const MPI_Aint *target_disp, const int *target_count, const int *target_datatype, const int *win, int *request, int *ierror) {
     struct part parts[] = {{.section = origin_addr, .writes = false, .described = true, .count = *origin_count, .datatype = *origin_datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -510,7 +510,7 @@ static inline int mpi_win_attach_body(const int *win, void *base, const MPI_Aint
     }
     return mpi_win_attach_any(*win, base, size);
 }
-void F(mpi_win_attach)(const int *win, void *base, const MPI_Aint *size, int *ierror) { *ierror = mpi_win_attach_body(win, base, size); }
+void F(mpi_win_attach)(const int *win, void *base, const MPI_Aint *size, int *ierror) { GIVE_IN_MPIF(ierror, mpi_win_attach_body(win, base, size)); }
 static COLD void mpi_win_attach_sections(const int *win, const struct descriptor *base, const MPI_Aint *size, int *ierror) {
     struct part parts[] = {{.section = base, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
@@ -542,7 +542,7 @@ static inline int mpi_win_create_body(void *base, const MPI_Aint *size, const in
     }
     return code;
 }
-void F(mpi_win_create)(void *base, const MPI_Aint *size, const int *disp_unit, const int *info, const int *comm, int *win, int *ierror) { *ierror = mpi_win_create_body(base, size, disp_unit, info, comm, win); }
+void F(mpi_win_create)(void *base, const MPI_Aint *size, const int *disp_unit, const int *info, const int *comm, int *win, int *ierror) { GIVE_IN_MPIF(ierror, mpi_win_create_body(base, size, disp_unit, info, comm, win)); }
 static COLD void mpi_win_create_sections(const struct descriptor *base, const MPI_Aint *size, const int *disp_unit, const int *info, const int *comm, int *win, int *ierror) {
     struct part parts[] = {{.section = base, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
@@ -606,7 +606,7 @@ static inline int mpi_win_detach_body(const int *win, void *base) {
     }
     return mpi_win_detach_any(*win, base);
 }
-void F(mpi_win_detach)(const int *win, void *base, int *ierror) { *ierror = mpi_win_detach_body(win, base); }
+void F(mpi_win_detach)(const int *win, void *base, int *ierror) { GIVE_IN_MPIF(ierror, mpi_win_detach_body(win, base)); }
 void F08TS(mpi_win_detach)(const int *win, const struct descriptor *base, int *ierror) {
     give(ierror, mpi_win_detach_body(win, base->base));
 }

@@ -39,7 +39,7 @@ static inline int mpi_precv_init_body(void *buf, const int *partitions, const MP
     }
     return code;
 }
-void F(mpi_precv_init)(void *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_precv_init_body(buf, partitions, count, datatype, source, tag, comm, info, request); }
+void F(mpi_precv_init)(void *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_precv_init_body(buf, partitions, count, datatype, source, tag, comm, info, request)); }
 static COLD void mpi_precv_init_sections(const struct descriptor *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *source, const int *tag, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
@@ -90,7 +90,7 @@ static inline int mpi_psend_init_body(void *buf, const int *partitions, const MP
     }
     return code;
 }
-void F(mpi_psend_init)(void *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_psend_init_body(buf, partitions, count, datatype, dest, tag, comm, info, request); }
+void F(mpi_psend_init)(void *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_psend_init_body(buf, partitions, count, datatype, dest, tag, comm, info, request)); }
 static COLD void mpi_psend_init_sections(const struct descriptor *buf, const int *partitions, const MPI_Count *count, const int *datatype, const int *dest, const int *tag, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);

@@ -12,7 +12,7 @@ static inline int mpi_bsend_body(void *buf, const int *count, const int *datatyp
     }
     return mpi_bsend_any(buf, count, *datatype, dest, tag, *comm);
 }
-void F(mpi_bsend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { *ierror = mpi_bsend_body(buf, count, datatype, dest, tag, comm); }
+void F(mpi_bsend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_bsend_body(buf, count, datatype, dest, tag, comm)); }
 static COLD void mpi_bsend_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -65,7 +65,7 @@ static inline int mpi_bsend_init_body(void *buf, const int *count, const int *da
     }
     return code;
 }
-void F(mpi_bsend_init)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_bsend_init_body(buf, count, datatype, dest, tag, comm, request); }
+void F(mpi_bsend_init)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_bsend_init_body(buf, count, datatype, dest, tag, comm, request)); }
 static COLD void mpi_bsend_init_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_PERSISTENT);
@@ -118,7 +118,7 @@ static inline int mpi_buffer_attach_body(void *buffer, const int *size) {
     }
     return mpi_buffer_attach_any(buffer, size);
 }
-void F(mpi_buffer_attach)(void *buffer, const int *size, int *ierror) { *ierror = mpi_buffer_attach_body(buffer, size); }
+void F(mpi_buffer_attach)(void *buffer, const int *size, int *ierror) { GIVE_IN_MPIF(ierror, mpi_buffer_attach_body(buffer, size)); }
 static COLD void mpi_buffer_attach_sections(const struct descriptor *buffer, const int *size, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
@@ -198,7 +198,7 @@ static inline int mpi_comm_attach_buffer_body(const int *comm, void *buffer, con
     }
     return mpi_comm_attach_buffer_any(*comm, buffer, size);
 }
-void F(mpi_comm_attach_buffer)(const int *comm, void *buffer, const int *size, int *ierror) { *ierror = mpi_comm_attach_buffer_body(comm, buffer, size); }
+void F(mpi_comm_attach_buffer)(const int *comm, void *buffer, const int *size, int *ierror) { GIVE_IN_MPIF(ierror, mpi_comm_attach_buffer_body(comm, buffer, size)); }
 static COLD void mpi_comm_attach_buffer_sections(const int *comm, const struct descriptor *buffer, const int *size, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
@@ -279,7 +279,7 @@ static inline int mpi_ibsend_body(void *buf, const int *count, const int *dataty
     }
     return code;
 }
-void F(mpi_ibsend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_ibsend_body(buf, count, datatype, dest, tag, comm, request); }
+void F(mpi_ibsend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_ibsend_body(buf, count, datatype, dest, tag, comm, request)); }
 static COLD void mpi_ibsend_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -345,7 +345,7 @@ static inline int mpi_imrecv_body(void *buf, const int *count, const int *dataty
     }
     return code;
 }
-void F(mpi_imrecv)(void *buf, const int *count, const int *datatype, int *message, int *request, int *ierror) { *ierror = mpi_imrecv_body(buf, count, datatype, message, request); }
+void F(mpi_imrecv)(void *buf, const int *count, const int *datatype, int *message, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_imrecv_body(buf, count, datatype, message, request)); }
 static COLD void mpi_imrecv_sections(const struct descriptor *buf, const int *count, const int *datatype, int *message, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -409,7 +409,7 @@ static inline int mpi_irecv_body(void *buf, const int *count, const int *datatyp
     }
     return code;
 }
-void F(mpi_irecv)(void *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_irecv_body(buf, count, datatype, source, tag, comm, request); }
+void F(mpi_irecv)(void *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_irecv_body(buf, count, datatype, source, tag, comm, request)); }
 static COLD void mpi_irecv_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -460,7 +460,7 @@ static inline int mpi_irsend_body(void *buf, const int *count, const int *dataty
     }
     return code;
 }
-void F(mpi_irsend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_irsend_body(buf, count, datatype, dest, tag, comm, request); }
+void F(mpi_irsend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_irsend_body(buf, count, datatype, dest, tag, comm, request)); }
 static COLD void mpi_irsend_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -511,7 +511,7 @@ static inline int mpi_isend_body(void *buf, const int *count, const int *datatyp
     }
     return code;
 }
-void F(mpi_isend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_isend_body(buf, count, datatype, dest, tag, comm, request); }
+void F(mpi_isend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_isend_body(buf, count, datatype, dest, tag, comm, request)); }
 static COLD void mpi_isend_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -562,7 +562,7 @@ static inline int mpi_isendrecv_body(void *sendbuf, const int *sendcount, const 
     }
     return code;
 }
-void F(mpi_isendrecv)(void *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) { *ierror = mpi_isendrecv_body(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request); }
+void F(mpi_isendrecv)(void *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_isendrecv_body(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request)); }
 static COLD void mpi_isendrecv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false, .described = true, .count = *sendcount, .datatype = *sendtype}, {.section = recvbuf, .writes = true, .described = true, .count = *recvcount, .datatype = *recvtype}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -613,7 +613,7 @@ static inline int mpi_isendrecv_replace_body(void *buf, const int *count, const 
     }
     return code;
 }
-void F(mpi_isendrecv_replace)(void *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) { *ierror = mpi_isendrecv_replace_body(buf, count, datatype, dest, sendtag, source, recvtag, comm, request); }
+void F(mpi_isendrecv_replace)(void *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_isendrecv_replace_body(buf, count, datatype, dest, sendtag, source, recvtag, comm, request)); }
 static COLD void mpi_isendrecv_replace_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -664,7 +664,7 @@ static inline int mpi_issend_body(void *buf, const int *count, const int *dataty
     }
     return code;
 }
-void F(mpi_issend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_issend_body(buf, count, datatype, dest, tag, comm, request); }
+void F(mpi_issend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_issend_body(buf, count, datatype, dest, tag, comm, request)); }
 static COLD void mpi_issend_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_NONBLOCKING);
@@ -726,7 +726,7 @@ static inline int mpi_mrecv_body(void *buf, const int *count, const int *datatyp
     }
     return code;
 }
-void F(mpi_mrecv)(void *buf, const int *count, const int *datatype, int *message, void *status, int *ierror) { *ierror = mpi_mrecv_body(buf, count, datatype, message, status); }
+void F(mpi_mrecv)(void *buf, const int *count, const int *datatype, int *message, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_mrecv_body(buf, count, datatype, message, status)); }
 static COLD void mpi_mrecv_sections(const struct descriptor *buf, const int *count, const int *datatype, int *message, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -785,7 +785,7 @@ static inline int mpi_recv_body(void *buf, const int *count, const int *datatype
     }
     return mpi_recv_any(buf, count, *datatype, source, tag, *comm, status);
 }
-void F(mpi_recv)(void *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status, int *ierror) { *ierror = mpi_recv_body(buf, count, datatype, source, tag, comm, status); }
+void F(mpi_recv)(void *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_recv_body(buf, count, datatype, source, tag, comm, status)); }
 static COLD void mpi_recv_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -838,7 +838,7 @@ static inline int mpi_recv_init_body(void *buf, const int *count, const int *dat
     }
     return code;
 }
-void F(mpi_recv_init)(void *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_recv_init_body(buf, count, datatype, source, tag, comm, request); }
+void F(mpi_recv_init)(void *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_recv_init_body(buf, count, datatype, source, tag, comm, request)); }
 static COLD void mpi_recv_init_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *source, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_PERSISTENT);
@@ -891,7 +891,7 @@ static inline int mpi_rsend_body(void *buf, const int *count, const int *datatyp
     }
     return mpi_rsend_any(buf, count, *datatype, dest, tag, *comm);
 }
-void F(mpi_rsend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { *ierror = mpi_rsend_body(buf, count, datatype, dest, tag, comm); }
+void F(mpi_rsend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_rsend_body(buf, count, datatype, dest, tag, comm)); }
 static COLD void mpi_rsend_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -944,7 +944,7 @@ static inline int mpi_rsend_init_body(void *buf, const int *count, const int *da
     }
     return code;
 }
-void F(mpi_rsend_init)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_rsend_init_body(buf, count, datatype, dest, tag, comm, request); }
+void F(mpi_rsend_init)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_rsend_init_body(buf, count, datatype, dest, tag, comm, request)); }
 static COLD void mpi_rsend_init_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_PERSISTENT);
@@ -997,7 +997,7 @@ static inline int mpi_send_body(void *buf, const int *count, const int *datatype
     }
     return mpi_send_any(buf, count, *datatype, dest, tag, *comm);
 }
-void F(mpi_send)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { *ierror = mpi_send_body(buf, count, datatype, dest, tag, comm); }
+void F(mpi_send)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_send_body(buf, count, datatype, dest, tag, comm)); }
 static COLD void mpi_send_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -1050,7 +1050,7 @@ static inline int mpi_send_init_body(void *buf, const int *count, const int *dat
     }
     return code;
 }
-void F(mpi_send_init)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_send_init_body(buf, count, datatype, dest, tag, comm, request); }
+void F(mpi_send_init)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_send_init_body(buf, count, datatype, dest, tag, comm, request)); }
 static COLD void mpi_send_init_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_PERSISTENT);
@@ -1103,7 +1103,7 @@ static inline int mpi_sendrecv_body(void *sendbuf, const int *sendcount, const i
     }
     return mpi_sendrecv_any(sendbuf, sendcount, *sendtype, dest, sendtag, recvbuf, recvcount, *recvtype, source, recvtag, *comm, status);
 }
-void F(mpi_sendrecv)(void *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) { *ierror = mpi_sendrecv_body(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status); }
+void F(mpi_sendrecv)(void *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, void *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_sendrecv_body(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status)); }
 static COLD void mpi_sendrecv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const int *dest, const int *sendtag, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -1158,7 +1158,7 @@ static inline int mpi_sendrecv_replace_body(void *buf, const int *count, const i
     }
     return mpi_sendrecv_replace_any(buf, count, *datatype, dest, sendtag, source, recvtag, *comm, status);
 }
-void F(mpi_sendrecv_replace)(void *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) { *ierror = mpi_sendrecv_replace_body(buf, count, datatype, dest, sendtag, source, recvtag, comm, status); }
+void F(mpi_sendrecv_replace)(void *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) { GIVE_IN_MPIF(ierror, mpi_sendrecv_replace_body(buf, count, datatype, dest, sendtag, source, recvtag, comm, status)); }
 static COLD void mpi_sendrecv_replace_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *sendtag, const int *source, const int *recvtag, const int *comm, void *status, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = true}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -1213,7 +1213,7 @@ static inline int mpi_session_attach_buffer_body(const int *session, void *buffe
     }
     return mpi_session_attach_buffer_any(*session, buffer, size);
 }
-void F(mpi_session_attach_buffer)(const int *session, void *buffer, const int *size, int *ierror) { *ierror = mpi_session_attach_buffer_body(session, buffer, size); }
+void F(mpi_session_attach_buffer)(const int *session, void *buffer, const int *size, int *ierror) { GIVE_IN_MPIF(ierror, mpi_session_attach_buffer_body(session, buffer, size)); }
 static COLD void mpi_session_attach_buffer_sections(const int *session, const struct descriptor *buffer, const int *size, int *ierror) {
     struct part parts[] = {{.section = buffer, .writes = false}};
     int code = parts_open(parts, 1, USE_CONTIGUOUS);
@@ -1285,7 +1285,7 @@ static inline int mpi_ssend_body(void *buf, const int *count, const int *datatyp
     }
     return mpi_ssend_any(buf, count, *datatype, dest, tag, *comm);
 }
-void F(mpi_ssend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { *ierror = mpi_ssend_body(buf, count, datatype, dest, tag, comm); }
+void F(mpi_ssend)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_ssend_body(buf, count, datatype, dest, tag, comm)); }
 static COLD void mpi_ssend_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false}};
     int code = parts_open(parts, 1, USE_BLOCKING);
@@ -1338,7 +1338,7 @@ static inline int mpi_ssend_init_body(void *buf, const int *count, const int *da
     }
     return code;
 }
-void F(mpi_ssend_init)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { *ierror = mpi_ssend_init_body(buf, count, datatype, dest, tag, comm, request); }
+void F(mpi_ssend_init)(void *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_ssend_init_body(buf, count, datatype, dest, tag, comm, request)); }
 static COLD void mpi_ssend_init_sections(const struct descriptor *buf, const int *count, const int *datatype, const int *dest, const int *tag, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = buf, .writes = false, .described = true, .count = *count, .datatype = *datatype}};
     int code = parts_open(parts, 1, USE_PERSISTENT);

@@ -154,7 +154,7 @@ static inline int mpi_ineighbor_allgather_body(void *sendbuf, const int *sendcou
     }
     return code;
 }
-void F(mpi_ineighbor_allgather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) { *ierror = mpi_ineighbor_allgather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request); }
+void F(mpi_ineighbor_allgather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_ineighbor_allgather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request)); }
 static COLD void mpi_ineighbor_allgather_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -205,7 +205,7 @@ static inline int mpi_ineighbor_allgatherv_body(void *sendbuf, const int *sendco
     }
     return code;
 }
-void F(mpi_ineighbor_allgatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *request, int *ierror) { *ierror = mpi_ineighbor_allgatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request); }
+void F(mpi_ineighbor_allgatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_ineighbor_allgatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request)); }
 static COLD void mpi_ineighbor_allgatherv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -256,7 +256,7 @@ static inline int mpi_ineighbor_alltoall_body(void *sendbuf, const int *sendcoun
     }
     return code;
 }
-void F(mpi_ineighbor_alltoall)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) { *ierror = mpi_ineighbor_alltoall_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request); }
+void F(mpi_ineighbor_alltoall)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_ineighbor_alltoall_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request)); }
 static COLD void mpi_ineighbor_alltoall_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -307,7 +307,7 @@ static inline int mpi_ineighbor_alltoallv_body(void *sendbuf, const int *sendcou
     }
     return code;
 }
-void F(mpi_ineighbor_alltoallv)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) { *ierror = mpi_ineighbor_alltoallv_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request); }
+void F(mpi_ineighbor_alltoallv)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_ineighbor_alltoallv_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request)); }
 static COLD void mpi_ineighbor_alltoallv_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -390,7 +390,7 @@ static inline int mpi_ineighbor_alltoallw_body(void *sendbuf, const int *sendcou
     }
     return code;
 }
-void F(mpi_ineighbor_alltoallw)(void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) { *ierror = mpi_ineighbor_alltoallw_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request); }
+void F(mpi_ineighbor_alltoallw)(void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_ineighbor_alltoallw_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request)); }
 static COLD void mpi_ineighbor_alltoallw_sections(const struct descriptor *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_NONBLOCKING);
@@ -475,7 +475,7 @@ static inline int mpi_neighbor_allgather_body(void *sendbuf, const int *sendcoun
     }
     return mpi_neighbor_allgather_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, *comm);
 }
-void F(mpi_neighbor_allgather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_neighbor_allgather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
+void F(mpi_neighbor_allgather)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_neighbor_allgather_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)); }
 static COLD void mpi_neighbor_allgather_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -528,7 +528,7 @@ static inline int mpi_neighbor_allgather_init_body(void *sendbuf, const int *sen
     }
     return code;
 }
-void F(mpi_neighbor_allgather_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_neighbor_allgather_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request); }
+void F(mpi_neighbor_allgather_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_neighbor_allgather_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request)); }
 static COLD void mpi_neighbor_allgather_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -581,7 +581,7 @@ static inline int mpi_neighbor_allgatherv_body(void *sendbuf, const int *sendcou
     }
     return mpi_neighbor_allgatherv_any(sendbuf, sendcount, *sendtype, recvbuf, recvcounts, displs, *recvtype, *comm);
 }
-void F(mpi_neighbor_allgatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_neighbor_allgatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm); }
+void F(mpi_neighbor_allgatherv)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_neighbor_allgatherv_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm)); }
 static COLD void mpi_neighbor_allgatherv_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -634,7 +634,7 @@ static inline int mpi_neighbor_allgatherv_init_body(void *sendbuf, const int *se
     }
     return code;
 }
-void F(mpi_neighbor_allgatherv_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_neighbor_allgatherv_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request); }
+void F(mpi_neighbor_allgatherv_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_neighbor_allgatherv_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request)); }
 static COLD void mpi_neighbor_allgatherv_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *displs, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -687,7 +687,7 @@ static inline int mpi_neighbor_alltoall_body(void *sendbuf, const int *sendcount
     }
     return mpi_neighbor_alltoall_any(sendbuf, sendcount, *sendtype, recvbuf, recvcount, *recvtype, *comm);
 }
-void F(mpi_neighbor_alltoall)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_neighbor_alltoall_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm); }
+void F(mpi_neighbor_alltoall)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_neighbor_alltoall_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)); }
 static COLD void mpi_neighbor_alltoall_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -740,7 +740,7 @@ static inline int mpi_neighbor_alltoall_init_body(void *sendbuf, const int *send
     }
     return code;
 }
-void F(mpi_neighbor_alltoall_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_neighbor_alltoall_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request); }
+void F(mpi_neighbor_alltoall_init)(void *sendbuf, const int *sendcount, const int *sendtype, void *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_neighbor_alltoall_init_body(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request)); }
 static COLD void mpi_neighbor_alltoall_init_sections(const struct descriptor *sendbuf, const int *sendcount, const int *sendtype, const struct descriptor *recvbuf, const int *recvcount, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -793,7 +793,7 @@ static inline int mpi_neighbor_alltoallv_body(void *sendbuf, const int *sendcoun
     }
     return mpi_neighbor_alltoallv_any(sendbuf, sendcounts, sdispls, *sendtype, recvbuf, recvcounts, rdispls, *recvtype, *comm);
 }
-void F(mpi_neighbor_alltoallv)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) { *ierror = mpi_neighbor_alltoallv_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm); }
+void F(mpi_neighbor_alltoallv)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_neighbor_alltoallv_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm)); }
 static COLD void mpi_neighbor_alltoallv_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -846,7 +846,7 @@ static inline int mpi_neighbor_alltoallv_init_body(void *sendbuf, const int *sen
     }
     return code;
 }
-void F(mpi_neighbor_alltoallv_init)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_neighbor_alltoallv_init_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request); }
+void F(mpi_neighbor_alltoallv_init)(void *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, void *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_neighbor_alltoallv_init_body(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request)); }
 static COLD void mpi_neighbor_alltoallv_init_sections(const struct descriptor *sendbuf, const int *sendcounts, const int *sdispls, const int *sendtype, const struct descriptor *recvbuf, const int *recvcounts, const int *rdispls, const int *recvtype, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);
@@ -917,7 +917,7 @@ static inline int mpi_neighbor_alltoallw_body(void *sendbuf, const int *sendcoun
     free(c_recvtypes);
     return code;
 }
-void F(mpi_neighbor_alltoallw)(void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *ierror) { *ierror = mpi_neighbor_alltoallw_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm); }
+void F(mpi_neighbor_alltoallw)(void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *ierror) { GIVE_IN_MPIF(ierror, mpi_neighbor_alltoallw_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm)); }
 static COLD void mpi_neighbor_alltoallw_sections(const struct descriptor *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_BLOCKING);
@@ -1020,7 +1020,7 @@ static inline int mpi_neighbor_alltoallw_init_body(void *sendbuf, const int *sen
     }
     return code;
 }
-void F(mpi_neighbor_alltoallw_init)(void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) { *ierror = mpi_neighbor_alltoallw_init_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request); }
+void F(mpi_neighbor_alltoallw_init)(void *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, void *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) { GIVE_IN_MPIF(ierror, mpi_neighbor_alltoallw_init_body(sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request)); }
 static COLD void mpi_neighbor_alltoallw_init_sections(const struct descriptor *sendbuf, const int *sendcounts, const MPI_Aint *sdispls, const int *sendtypes, const struct descriptor *recvbuf, const int *recvcounts, const MPI_Aint *rdispls, const int *recvtypes, const int *comm, const int *info, int *request, int *ierror) {
     struct part parts[] = {{.section = sendbuf, .writes = false}, {.section = recvbuf, .writes = true}};
     int code = parts_open(parts, 2, USE_PERSISTENT);

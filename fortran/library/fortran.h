@@ -1,5 +1,6 @@
-/* What all sources of libmpifort_abi share: the names of procedures, the conversion of handles, the constants
- * that are recognised by their address (MPI-5.0 §2.5.4), and sections of arrays.
+/* What all sources of a Fortran library share. libmpifort_abi is these sources, compiled with abi/binding.h.
+ * The Fortran libraries of the faces are the same sources, compiled with the mpi.h and the binding.h of
+ * another ABI: they call the face in C, as libmpifort_abi calls libmpi_abi.
  *
  * Sources of procedures are compiled twice: once for mpi_x_, which calls MPI_X, and with WEFT_PROFILING for
  * pmpi_x_, which calls PMPI_X. A tool that defines MPI_X therefore sees the calls of Fortran programs, and a
@@ -15,18 +16,12 @@
 #ifdef WEFT_PROFILING
 #define C(name) P##name
 #define F(name) p##name##_
-#define F08(name) p##name##_f08_
-#define F08TS(name) p##name##_f08ts_
 #else
 #define C(name) name
 #define F(name) name##_
-#define F08(name) name##_f08_
-#define F08TS(name) name##_f08ts_
 #endif
 #define TEXT_OF(name) #name
 #define TEXT(name) TEXT_OF(name)
-/* The procedure of mpi_f08 is the same as that of mpif.h: an ierror that is absent is a null pointer. */
-#define SAME_IN_F08(name) extern __typeof__(F(name)) F08(name) __attribute__((alias(TEXT(F(name)))))
 /* Another name of a procedure of mpif.h. */
 #define ALSO(other, name) extern __typeof__(F(name)) F(other) __attribute__((alias(TEXT(F(name)))))
 
@@ -41,68 +36,42 @@ static inline void give(int *ierror, int code) {
     }
 }
 
-/* Handles. The integers of predefined handles are their values in C (MPI-5.0 §20.5), which are below 1024.
- * For others the library is asked. */
-static inline bool are_predefined(int handles) { return (unsigned)handles < 1024; }
-static inline bool are_predefined_by_sum(uint64_t handles) { return handles < 1024; }
-
-#define CONVERSIONS(kind, type, name)                                                                         \
-    static inline type kind##_c(int handle) {                                                                 \
-        return LIKELY(are_predefined(handle)) ? (type)(intptr_t)handle : PMPI_##name##_fromint(handle);      \
-    }                                                                                                         \
-    static inline int kind##_f(type handle) {                                                                 \
-        return LIKELY((uintptr_t)handle < 1024) ? (int)(intptr_t)handle : PMPI_##name##_toint(handle);        \
-    }
-CONVERSIONS(comm, MPI_Comm, Comm)
-CONVERSIONS(datatype, MPI_Datatype, Type)
-CONVERSIONS(errhandler, MPI_Errhandler, Errhandler)
-CONVERSIONS(file, MPI_File, File)
-CONVERSIONS(group, MPI_Group, Group)
-CONVERSIONS(info, MPI_Info, Info)
-CONVERSIONS(message, MPI_Message, Message)
-CONVERSIONS(op, MPI_Op, Op)
-CONVERSIONS(request, MPI_Request, Request)
-CONVERSIONS(session, MPI_Session, Session)
-CONVERSIONS(win, MPI_Win, Win)
-
-/* Constants that are recognised by their address. Each is a common block, which the program shares. */
-extern int mpifort_bottom_, mpifort_in_place_, mpifort_buffer_automatic_;
-extern int mpifort_unweighted_, mpifort_weights_empty_, mpifort_errcodes_ignore_;
-extern int mpifort_status_ignore_[8], mpifort_statuses_ignore_[8];
-extern char mpifort_argv_null_, mpifort_argvs_null_;
+/* The names, the handles, the constants that are recognised by their address, and the sections of arrays:
+ * of the ABI for which the library is compiled. */
+#include "binding.h"
 
 /* The addresses of buffers in C, for calls that know some of these constants, and whether they differ. */
-static inline bool needs_buffer_c(const void *buffer) { return buffer == &mpifort_bottom_; }
+static inline bool needs_buffer_c(const void *buffer) { return is_bottom(buffer); }
 static inline void *buffer_c(const void *buffer) { return needs_buffer_c(buffer) ? MPI_BOTTOM : (void *)buffer; }
 
 static inline bool needs_buffer_or_in_place_c(const void *buffer) {
-    return buffer == &mpifort_in_place_ || needs_buffer_c(buffer);
+    return is_in_place(buffer) || needs_buffer_c(buffer);
 }
 static inline void *buffer_or_in_place_c(const void *buffer) {
-    return buffer == &mpifort_in_place_ ? MPI_IN_PLACE : buffer_c(buffer);
+    return is_in_place(buffer) ? MPI_IN_PLACE : buffer_c(buffer);
 }
 
 static inline bool needs_attached_c(const void *buffer) {
-    return buffer == &mpifort_buffer_automatic_ || needs_buffer_c(buffer);
+    return is_buffer_automatic(buffer) || needs_buffer_c(buffer);
 }
 static inline void *attached_c(const void *buffer) {
-    return buffer == &mpifort_buffer_automatic_ ? MPI_BUFFER_AUTOMATIC : buffer_c(buffer);
+    return is_buffer_automatic(buffer) ? MPI_BUFFER_AUTOMATIC : buffer_c(buffer);
 }
 
-/* A Fortran status has the layout of the C one (MPI-5.0 §20.4.3). */
+/* A Fortran status has the layout of the C one, in every ABI (MPI-5.0 §20.4.3). */
 static inline MPI_Status *status_c(void *status) {
-    return status == mpifort_status_ignore_ ? MPI_STATUS_IGNORE : status;
+    return is_status_ignore(status) ? MPI_STATUS_IGNORE : status;
 }
 
 static inline MPI_Status *statuses_c(void *statuses) {
-    return statuses == mpifort_statuses_ignore_ || statuses == mpifort_status_ignore_ ? MPI_STATUSES_IGNORE : statuses;
+    return is_statuses_ignore(statuses) || is_status_ignore(statuses) ? MPI_STATUSES_IGNORE : statuses;
 }
 
 static inline int *weights_c(const int *weights) {
-    if (weights == &mpifort_unweighted_) {
+    if (is_unweighted(weights)) {
         return MPI_UNWEIGHTED;
     }
-    return weights == &mpifort_weights_empty_ ? MPI_WEIGHTS_EMPTY : (int *)weights;
+    return is_weights_empty(weights) ? MPI_WEIGHTS_EMPTY : (int *)weights;
 }
 
 /* Room for the handles of an array: most arrays need no allocation. */
@@ -115,8 +84,8 @@ struct room {
 INTERNAL void **room_open(struct room *room, ptrdiff_t count);
 INTERNAL void room_close(struct room *room);
 
-/* Reports an error of the binding itself to the error handler of MPI_COMM_SELF (MPI-5.0 §9.3) and returns its
- * code. */
+/* Reports an error of the binding itself to the error handler of MPI_COMM_SELF (MPI-5.0 §9.3) and returns
+ * its code. */
 INTERNAL int fail(int class, const char *sentence);
 
 /* Strings. A Fortran string has no end mark and is padded with blanks. */
@@ -130,26 +99,11 @@ INTERNAL void text_close(struct text *text);
 /* Copies a C string into a Fortran string and pads it. */
 INTERNAL void text_give(char *to, size_t length, const char *from);
 
-/* Sections of arrays: what TYPE(*), DIMENSION(..) passes to a procedure with BIND(C) (Fortran 2018 §18.5.3).
- * gfortran and flang agree on the members that are named here; they disagree on the order of type and
- * attribute, which are not used. */
-struct dimension {
-    ptrdiff_t lower_bound, extent, stride;
-};
-struct descriptor {
-    void *base;
-    size_t element;
-    int version;
-    unsigned char rank;
-    unsigned char others[3];
-    struct dimension dimensions[];
-};
-
 INTERNAL bool section_is_contiguous(const struct descriptor *section);
 
 static inline bool contiguous(const struct descriptor *section) {
     return LIKELY(section->rank == 0) ||
-           LIKELY(section->rank == 1 && section->dimensions[0].stride == (ptrdiff_t)section->element) ||
+           LIKELY(section->rank == 1 && section_stride(section, 0) == (ptrdiff_t)section->element) ||
            section_is_contiguous(section);
 }
 
@@ -188,8 +142,8 @@ static inline bool any_kept(void) { return __atomic_load_n(&kept_requests, __ATO
 INTERNAL void kept_start(int request);
 /* The request has completed and still exists: what MPI wrote goes to the program's array. */
 INTERNAL void kept_complete(int request);
-/* What is kept for requests is taken out before a call that may complete them: as soon as a request is gone,
- * another thread may get a request with the same integer. */
+/* What is kept for requests is taken out before a call that may complete them: as soon as a request is
+ * gone, another thread may get a request with the same integer. */
 INTERNAL struct kept *kept_take(const int *requests, int count);
 /* One of these requests has completed, and is gone unless it is persistent. */
 INTERNAL void kept_settle(struct kept *taken, int request, bool is_gone);

@@ -13,20 +13,20 @@
 bool section_is_contiguous(const struct descriptor *section) {
     ptrdiff_t step = (ptrdiff_t)section->element;
     for (int i = 0; i < section->rank; i++) {
-        if (section->dimensions[i].extent == 0) {
+        if (section_extent(section, i) == 0) {
             return true;
         }
     }
     for (int i = 0; i < section->rank; i++) {
-        const struct dimension *dimension = &section->dimensions[i];
+        ptrdiff_t extent = section_extent(section, i);
         /* The last extent of an array of assumed size is not known: such arrays are contiguous. */
-        if (dimension->extent < 0) {
+        if (extent < 0) {
             return true;
         }
-        if (dimension->extent != 1 && dimension->stride != step) {
+        if (extent != 1 && section_stride(section, i) != step) {
             return false;
         }
-        step *= dimension->extent;
+        step *= extent;
     }
     return true;
 }
@@ -34,7 +34,7 @@ bool section_is_contiguous(const struct descriptor *section) {
 static size_t section_bytes(const struct descriptor *section) {
     size_t bytes = section->element;
     for (int i = 0; i < section->rank; i++) {
-        bytes *= (size_t)section->dimensions[i].extent;
+        bytes *= (size_t)section_extent(section, i);
     }
     return bytes;
 }
@@ -46,9 +46,9 @@ static char *copy(const struct descriptor *section, int rank, char *base, char *
         memcpy(back ? base : memory, back ? memory : base, section->element);
         return memory + section->element;
     }
-    const struct dimension *dimension = &section->dimensions[rank - 1];
-    for (ptrdiff_t i = 0; i < dimension->extent; i++) {
-        memory = copy(section, rank - 1, base + i * dimension->stride, memory, back);
+    ptrdiff_t extent = section_extent(section, rank - 1), stride = section_stride(section, rank - 1);
+    for (ptrdiff_t i = 0; i < extent; i++) {
+        memory = copy(section, rank - 1, base + i * stride, memory, back);
     }
     return memory;
 }
@@ -60,20 +60,20 @@ static int describe(const struct descriptor *section, int rank, MPI_Count inner,
     if (rank == 0) {
         return PMPI_Type_contiguous_c(count, of, made);
     }
-    const struct dimension *dimension = &section->dimensions[rank - 1];
+    ptrdiff_t stride = section_stride(section, rank - 1);
     MPI_Count below = inner;
     for (int i = 0; i < rank - 1; i++) {
-        below *= section->dimensions[i].extent;
+        below *= section_extent(section, i);
     }
     MPI_Count whole = count / below, rest = count % below;
     MPI_Datatype pieces[2] = {MPI_DATATYPE_NULL, MPI_DATATYPE_NULL};
-    MPI_Aint places[2] = {0, whole * dimension->stride};
+    MPI_Aint places[2] = {0, whole * stride};
     int lengths[2] = {1, 1}, number = 0, code = MPI_SUCCESS;
     if (whole > 0) {
         MPI_Datatype row;
         code = describe(section, rank - 1, inner, of, below, &row);
         if (code == MPI_SUCCESS) {
-            code = PMPI_Type_create_hvector_c(whole, 1, dimension->stride, row, &pieces[number]);
+            code = PMPI_Type_create_hvector_c(whole, 1, stride, row, &pieces[number]);
             PMPI_Type_free(&row);
             number += code == MPI_SUCCESS;
         }

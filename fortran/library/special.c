@@ -150,7 +150,7 @@ NULL_DELETE(mpi_null_delete_fn, int)
             give(ierror, fail(MPI_ERR_NO_MEM, NO_BOX));                                                       \
             return;                                                                                           \
         }                                                                                                     \
-        int code = C(MPI_##Object##_set_attr)(of, *keyval, box);                                              \
+        int code = C(MPI_##Object##_set_attr)(of, key_c(*keyval), box);                                              \
         if (code != MPI_SUCCESS) {                                                                            \
             box_free(box);                                                                                    \
         }                                                                                                     \
@@ -158,7 +158,7 @@ NULL_DELETE(mpi_null_delete_fn, int)
     }                                                                                                         \
     SAME_IN_F08(mpi_##object##_set_attr);                                                                     \
     void F(mpi_##object##_delete_attr)(const int *handle, const int *keyval, int *ierror) {                   \
-        give(ierror, C(MPI_##Object##_delete_attr)(name##_c(*handle), *keyval));                              \
+        give(ierror, C(MPI_##Object##_delete_attr)(name##_c(*handle), key_c(*keyval)));                              \
     }                                                                                                         \
     SAME_IN_F08(mpi_##object##_delete_attr);
 KEYVALS(comm, Comm, MPI_Comm, comm)
@@ -168,7 +168,7 @@ KEYVALS(win, Win, MPI_Win, win)
 /* What Fortran sees: what Fortran set, the value of a predefined attribute, or the address that C set. */
 static MPI_Aint comm_value(int keyval, void *attribute) {
     MPI_Aint value;
-    if (keyval >= MPI_TAG_UB && keyval <= MPI_UNIVERSE_SIZE) {
+    if (is_predefined_key(keyval)) {
         return *(int *)attribute;
     }
     return box_read(attribute, &value) ? value : (MPI_Aint)attribute;
@@ -195,11 +195,11 @@ static MPI_Aint type_value(int keyval, void *attribute) {
                                     int *ierror) {                                                            \
         void *attribute = NULL;                                                                               \
         int found = 0;                                                                                        \
-        int code = C(MPI_##Object##_get_attr)(name##_c(*handle), *keyval, &attribute, &found);                \
+        int code = C(MPI_##Object##_get_attr)(name##_c(*handle), key_c(*keyval), &attribute, &found);                \
         if (code == MPI_SUCCESS) {                                                                            \
             *flag = found != 0;                                                                               \
             if (found) {                                                                                      \
-                *value = object##_value(*keyval, attribute);                                                  \
+                *value = object##_value(key_c(*keyval), attribute);                                                  \
             }                                                                                                 \
         }                                                                                                     \
         give(ierror, code);                                                                                   \
@@ -219,7 +219,7 @@ void F(mpi_keyval_create)(void (*copy)(void), void (*remove)(void), int *keyval,
 
 void F(mpi_attr_put)(const int *comm, const int *keyval, const int *value, int *ierror) {
     void *box = box_new(*value);
-    int code = box ? C(MPI_Attr_put)(comm_c(*comm), *keyval, box) : fail(MPI_ERR_NO_MEM, NO_BOX);
+    int code = box ? C(MPI_Attr_put)(comm_c(*comm), key_c(*keyval), box) : fail(MPI_ERR_NO_MEM, NO_BOX);
     if (box && code != MPI_SUCCESS) {
         box_free(box);
     }
@@ -229,18 +229,18 @@ void F(mpi_attr_put)(const int *comm, const int *keyval, const int *value, int *
 void F(mpi_attr_get)(const int *comm, const int *keyval, int *value, int *flag, int *ierror) {
     void *attribute = NULL;
     int found = 0;
-    int code = C(MPI_Attr_get)(comm_c(*comm), *keyval, &attribute, &found);
+    int code = C(MPI_Attr_get)(comm_c(*comm), key_c(*keyval), &attribute, &found);
     if (code == MPI_SUCCESS) {
         *flag = found != 0;
         if (found) {
-            *value = (int)comm_value(*keyval, attribute);
+            *value = (int)comm_value(key_c(*keyval), attribute);
         }
     }
     *ierror = code;
 }
 
 void F(mpi_attr_delete)(const int *comm, const int *keyval, int *ierror) {
-    *ierror = C(MPI_Attr_delete)(comm_c(*comm), *keyval);
+    *ierror = C(MPI_Attr_delete)(comm_c(*comm), key_c(*keyval));
 }
 
 /* Generalized requests and data representations. */
@@ -364,7 +364,7 @@ SAME_IN_F08(mpi_session_get_nth_pset);
 
 /* The address of the constant is what stands for buffers that MPI makes. */
 static void *detached_f(void *buffer) {
-    return buffer == MPI_BUFFER_AUTOMATIC ? &mpifort_buffer_automatic_ : buffer;
+    return buffer == MPI_BUFFER_AUTOMATIC ? BUFFER_AUTOMATIC : buffer;
 }
 
 #define DETACH(name, c_name, of, handle)                                                                      \
@@ -460,16 +460,16 @@ static char **strings(const char *from, size_t length, size_t step, size_t limit
     return made;
 }
 
-static int *errcodes_c(int *errcodes) { return errcodes == &mpifort_errcodes_ignore_ ? MPI_ERRCODES_IGNORE : errcodes; }
+static int *errcodes_c(int *errcodes) { return is_errcodes_ignore(errcodes) ? MPI_ERRCODES_IGNORE : errcodes; }
 
 void F(mpi_comm_spawn)(const char *command, const char *argv, const int *maxprocs, const int *info, const int *root,
                        const int *comm, int *intercomm, int *array_of_errcodes, int *ierror, size_t command_length,
                        size_t argv_length) {
     struct text text;
     const char *program = text_open(&text, command, command_length, false);
-    char **arguments = argv == &mpifort_argv_null_ ? NULL : strings(argv, argv_length, 1, SIZE_MAX);
+    char **arguments = is_argv_null(argv) ? NULL : strings(argv, argv_length, 1, SIZE_MAX);
     MPI_Comm made;
-    int code = program && (arguments || argv == &mpifort_argv_null_)
+    int code = program && (arguments || is_argv_null(argv))
                    ? C(MPI_Comm_spawn)(program, arguments, *maxprocs, info_c(*info), *root, comm_c(*comm), &made,
                                        errcodes_c(array_of_errcodes))
                    : fail(MPI_ERR_NO_MEM, "there is no memory for the arguments of a program");
@@ -488,7 +488,7 @@ void F(mpi_comm_spawn_multiple)(const int *count, const char *array_of_commands,
                                 const int *comm, int *intercomm, int *array_of_errcodes, int *ierror,
                                 size_t command_length, size_t argv_length) {
     size_t number = *count > 0 ? (size_t)*count : 0;
-    bool none = array_of_argv == &mpifort_argvs_null_;
+    bool none = is_argvs_null(array_of_argv);
     char **commands = strings(array_of_commands, command_length, 1, number);
     char ***arguments = calloc(number + 1, sizeof *arguments);
     MPI_Info *infos = calloc(number + 1, sizeof *infos);

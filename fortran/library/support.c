@@ -1,14 +1,7 @@
-/* What the procedures of libmpifort_abi need beside the C library: strings, room, and the constants that are
- * recognised by their address. Compiled once. */
+/* What the procedures of libmpifort_abi need beside the C library: strings and room. Compiled once. */
 #include "fortran.h"
 #include <stdlib.h>
 #include <string.h>
-
-/* A Fortran program has common blocks of these names. The linker makes one variable of both. */
-int mpifort_bottom_, mpifort_in_place_, mpifort_buffer_automatic_;
-int mpifort_unweighted_, mpifort_weights_empty_, mpifort_errcodes_ignore_;
-int mpifort_status_ignore_[8], mpifort_statuses_ignore_[8];
-char mpifort_argv_null_, mpifort_argvs_null_;
 
 int fail(int class, const char *sentence) {
     int code = class;

@@ -7,7 +7,7 @@
 # each check, `ok CHECK`, `FAILED CHECK` or `skip CHECK: why`, and the output of a failed check. No part of a
 # program is changed: it is configured by options, variables and input.
 #
-# NAME.sh has comments. Those of `uses` and `proves` may go on in lines that begin with `#` and three blanks:
+# NAME.sh has comments. Each may go on in lines that begin with `#` and three blanks:
 #   source KIND NAME     the source: `apt` (the upstream source of a Debian package), `deb` (Debian packages
 #                        as they are), `cargo` or `pip`
 #   needs PACKAGE…       Debian packages that building the program takes
@@ -37,8 +37,14 @@ fail() {
     exit 1
 }
 
-# field WORD: prints the text of NAME.sh behind the word.
-field() { sed -n "s/^# $1 //p" "$here/$name.sh"; }
+# field WORD: prints the text of NAME.sh behind the word, which may go on in further lines.
+field() {
+    awk -v start="# $1 " '
+        index($0, start) == 1 { text = substr($0, length(start) + 1); inside = 1; next }
+        inside && /^#   / { text = text " " substr($0, 5); next }
+        { inside = 0 }
+        END { print text }' "$here/$name.sh"
+}
 
 # Every launcher that a program's own tests call is Weft's; between hosts, it runs one rank on each in turn.
 # The directory is the same there.
@@ -177,6 +183,47 @@ skip() {
     checked=$1
     shift
     echo "skip $checked: $*"
+}
+
+# libraries: the directories of the libraries in the packages, as the loader wants them.
+libraries() { find "$PWD/usr/lib" -name 'lib*.so.*' -exec dirname {} ';' | sort -u | paste -sd:; }
+
+# with_own ABI RANKS COMMAND…: runs a program as Debian compiled it with the library for which it was
+# compiled, by that one's launcher. `tools/setup.sh tests` unpacks both libraries.
+with_own() {
+    abi=$1
+    ranks=$2
+    shift 2
+    debian=$top/build/debian-$abi/usr
+    own=$debian/lib/x86_64-linux-gnu
+    case $abi in
+        mpich) timeout -k 5 300 env LD_LIBRARY_PATH="$own:$LD_LIBRARY_PATH" "$top/build/venv/bin/mpiexec" -n "$ranks" "$@" ;;
+        *)
+            timeout -k 5 300 env OPAL_PREFIX="$debian" LD_LIBRARY_PATH="$own:$own/openmpi/lib:$LD_LIBRARY_PATH" \
+                "$debian/bin/orterun" --allow-run-as-root --oversubscribe -n "$ranks" "$@"
+            ;;
+    esac
+}
+
+# same CHECK SECONDS ABI RANKS PATTERN COMMAND…: the command prints the same lines with the pattern, a basic
+# regular expression, over Weft and over the library for which it was compiled.
+same() {
+    checked=$1
+    limit=$2
+    abi=$3
+    ranks=$4
+    pattern=$5
+    shift 5
+    if [ ! -e "$top/build/debian-$abi/complete" ]; then
+        skip "$checked" "tools/setup.sh tests unpacks Debian's $abi"
+        return
+    fi
+    with_own "$abi" "$ranks" "$@" 2>/dev/null </dev/null | grep -e "$pattern" >"$home/own" || true
+    # shellcheck disable=SC2016 # for the inner shell
+    check "$checked" "$limit" sh -c 'own=$1 ranks=$2 pattern=$3; shift 3
+        test -s "$own" || { echo "its own library finds nothing"; exit 1; }
+        mpiexec -n "$ranks" "$@" </dev/null | tee "$own.said" | grep -e "$pattern" >"$own.weft"
+        diff "$own" "$own.weft" || { tail -n 12 "$own.said"; exit 1; }' sh "$home/own" "$ranks" "$pattern" "$@"
 }
 
 case $step in

@@ -1,8 +1,10 @@
-/* usage: together FIRST SECOND: loads two modules (module.c), each compiled for another MPI library.
- * Expect: both are in one job, have the same rank, and their messages meet. */
+/* usage: together [--load-only] FIRST SECOND: loads two modules (module.c), each compiled for another MPI
+ * library. Expect: both are in one job, have the same rank, and their messages meet. With --load-only the
+ * first is only there, and the second begins and ends MPI. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void *load(const char *file)
 {
@@ -29,6 +31,11 @@ static int expect(const char *what, int found, int expected)
 
 int main(int argc, char **argv)
 {
+    if (argc == 4 && strcmp(argv[1], "--load-only") == 0) {
+        load(argv[2]);
+        void *alone = load(argv[3]);
+        return call(alone, "module_begin", 0, 0) || call(alone, "module_end", 0, 0);
+    }
     if (argc != 3)
         return 2;
     void *first = load(argv[1]), *second = load(argv[2]);

@@ -7,7 +7,9 @@
 
 use crate::functions::NAMES;
 use std::borrow::Cow;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 /// The most return addresses outside of this library that are looked at. Between a procedure of a binding and
@@ -85,6 +87,16 @@ impl Search {
             }
         }
     }
+}
+
+/// The file of this library, as the dynamic linker names it.
+pub(crate) fn own_file() -> Option<PathBuf> {
+    let place = look_up(own_file as *const c_void)?;
+    if place.file.is_null() {
+        return None;
+    }
+    // SAFETY: the dynamic linker keeps the name as long as this library is loaded.
+    Some(PathBuf::from(OsStr::from_bytes(unsafe { CStr::from_ptr(place.file) }.to_bytes())))
 }
 
 /// The Fortran procedure in which the running call of this library was made.

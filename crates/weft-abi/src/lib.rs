@@ -15,5 +15,6 @@ mod error_codes;
 mod error_handling;
 mod functions;
 mod generated;
+mod others;
 mod scope;
 mod types;

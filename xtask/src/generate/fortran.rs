@@ -5,12 +5,14 @@
 //! little about them (callbacks, attributes, completion) have their C source in
 //! `fortran/library/special.c`.
 
+mod answers;
 mod calls;
 mod conformance;
 mod constants;
 mod interfaces;
 
 use anyhow::Result;
+use std::collections::BTreeSet;
 
 use super::Output;
 use super::spec::{Direction, Form, Parameter, Procedure, Spec, Standing};
@@ -36,6 +38,12 @@ pub(super) fn outputs(spec: &Spec) -> Result<Vec<Output>> {
 /// The suite makes them, so they are not committed.
 pub(super) fn every_call(spec: &Spec) -> Result<Vec<(&'static str, String)>> {
     conformance::programs(spec)
+}
+
+/// A program that calls every procedure, by mpif.h and by `use mpi_f08`: those that are among the symbols of
+/// another library, if they are given.
+pub(super) fn every_answer(spec: &Spec, known: Option<&BTreeSet<String>>) -> Result<Vec<(&'static str, String)>> {
+    answers::programs(spec, known)
 }
 
 /// How long a call uses its buffers: the `enum use` of `fortran/library/fortran.h`, and buffers of which only

@@ -25,17 +25,7 @@ pub(super) fn header(spec: &Spec) -> Result<String> {
     for category in spec.standard_categories() {
         enumeration(&mut out, category)?;
     }
-    out.push_str("\n/* Types of callbacks. */\n");
-    for procedure in spec.chapters.iter().flat_map(|chapter| &chapter.procedures).filter(|p| p.callback) {
-        for &form in procedure.forms() {
-            let name = procedure.symbol(form);
-            writeln!(
-                out,
-                "{}",
-                prototype(spec, procedure, form, &format!("typedef {} {name}", returns(spec, procedure)))
-            )?;
-        }
-    }
+    callbacks(&mut out, spec, |_| true)?;
     for class in ["Comm", "File", "Session", "Win"] {
         writeln!(out, "typedef MPI_{class}_errhandler_function MPI_{class}_errhandler_fn;")?;
     }
@@ -46,6 +36,41 @@ pub(super) fn header(spec: &Spec) -> Result<String> {
     fortran::conversions(&mut out, spec)?;
     out.push_str(TAIL);
     Ok(out)
+}
+
+/// The types of callbacks and the prototypes of the standard's functions, but for the tool interface: their
+/// text is the same for every ABI, whatever its types are.
+pub(super) fn called_by_fortran(out: &mut String, spec: &Spec) -> Result<()> {
+    let is_called = |procedure: &Procedure| !procedure.name.starts_with("MPI_T_");
+    callbacks(out, spec, is_called)?;
+    for prefix in ["", "P"] {
+        for chapter in spec.chapters.iter().filter(|chapter| chapter.standing == Standing::Standard) {
+            for procedure in chapter.procedures.iter().filter(|one| !one.callback && is_called(one)) {
+                for &form in procedure.forms() {
+                    let start = format!("{} {prefix}{}", returns(spec, procedure), procedure.symbol(form));
+                    writeln!(out, "{}", prototype(spec, procedure, form, &start))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes the types of the callbacks that `wanted` chooses.
+fn callbacks(out: &mut String, spec: &Spec, wanted: impl Fn(&Procedure) -> bool) -> Result<()> {
+    out.push_str("\n/* Types of callbacks. */\n");
+    let all = spec.chapters.iter().flat_map(|chapter| &chapter.procedures);
+    for procedure in all.filter(|procedure| procedure.callback && wanted(procedure)) {
+        for &form in procedure.forms() {
+            let name = procedure.symbol(form);
+            writeln!(
+                out,
+                "{}",
+                prototype(spec, procedure, form, &format!("typedef {} {name}", returns(spec, procedure)))
+            )?;
+        }
+    }
+    Ok(())
 }
 
 /// `include/mpi-ext.h`: the constants and prototypes beyond the standard.

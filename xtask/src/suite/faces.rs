@@ -2,6 +2,8 @@
 //! those of `tests/c`, compiled by the other library's own wrapper; profilers; both in one process; and
 //! what leads programs to these libraries.
 
+mod fortran;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -185,6 +187,10 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             }),
         );
     }
+    cases.extend(fortran::cases());
+    cases.push(Case::new("another MPI library in the process is named", |context| {
+        unless_missing(context, Face::Mpich, |context| Ok(unless_missing(context, Face::OpenMpi, strangers)))
+    }));
     cases.push(Case::new("both in one process", |context| {
         unless_missing(context, Face::Mpich, |context| Ok(unless_missing(context, Face::OpenMpi, together)))
     }));
@@ -232,7 +238,8 @@ fn succeeded(finished: Finished, what: &str) -> anyhow::Result<Finished> {
     Ok(finished)
 }
 
-/// Compiles with the other library's own wrapper. Its `mpi.h` and Weft's programs need not agree on warnings.
+/// Compiles with the other library's own wrapper. Its `mpi.h` and Weft's programs need not agree on
+/// warnings.
 fn compile(context: &Context, face: Face, source: &str, suffix: &str, options: &[&str]) -> anyhow::Result<PathBuf> {
     let source = context.root.join(source);
     let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -260,7 +267,12 @@ fn symbols(file: &Path) -> anyhow::Result<BTreeMap<String, (u64, bool)>> {
     let listed = succeeded(Run::new("nm").args(["-D", "-S", "--defined-only"]).arg(file).finish()?, "nm")?;
     let row = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let &[_, size, kind, name] = &words[..] else { return None };
+        // Another name of a function may have no size of its own.
+        let (size, kind, name) = match words[..] {
+            [_, size, kind, name] => (size, kind, name),
+            [_, kind, name] => ("0", kind, name),
+            _ => return None,
+        };
         Some((name.to_owned(), (u64::from_str_radix(size, 16).ok()?, "BDRVG".contains(kind))))
     };
     Ok(listed.output.lines().filter_map(row).collect())
@@ -343,7 +355,8 @@ fn ways(context: &Context, face: Face) -> anyhow::Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-fn together(context: &Context) -> anyhow::Result<Outcome> {
+/// The program that loads two modules, and the modules: of each ABI one.
+fn program_of_both(context: &Context) -> anyhow::Result<(PathBuf, Vec<PathBuf>)> {
     let modules = Face::ALL.map(|face| {
         compile(context, face, "tests/faces/module.c", ".so", &["-shared", "-fPIC", "-Wl,--disable-new-dtags"])
     });
@@ -351,11 +364,30 @@ fn together(context: &Context) -> anyhow::Result<Outcome> {
     let run =
         Run::new("cc").args(["-w", "-o"]).arg(&program).arg(context.root.join("tests/faces/together.c")).arg("-ldl");
     succeeded(run.finish()?, "compiling together.c")?;
-    let mut run = context.mpiexec(2).arg(program);
-    for module in modules {
-        run = run.arg(module?);
-    }
-    Ok(Expected::code(0).says("together: failures 0").judge(run.limit(LIMIT_SECONDS).finish()))
+    Ok((program, modules.into_iter().collect::<anyhow::Result<_>>()?))
+}
+
+fn together(context: &Context) -> anyhow::Result<Outcome> {
+    let (program, modules) = program_of_both(context)?;
+    let run = context.mpiexec(2).arg(program).args(modules).limit(LIMIT_SECONDS);
+    let expected = Expected::code(0).says("together: failures 0").never_says("two MPI libraries");
+    Ok(expected.judge(run.finish()))
+}
+
+/// Expect: where the search path leads one module to Open MPI itself, the library says in one sentence
+/// which two the process has.
+fn strangers(context: &Context) -> anyhow::Result<Outcome> {
+    let (program, modules) = program_of_both(context)?;
+    let theirs = Face::OpenMpi.environment(context).join("lib");
+    let [of_mpich, of_open_mpi] = &modules[..] else { anyhow::bail!("there are two modules") };
+    // Their order is that of loading: Weft begins when the other library is there.
+    let run = context.mpiexec(1).arg(program).args(["--load-only"]).arg(of_open_mpi).arg(of_mpich);
+    let run = run.env("LD_LIBRARY_PATH", &theirs).limit(LIMIT_SECONDS);
+    let finished = run.finish()?;
+    let sentences: Vec<&str> = finished.output.lines().filter(|line| line.contains("two MPI libraries")).collect();
+    let names_it = |line: &&str| line.contains(&*theirs.join("libmpi.so.40").to_string_lossy());
+    anyhow::ensure!(sentences.len() == 1 && sentences.iter().all(names_it), "{}", finished.report());
+    Ok(Outcome::Passed)
 }
 
 /// Runs one of Intel's benchmarks as Intel compiled it, with few repetitions.

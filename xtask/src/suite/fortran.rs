@@ -47,7 +47,7 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
     ("mpif.h in fixed form", "fixed.f", &[]),
     ("mpif.h", "classic.F90", &[]),
     ("the module mpi", "classic.F90", &["-DMODULE"]),
-    ("the module mpi_f08", "modern.f90", &[]),
+    ("the module mpi_f08", "modern.F90", &[]),
     ("sections of arrays", "sections.f90", &[]),
     ("the lengths of REAL without options", "reals.F90", &["-DF08"]),
 ];
@@ -73,7 +73,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             );
         }
         add("sections of arrays, 2 ranks, over MPICH's library".to_owned(), over_mpich(compiler, "sections.f90"));
-        add("the module mpi_f08, 2 ranks, over MPICH's library".to_owned(), over_mpich(compiler, "modern.f90"));
+        add("the module mpi_f08, 2 ranks, over MPICH's library".to_owned(), over_mpich(compiler, "modern.F90"));
         add(
             "errors, WEFT_CHECK and the help for hangs name the procedures of Fortran".to_owned(),
             Box::new(move |context| named(context, compiler).into()),
@@ -291,7 +291,7 @@ fn first_use(context: &Context) -> anyhow::Result<()> {
     }
     let call = || {
         let run = Run::new(context.bin("mpifort")).arg(format!("-fc={}", compiler.display())).directory(&place);
-        let run = run.arg("-w").arg("-o").arg(place.join("program")).arg(source(context, "modern.f90"));
+        let run = run.arg("-w").arg("-o").arg(place.join("program")).arg(source(context, "modern.F90"));
         run.env("XDG_CACHE_HOME", &cache).limit(COMPILE_LIMIT_SECONDS).finish()
     };
     let first = succeeded(call()?, "the first call")?;

@@ -6,6 +6,7 @@ use crate::calls::attributes::{check_all_at_rest, delete_attributes};
 use crate::calls::info::give;
 use crate::calls::processes::meet_parent;
 use crate::constants::*;
+use crate::others;
 use crate::types::*;
 use std::alloc::Layout;
 use std::collections::BTreeMap;
@@ -76,6 +77,7 @@ pub(crate) fn init_thread(
 fn initialize(level: c_int) -> Result<()> {
     match with(|process| process.phase) {
         Phase::Before => {
+            others::tell();
             start::initialize(level, caller::names())?;
             meet_parent()
         }
@@ -86,6 +88,7 @@ fn initialize(level: c_int) -> Result<()> {
 
 /// MPI_Finalize (MPI-5.0 §11.2.2). The attributes of MPI_COMM_SELF are deleted first (MPI-5.0 §11.2.4).
 pub(crate) fn finalize() -> Result<()> {
+    others::tell();
     with(|process| check_all_at_rest(&process.objects))?;
     delete_attributes(weft_mpi::constants::MPI_COMM_SELF, Class::Communicator)?;
     start::finalize()

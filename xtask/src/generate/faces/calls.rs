@@ -131,11 +131,14 @@ impl Function<'_> {
             return Ok(());
         }
         let mut body = format!("{}    int code = {call};\n", all(|shape| &shape.before));
-        let success = all(|shape| &shape.success);
+        let (success, after) = (all(|shape| &shape.success), all(|shape| &shape.after));
         if !success.is_empty() {
-            write!(body, "    if (LIKELY(code == MPI_SUCCESS)) {{\n{success}    }}\n")?;
+            // Nothing is left to do then, so the code need not be kept.
+            let done =
+                if after.is_empty() && !success.contains("code = ") { "        return MPI_SUCCESS;\n" } else { "" };
+            write!(body, "    if (LIKELY(code == MPI_SUCCESS)) {{\n{success}{done}    }}\n")?;
         }
-        writeln!(body, "{}    return error_f(code);", all(|shape| &shape.after))?;
+        writeln!(body, "{after}    return error_f(code);")?;
         match self.quick(&parameters, &call) {
             None => writeln!(out, "\nint face_{symbol}({declarations}) {{\n{body}}}")?,
             Some((condition, quick_call)) => {

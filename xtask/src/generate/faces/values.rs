@@ -84,6 +84,10 @@ const HANDLES: [(&str, &str); 11] = [
 /// Other names of constants, with the same value: a list has only one of them.
 const SAME: [&str; 2] = ["MPI_LONG_LONG_INT", "MPI_C_COMPLEX"];
 
+pub(super) fn is_handle(c_type: &str) -> bool {
+    HANDLES.iter().any(|(_, of)| *of == c_type)
+}
+
 pub(super) fn header(spec: &Spec, table: &Table) -> Result<String> {
     let mut out = format!(
         "/* The values of an ABI, from its table in spec/faces. {HEAD} */\n#ifndef WEFT_FACE_VALUES_H\n#define WEFT_FACE_VALUES_H\n\n"

@@ -77,7 +77,7 @@ impl Source<'_> {
         let (arguments, call) = (arguments.join(", "), format!("{name}_body({})", names.join(", ")));
         let choice = has_choice(self.procedure);
         if self.form == Form::Small && choice {
-            writeln!(out, "void F({name})({arguments}) {{ *ierror = {call}; }}")?;
+            writeln!(out, "void F({name})({arguments}) {{ GIVE_IN_MPIF(ierror, {call}); }}")?;
         } else if self.form == Form::Small {
             writeln!(out, "void F({name})({arguments}) {{ give(ierror, {call}); }}")?;
             if !is_without_f08(&self.procedure.name) {
@@ -357,6 +357,7 @@ impl Source<'_> {
         let (mut parts, mut conditions) = (Vec::new(), Vec::new());
         // The part whose count and datatype come next.
         let mut described: Option<usize> = None;
+        let mut hidden = String::new();
         for (at, (parameter, shape)) in parameters.iter().zip(shapes).enumerate() {
             let own = &parameter.name;
             if is_choice(parameter) {
@@ -375,10 +376,11 @@ impl Source<'_> {
                     None => format!("{{.section = {own}, .writes = {writes}}}"),
                 });
             } else if shape.has_length {
-                declarations.push(format!("const struct descriptor *{own}"));
-                lengths.push(format!("{own}->element"));
-                plain.push(format!("{own}->base"));
-                opened.push(format!("{own}->base"));
+                declarations.push(format!("STRING_IN_F08({own})"));
+                hidden.push_str(&format!(" STRING_LENGTH_IN_F08({own})"));
+                lengths.push(format!("LENGTH_OF({own})"));
+                plain.push(format!("STRING_OF({own})"));
+                opened.push(format!("STRING_OF({own})"));
             } else {
                 declarations.push(shape.declaration.clone());
                 plain.push(own.clone());
@@ -398,7 +400,7 @@ impl Source<'_> {
             let all: Vec<&str> = arguments.iter().chain(&lengths).map(String::as_str).collect();
             format!("{name}_body({})", all.join(", "))
         };
-        let head = format!("({declarations}, int *ierror)");
+        let head = format!("({declarations}, int *ierror{hidden})");
         if uses == Use::Address {
             writeln!(out, "void F08TS({name}){head} {{\n    give(ierror, {});\n}}", call(&plain))?;
             return Ok(());
@@ -412,9 +414,10 @@ impl Source<'_> {
         writeln!(out, "        code = parts_close(parts, {number}, {constant}, code, {request});\n    }}")?;
         writeln!(out, "    give(ierror, code);\n}}")?;
         let names: Vec<&str> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
+        let passed = hidden.replace("STRING_LENGTH_IN_F08", "PASS_LENGTH");
         writeln!(out, "void F08TS({name}){head} {{\n    if (LIKELY({})) {{", conditions.join(" && "))?;
         writeln!(out, "        give(ierror, {});\n    }} else {{", call(&plain))?;
-        writeln!(out, "        {name}_sections({}, ierror);\n    }}\n}}", names.join(", "))?;
+        writeln!(out, "        {name}_sections({}, ierror{passed});\n    }}\n}}", names.join(", "))?;
         Ok(())
     }
 

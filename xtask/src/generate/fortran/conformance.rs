@@ -78,7 +78,7 @@ fn caller(
 }
 
 /// The procedures whose large-count form has a name of its own, since no argument tells it from the other.
-fn has_name_of_its_own(name: &str) -> bool {
+pub(super) fn has_name_of_its_own(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "MPI_Op_create",
         "MPI_Register_datarep",
@@ -89,7 +89,7 @@ fn has_name_of_its_own(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-fn declare(
+pub(super) fn declare(
     spec: &Spec,
     parameter: &Parameter,
     form: Form,
