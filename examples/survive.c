@@ -2,13 +2,15 @@
  * survive: heat spreads along a rod, computed by ranks of which some die on the way.
  *
  *   mpicc -O2 -o survive survive.c && mpiexec --on-failure continue -n 4 ./survive --lose 2@300 --lose 0@700
+ *   mpiexec --on-failure continue -n 4 ./survive --lose 2@300 --lose 0@700 --respawn
  *
  * Each rank owns a part of the rod and exchanges its ends with its neighbours before every step. Every
  * CHECKPOINT steps all ranks gather the whole rod, so that each has a copy. `--lose R@S` kills the rank R of
  * MPI_COMM_WORLD as it comes to step S. A rank that gets an error revokes the communicator: then all others
  * get errors as well, wherever they are. Those that live make a smaller communicator, agree on the last copy
- * that all of them have, share the rod anew, and go on from that copy. In the end each rank computes the same
- * by itself and compares to the last bit.
+ * that all of them have, share the rod anew, and go on from that copy. With `--respawn` they first start as many
+ * ranks as they have lost, and give them the copy. In the end each rank computes the same by itself and
+ * compares to the last bit.
  *
  * Exit code 0: both are equal. 1: they are not.
  */
@@ -101,6 +103,23 @@ static int common_copy(MPI_Comm comm, int *step)
     return MPI_Allreduce(&newest, step, 1, MPI_INT, MPI_MIN, comm);
 }
 
+/* Makes one communicator of the ranks that live, or none where this process is a new rank, and new ranks, which
+ * get the copy of step `from`. Ranks that die in this moment end the program. */
+static MPI_Comm with_new_ranks(MPI_Comm living, MPI_Comm others, int *from)
+{
+    MPI_Comm all;
+    MPI_Intercomm_merge(others, living == MPI_COMM_NULL, &all);
+    MPI_Comm_disconnect(&others);
+    if (living != MPI_COMM_NULL)
+        MPI_Comm_free(&living);
+    MPI_Bcast(from, 1, MPI_INT, 0, all);
+    int place = copy_step[1] == *from;
+    MPI_Bcast(copies[place], CELLS, MPI_DOUBLE, 0, all);
+    copy_step[place] = *from;
+    MPI_Comm_set_errhandler(all, MPI_ERRORS_RETURN);
+    return all;
+}
+
 static int is_right(const double *rod)
 {
     static double alone[CELLS + 2], after[CELLS + 2];
@@ -117,16 +136,26 @@ static int is_right(const double *rod)
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
+    MPI_Comm parents, others;
+    int wanted = 0, from = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    MPI_Comm_get_parent(&parents);
+    if (argc > 1 && !strcmp(argv[argc - 1], "--respawn"))
+        MPI_Comm_size(MPI_COMM_WORLD, &wanted);
     for (int at = 1; at + 1 < argc && losses < LOSSES_MAX; at += 2)
         if (!strcmp(argv[at], "--lose") && sscanf(argv[at + 1], "%d@%d", &lost[losses].rank, &lost[losses].step) == 2)
             losses++;
     initial(copies[0]);
 
     MPI_Comm comm, smaller;
-    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
-    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    int from = 0, done, ranks, rank;
+    if (parents != MPI_COMM_NULL) {
+        comm = with_new_ranks(MPI_COMM_NULL, parents, &from);
+        MPI_Comm_size(comm, &wanted);
+    } else {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    }
+    int done, ranks, rank;
     for (;;) {
         done = compute(comm, from) == MPI_SUCCESS;
         if (!done)
@@ -144,6 +173,13 @@ int main(int argc, char **argv)
             if (!done)
                 MPIX_Comm_revoke(comm);
         } while (MPIX_Comm_agree(comm, &done) != MPI_SUCCESS || !done);
+        MPI_Comm_size(comm, &ranks);
+        if (ranks < wanted) {
+            MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
+            MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, wanted - ranks, MPI_INFO_NULL, 0, comm, &others,
+                           MPI_ERRCODES_IGNORE);
+            comm = with_new_ranks(comm, others, &from);
+        }
         MPI_Comm_rank(comm, &rank);
         MPI_Comm_size(comm, &ranks);
         if (rank == 0) {

@@ -48,6 +48,11 @@ pub fn proof(token: &Token, nonce: &Nonce) -> [u8; LENGTH] {
     derive(token, b"weft port", &[nonce])
 }
 
+/// The name under which the port with this token is known on its host. It does not reveal the token.
+pub fn near_name(token: &Token) -> [u8; LENGTH] {
+    derive(token, b"weft near", &[])
+}
+
 /// The end of a contact at which a process is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {

@@ -31,9 +31,9 @@ pub(crate) use coalescing::{COALESCE_TIME_MAX, Coalescing, coalesced_bytes_max};
 /// A carrier of any kind.
 pub type BoxedCarrier = Box<dyn Carrier + std::marker::Send>;
 
-/// The most carriers of a process: one for small messages on each interface, one for bulk data, and one that
-/// only writes to memory of peers.
-pub const CARRIERS_MAX: usize = RAILS_MAX + 2;
+/// The most carriers of a process: one for small messages on each interface, one for bulk data, one that only
+/// writes to memory of peers, and two to processes of other jobs.
+pub const CARRIERS_MAX: usize = RAILS_MAX + 4;
 
 /// The descriptors of all carriers; `None` where there are fewer carriers.
 pub type Descriptors = [Option<RawFd>; CARRIERS_MAX];
@@ -178,6 +178,15 @@ impl Carriers {
             }
         }
         self.count_awaited();
+    }
+
+    /// Tells the carriers to a peer that it is gone.
+    pub(crate) fn let_go(&mut self, remote: &Remote) {
+        for CarrierPath { carrier, to } in &remote.carrier_paths {
+            if let Some(carrier) = self.get_mut(*carrier) {
+                carrier.let_go(to);
+            }
+        }
     }
 
     /// Returns whether packets to some peer take a carrier.

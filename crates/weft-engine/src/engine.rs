@@ -29,7 +29,7 @@ mod sleep;
 mod slots;
 mod windows;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -131,6 +131,8 @@ pub struct PointToPoint<P: Platform> {
     turn_over: bool,
     /// Peers that have failed and of which the other parts have not been told yet.
     failed: Vec<PeerId>,
+    /// The messages to processes of other jobs that are gone, by their link.
+    past_messages: BTreeMap<&'static str, u64>,
 }
 
 /// Point-to-point communication, and the parts that stand on it.

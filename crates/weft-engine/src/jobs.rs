@@ -38,9 +38,9 @@ pub(crate) struct Member {
 /// A known job.
 struct Known {
     id: JobId,
-    /// The secret that tags packets between the two jobs. No other process has it, not even of a third job
-    /// that both know.
-    secret: Secret,
+    /// The secret that tags packets between the two jobs, once it is agreed. No other process has it, not
+    /// even of a third job that both know.
+    secret: Option<Secret>,
     /// The index of the job's process number 0, and the number of its processes.
     first: u32,
     size: u32,
@@ -55,7 +55,7 @@ pub(crate) struct Jobs {
 impl Jobs {
     /// Makes a table with only the job of process `own`, whose secret this is.
     pub(crate) fn new(own: ProcessName, secret: Secret) -> Self {
-        Self { own, known: vec![Some(Known { id: own.job, secret, first: 0, size: INDICES })] }
+        Self { own, known: vec![Some(Known { id: own.job, secret: Some(secret), first: 0, size: INDICES })] }
     }
 
     fn get(&self, key: JobKey) -> &Known {
@@ -68,13 +68,13 @@ impl Jobs {
         self.known.iter().position(is_it).map(|index| JobKey(index as u16))
     }
 
-    /// Adds a job of `size` processes, with which this process has `secret` in common. Returns the index of
-    /// that job's process number 0. The first `used` indices are those of processes of this job.
+    /// Adds a job of `size` processes, of which no process may be a peer before [`Self::agree`]. Returns the
+    /// index of that job's process number 0. The first `used` indices are those of processes of this job.
     ///
     /// # Errors
     /// The job is known already, or has no process; there are too many jobs, or no range of indices is long
     /// enough.
-    pub(crate) fn meet(&mut self, id: JobId, size: u32, secret: Secret, used: u32) -> io::Result<u32> {
+    pub(crate) fn meet(&mut self, id: JobId, size: u32, used: u32) -> io::Result<u32> {
         if self.find(id).is_some() || size == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -83,12 +83,28 @@ impl Jobs {
         if index > usize::from(u16::MAX) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        let known = Some(Known { id, secret, first, size });
+        let known = Some(Known { id, secret: None, first, size });
         match self.known.get_mut(index) {
             Some(free) => *free = known,
             None => self.known.push(known),
         }
         Ok(first)
+    }
+
+    /// Notes the secret that this process has in common with a job, unless there is one.
+    pub(crate) fn agree(&mut self, key: JobKey, secret: Secret) {
+        if let Some(known) = &mut self.known[usize::from(key.0)] {
+            known.secret.get_or_insert(secret);
+        }
+    }
+
+    /// Returns whether there is a secret in common with a job.
+    pub(crate) fn has_agreed(&self, key: JobKey) -> bool {
+        self.get(key).secret.is_some()
+    }
+
+    fn secret(&self, key: JobKey) -> &Secret {
+        self.get(key).secret.as_ref().expect("a process is a peer only once its job has a secret")
     }
 
     /// The first of `size` indices that no job has, behind the `used` ones of this job.
@@ -134,13 +150,13 @@ impl Jobs {
 
     /// The secret of this process's own job.
     pub(crate) fn own_secret(&self) -> &Secret {
-        &self.get(JobKey::OWN).secret
+        self.secret(JobKey::OWN)
     }
 
     /// The secret and the parties for a flow or a connection to a process.
     pub(crate) fn parties(&self, member: Member) -> (&Secret, Parties) {
         let Member { job, number, own_index } = member;
-        (&self.get(job).secret, Parties { own: self.own, peer: self.name(job, number), own_index })
+        (self.secret(job), Parties { own: self.own, peer: self.name(job, number), own_index })
     }
 }
 
@@ -159,49 +175,54 @@ mod tests {
     #[test]
     fn each_job_that_is_met_has_a_secret_and_indices_of_its_own() {
         let mut jobs = jobs();
-        assert_eq!(jobs.meet(JobId(8), 3, secret(8), 10).ok(), Some(10));
-        assert_eq!(jobs.meet(JobId(9), 2, secret(9), 10).ok(), Some(13));
+        assert_eq!(jobs.meet(JobId(8), 3, 10).ok(), Some(10));
+        assert_eq!(jobs.meet(JobId(9), 2, 10).ok(), Some(13));
         let [eight, nine] = [8, 9].map(|id| jobs.find(JobId(id)).expect("known"));
         assert_eq!(
             (jobs.index(JobKey::OWN, 4), jobs.index(eight, 2), jobs.index(nine, 0)),
             (Some(4), Some(12), Some(13))
         );
         assert_eq!((jobs.index(eight, 3), jobs.find(JobId(6))), (None, None));
+        assert!(!jobs.has_agreed(nine));
+        jobs.agree(nine, secret(9));
+        // A secret stays as long as the job is known.
+        jobs.agree(nine, secret(5));
+        assert!(jobs.has_agreed(nine) && !jobs.has_agreed(eight));
         let (common, parties) = jobs.parties(Member { job: nine, number: 1, own_index: 55 });
         assert_eq!(common.bytes(), secret(9).bytes());
         let [own, peer] = [(7, 2), (9, 1)].map(|(id, number)| ProcessName { job: JobId(id), number });
         assert_eq!(parties, Parties { own, peer, own_index: 55 });
         assert_eq!((jobs.own_secret().bytes(), jobs.name(nine, 1)), (secret(7).bytes(), peer));
         // The same job is not met twice, nor its own.
-        assert!([7, 8].iter().all(|id| jobs.meet(JobId(*id), 1, secret(1), 10).is_err()));
+        assert!([7, 8].iter().all(|id| jobs.meet(JobId(*id), 1, 10).is_err()));
     }
 
     #[test]
     fn a_thousand_jobs_one_after_the_other_leave_nothing() {
         let mut jobs = jobs();
-        assert_eq!(jobs.meet(JobId(8), 3, secret(8), 10).ok(), Some(10));
+        assert_eq!(jobs.meet(JobId(8), 3, 10).ok(), Some(10));
         for id in 100..1100 {
-            assert_eq!(jobs.meet(JobId(id), 5, secret(9), 10).ok(), Some(13));
+            assert_eq!(jobs.meet(JobId(id), 5, 10).ok(), Some(13));
             jobs.part(jobs.find(JobId(id)).expect("known"));
         }
         assert_eq!(jobs.known.len(), 2);
         // A free range in between is used again, where it is long enough.
         for (id, size, first) in [(20, 5, 13), (21, 5, 18)] {
-            assert_eq!(jobs.meet(JobId(id), size, secret(1), 10).ok(), Some(first));
+            assert_eq!(jobs.meet(JobId(id), size, 10).ok(), Some(first));
         }
         jobs.part(jobs.find(JobId(20)).expect("known"));
         for (id, size, first) in [(22, 6, 23), (23, 4, 13), (24, 1, 17)] {
-            assert_eq!(jobs.meet(JobId(id), size, secret(1), 10).ok(), Some(first));
+            assert_eq!(jobs.meet(JobId(id), size, 10).ok(), Some(first));
         }
     }
 
     #[test]
     fn what_packets_cannot_carry_is_refused() {
         let mut jobs = jobs();
-        assert!(jobs.meet(JobId(8), INDICES - 9, secret(8), 10).is_err());
-        assert!(jobs.meet(JobId(8), u32::MAX, secret(8), 10).is_err());
-        assert!(jobs.meet(JobId(8), 0, secret(8), 10).is_err());
-        assert_eq!(jobs.meet(JobId(8), INDICES - 10, secret(8), 10).ok(), Some(10));
-        assert!(jobs.meet(JobId(9), 1, secret(8), 10).is_err());
+        assert!(jobs.meet(JobId(8), INDICES - 9, 10).is_err());
+        assert!(jobs.meet(JobId(8), u32::MAX, 10).is_err());
+        assert!(jobs.meet(JobId(8), 0, 10).is_err());
+        assert_eq!(jobs.meet(JobId(8), INDICES - 10, 10).ok(), Some(10));
+        assert!(jobs.meet(JobId(9), 1, 10).is_err());
     }
 }

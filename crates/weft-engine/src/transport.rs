@@ -24,8 +24,8 @@ pub use crate::memory::NeighbourMemory;
 
 pub use carrier::{
     Address, AddressKind, Arrival, Carrier, CarrierAttributes, Delivery, Diagnostics, EthernetAddress, FabricAddress,
-    JOINED_MAX, Look, Multicast, MulticastAttributes, Outcome, RemoteMemoryAccess, TcpAddress, VerbsAddress,
-    receive_packets, send_one_by_one, wrong_address,
+    JOINED_MAX, Look, Multicast, MulticastAttributes, Outcome, RemoteMemoryAccess, SharedAddress, TcpAddress,
+    VerbsAddress, receive_packets, send_one_by_one, wrong_address,
 };
 pub use node::{Frames, Liveness, Node, NodeCosts, NodeProcessors, PeerFault, SleepMode, Sleeping};
 pub use placement::{Begun, Placement, Proof, Registration, RemoteMemory, Written};

@@ -75,7 +75,8 @@ fn meet(all: &mut [Vec<Engine>], one: u32, other: u32, common: &Secret) {
     let mut firsts = [Vec::new(), Vec::new()];
     for (side, (own, met)) in [(one, other), (other, one)].into_iter().enumerate() {
         for engine in &mut all[own as usize] {
-            let first = engine.meet_job(name(met, 0).job, EACH, common.clone()).expect("there is room");
+            let first = engine.meet_job(name(met, 0).job, EACH).expect("there is room");
+            engine.agree_with_job(name(met, 0).job, common.clone());
             firsts[side].push(first);
         }
     }
@@ -178,7 +179,8 @@ fn packets_of_who_has_not_the_secret_of_the_two_jobs_are_dropped() {
     let known: Vec<PeerId> = (0..EACH).map(|number| engine.find_process(name(0, number)).expect("a peer")).collect();
     assert!(known.iter().all(|peer| engine.remove_peer(*peer)));
     assert!(engine.part_from_job(name(0, 0).job));
-    let first = engine.meet_job(name(0, 0).job, EACH, secret(1, 1)).expect("it was forgotten");
+    let first = engine.meet_job(name(0, 0).job, EACH).expect("it was forgotten");
+    engine.agree_with_job(name(0, 0).job, secret(1, 1));
     assert_eq!(first, EACH);
     let peer = name(0, 0);
     let peer = engine.add_peer(NewPeer { name: peer, own_index: EACH, route: route(peer), process: 0, host: None });
@@ -198,8 +200,9 @@ fn a_job_is_forgotten_with_its_last_process_and_can_be_met_again() {
     for round in 0..1_000 {
         let engine = &mut all[0][0];
         let (met, common) = (JobId(1_000 + round), secret(0, 1));
-        assert_eq!(engine.meet_job(met, 3, common.clone()).ok(), Some(EACH));
-        assert!(engine.meet_job(met, 3, common).is_err(), "it is known");
+        assert_eq!(engine.meet_job(met, 3).ok(), Some(EACH));
+        engine.agree_with_job(met, common);
+        assert!(engine.meet_job(met, 3).is_err(), "it is known");
         let peers = [0, 2].map(|number| {
             let name = ProcessName { job: met, number };
             engine.add_peer(NewPeer {

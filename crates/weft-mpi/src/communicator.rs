@@ -68,7 +68,10 @@ fn reduction(
     };
     let schedule = match layout {
         Some(layout) => Chosen { choices: process.choices(), layout }.allreduce(&shape),
-        None => collective::allreduce(&shape),
+        None => {
+            let bytes = shape.items.bytes();
+            collective::allreduce_with(&shape, process.choices().allreduce_apart(shape.size, bytes, true))
+        }
     };
     Ok(Bound::shared(schedule, arguments))
 }
@@ -94,11 +97,8 @@ pub(crate) fn highest_by(scope: CollectiveScope, values: &mut [i64], layout: Opt
 }
 
 /// The gathering of the `values` of all processes of `scope`, by rank, and the buffer that they come to.
-fn gathering(
-    scope: &CollectiveScope,
-    values: &[i64],
-    description: Arc<crate::object::Description>,
-) -> (SharedBuffer, Bound) {
+fn gathering(scope: &CollectiveScope, values: &[i64], process: &Process) -> Result<(SharedBuffer, Bound)> {
+    let description = int64(process)?;
     let size = scope.group.size();
     let mut all = vec![0_i64; values.len() * size as usize];
     let start = scope.rank as usize * values.len();
@@ -112,8 +112,8 @@ fn gathering(
         send_type: Some(description),
         ..Arguments::none()
     };
-    let bound = Bound::shared(collective::allgather(&shape), arguments);
-    (all, bound)
+    let algorithm = process.choices().allgather_apart(size, u64::from(size) * items.bytes());
+    Ok((all, Bound::shared(collective::allgather_with(&shape, algorithm), arguments)))
 }
 
 /// Gathers the `values` of all processes of `scope`, by rank.
@@ -121,8 +121,7 @@ fn gathering(
 /// # Errors
 /// A process is gone.
 pub fn gather_all(scope: CollectiveScope, values: &[i64]) -> Result<Vec<i64>> {
-    let description = with(|process| int64(process))?;
-    let (all, bound) = gathering(&scope, values, description);
+    let (all, bound) = with(|process| gathering(&scope, values, process))?;
     run(scope, bound)?;
     Ok(all.values())
 }
@@ -137,10 +136,8 @@ impl Process {
         values: &[i64],
         then: impl FnOnce(&mut Self, Result<Vec<i64>>) + Send + 'static,
     ) {
-        let begun = int64(self).and_then(|description| {
-            let (all, bound) = gathering(scope, values, description);
-            Ok((all, Cursor::new(scope.clone(), Arc::new(bound))?))
-        });
+        let begun = gathering(scope, values, self)
+            .and_then(|(all, bound)| Ok((all, Cursor::new(scope.clone(), Arc::new(bound))?)));
         match begun {
             Ok((all, cursor)) => self.run_then(request, cursor, move |process, error| {
                 then(process, error.map_or_else(|| Ok(all.values()), Err));
@@ -185,12 +182,13 @@ pub(crate) fn tell_root(scope: CollectiveScope, root: u32) -> Result<()> {
 /// # Errors
 /// A process is gone.
 pub fn broadcast(scope: CollectiveScope, root: u32, values: &mut [i64]) -> Result<()> {
-    let description = with(|process| int64(process))?;
     let buffer = SharedBuffer::of_values(values);
     let items = Items { count: values.len() as u64, shape: ElementShape::plain(8) };
     let shape = collective::Bcast { rank: scope.rank, size: scope.group.size(), root, items };
+    let (description, algorithm) =
+        with(|process| Ok::<_, Error>((int64(process)?, process.choices().bcast_apart(shape.size, items.bytes()))))?;
     let arguments = Arguments { receive: buffer.address(0), receive_type: Some(description), ..Arguments::none() };
-    run(scope, Bound::shared(collective::bcast(&shape), arguments))?;
+    run(scope, Bound::shared(collective::bcast_with(&shape, algorithm), arguments))?;
     values.copy_from_slice(&buffer.values());
     Ok(())
 }

@@ -39,7 +39,7 @@ pub type SleepOn = weft_engine::engine::SleepOn<Machine>;
 
 pub use weft_core::flow::RUN_PACKETS;
 pub use weft_core::message::HEAD_MAX;
-pub use weft_engine::carriers::{BoxedCarrier, CarrierId, CarrierPath, Carriers, RailTraffic, Remote};
+pub use weft_engine::carriers::{BoxedCarrier, CARRIERS_MAX, CarrierId, CarrierPath, Carriers, RailTraffic, Remote};
 pub use weft_engine::engine::{Received, Traffic};
 pub use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE};
 pub use weft_engine::peers::{NewPeer, Route};

@@ -37,6 +37,15 @@ impl Process {
         members
     }
 
+    /// A number that differs, as good as always, where two processes know different processes of other jobs.
+    pub(crate) fn known_strangers(&self) -> u64 {
+        let Some(engine) = self.engine.as_deref() else { return 0 };
+        let names = self.strangers().into_iter().filter_map(|peer| engine.name_of(peer));
+        names.fold(0, |all, name| {
+            all ^ weft_net::node::hash(&[name.job.0.to_le_bytes(), u64::from(name.number).to_le_bytes()].concat())
+        })
+    }
+
     /// Returns whether some process of `group` belongs to another job.
     pub(crate) fn has_strangers(&self, group: &Group) -> bool {
         let Some(engine) = self.engine.as_deref().filter(|engine| !engine.jobs_met().is_empty()) else {
@@ -58,6 +67,7 @@ impl Process {
         let connected = self.connected();
         let Some(engine) = &mut self.engine else { return };
         let gone = have_said_farewell(engine);
+        let mut over = Vec::new();
         for peer in strangers {
             // A process that has said farewell waits for the acknowledgement.
             let has_ended = gone.contains(&peer) && engine.is_quiet_with(peer);
@@ -67,13 +77,10 @@ impl Process {
             if let Some(index) = index_of(engine, peer) {
                 engine.messages.drop_unexpected(FAREWELL_CONTEXT, index, 0);
             }
-            if engine.remove_peer(peer)
-                && let Some(job) = &mut self.job
-            {
-                job.nodes.remove(&peer);
-                job.crowded.remove(&peer);
-            }
+            over.push(peer);
         }
+        over.into_iter().for_each(|peer| self.forget_peer(peer));
+        let Some(engine) = &mut self.engine else { return };
         for job in engine.jobs_met() {
             engine.part_from_job(job);
         }

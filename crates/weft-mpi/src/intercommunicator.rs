@@ -247,24 +247,25 @@ pub(crate) fn gather_round(
         return Err(Error::new(class, message));
     }
     broadcast(next_scope()?, leader, &mut names)?;
-    let names = from_values(&names);
-    let is_first = is_first != 0;
+    let remote = from_values(&names);
+    meeting(scope, &News { remote, context: context as u32, tag: tag as i32, is_first: is_first != 0 })
+}
+
+/// The meeting of the group of `scope` with the group of which these are the news.
+///
+/// # Errors
+/// A process of the other group is unknown.
+pub(crate) fn meeting(scope: &CollectiveScope, news: &News) -> Result<Meeting> {
+    let News { remote, context, tag, is_first } = news;
+    let (is_first, context, tag) = (*is_first, *context, *tag);
     with(|process| {
         let (own, local) = (process.own(), &scope.group);
-        let remote = local.derive(process.members(&names)?, own);
+        let remote = local.derive(process.members(remote)?, own);
         let (first, second) = if is_first { (local, &remote) } else { (&remote, local) };
         let both = local.derive(first.members.iter().chain(&second.members).copied().collect(), own);
         let rank = scope.rank + if is_first { 0 } else { remote.size() };
         let communicator = scope.communicator;
-        let scope = CollectiveScope {
-            communicator,
-            context: context as u32,
-            tag: tag as i32,
-            group: both,
-            rank,
-            sources: None,
-            turn: None,
-        };
+        let scope = CollectiveScope { communicator, context, tag, group: both, rank, sources: None, turn: None };
         Ok(Meeting { scope, remote, is_first })
     })
 }

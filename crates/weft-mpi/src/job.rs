@@ -6,6 +6,7 @@ use weft_core::wire::Secret;
 use weft_engine::carriers::CarrierId;
 use weft_engine::group::PeerId;
 use weft_launch::ProcessManager;
+use weft_net::shared::SharedLink;
 use weft_net::udp::Candidate;
 
 use crate::business_card::BusinessCard;
@@ -19,8 +20,20 @@ pub(crate) struct Introduction {
     pub(crate) card: BusinessCard,
     /// The secret of this process's own job.
     pub(crate) secret: Secret,
-    /// The link to processes of other jobs, once there is one.
+    /// The link to processes of other jobs on other nodes, once there is one.
     pub(crate) link: Option<Link>,
+    /// The link to processes of other jobs on this node, once there is one.
+    pub(crate) near: Option<NearLink>,
+    /// The addresses of this process, once it has asked for them without a link.
+    pub(crate) candidates: Option<Vec<Candidate>>,
+}
+
+/// The link by shared memory that leads to processes of other jobs on this node.
+#[derive(Clone)]
+pub(crate) struct NearLink {
+    /// Its name among the carriers.
+    pub(crate) carrier: CarrierId,
+    pub(crate) link: SharedLink,
 }
 
 /// The link by UDP that leads to processes of other jobs.

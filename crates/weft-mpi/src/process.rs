@@ -49,7 +49,7 @@ pub(crate) use helped::with_in_thread;
 pub(crate) use recovering::{Recovery, Service, Waiting};
 pub(crate) use running::{Exchange, Exchanges};
 pub use running::{FileJob, Running};
-pub(crate) use waiting::block_beside;
+pub(crate) use waiting::{Outside, block_beside, block_outside};
 pub use waiting::{block_for, block_from, block_until};
 
 /// The longest time for which a thread of the program looks whether the progress thread has released the

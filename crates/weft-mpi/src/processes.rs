@@ -10,21 +10,23 @@
 mod meeting;
 mod spawning;
 
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use weft_core::time::Duration;
 use weft_launch::LaunchError;
 pub use weft_launch::SpawnProgram;
 pub use weft_net::port::Contact;
-use weft_net::port::{self, Port, Refused};
+use weft_net::port::{self, Acceptance, Call, Port, Refused};
 use weft_net::udp;
+use weft_net::wait::Interest;
 
 pub use meeting::{meet, reread_words, word_seeds};
 pub use spawning::{Spawning, meet_parent, spawn};
 
 use crate::constants::*;
 use crate::error::{Error, ErrorClass, Result};
-use crate::process::{Process, block_beside, with};
+use crate::process::{Outside, Process, block_beside, block_outside, with};
 
 /// The longest time for which MPI_Comm_connect waits until the other side accepts, where the program does not
 /// say (key `timeout`, in seconds).
@@ -36,14 +38,26 @@ fn refused(refused: Refused) -> Error {
     }
 }
 
-/// The addresses of this process, by which it opens ports and goes to them.
+/// The addresses of this process, by which it opens ports and goes to them: those that it had when it first
+/// needed them.
 fn candidates() -> Result<Vec<udp::Candidate>> {
-    let interfaces = with(|process| {
-        let job = process.job.as_ref().ok_or_else(|| Error::new(MPI_ERR_OTHER, "MPI is not initialised"))?;
-        Ok::<_, Error>(job.introduction.settings.interface.clone())
+    let missing = || Error::new(MPI_ERR_OTHER, "MPI is not initialised");
+    let known = with(|process| {
+        let introduction = &process.job.as_ref().ok_or_else(missing)?.introduction;
+        let link = introduction.link.as_ref().map(|link| &link.candidates);
+        let interfaces = introduction.settings.interface.clone();
+        Ok::<_, Error>(link.or(introduction.candidates.as_ref()).cloned().ok_or(interfaces))
     })?;
+    let interfaces = match known {
+        Ok(candidates) => return Ok(candidates),
+        Err(interfaces) => interfaces,
+    };
     let wanted = udp::Settings { interfaces, packet_size_max: None };
-    udp::candidates(&wanted).map_err(|error| Error::new(MPI_ERR_OTHER, error.to_string()))
+    let candidates = udp::candidates(&wanted).map_err(|error| Error::new(MPI_ERR_OTHER, error.to_string()))?;
+    with(|process| {
+        process.job.as_mut().ok_or_else(missing)?.introduction.candidates = Some(candidates.clone());
+        Ok(candidates)
+    })
 }
 
 /// Opens a port (MPI-5.0 §11.9.2) and returns its name.
@@ -79,18 +93,51 @@ pub fn accept(name: &str) -> Result<Contact> {
     accept_at(port, |_| Ok(()))
 }
 
-/// Waits for a process at `port`, as long as `look` finds no reason why nobody can come any more. It looks
+/// Waits for a process at `port`, as long as `ask` finds no reason why nobody can come any more. It is asked
 /// now and then.
-fn accept_at(port: Arc<Port>, mut look: impl FnMut(&mut Process) -> Result<()> + Send + 'static) -> Result<Contact> {
-    let wait = move || {
-        let mut reason = None;
-        let contact = port.accept(|| {
-            reason = with(&mut look).err();
-            reason.is_none()
-        });
-        contact.map_err(|error| reason.unwrap_or_else(|| closed(&error)))
-    };
-    block_beside("weft-accept", wait)?
+fn accept_at(port: Arc<Port>, ask: impl FnMut(&mut Process) -> Result<()>) -> Result<Contact> {
+    block_outside(&mut Guest { acceptance: Acceptance::at(port), ask })
+}
+
+/// A process that comes to a port.
+struct Guest<A> {
+    acceptance: Acceptance,
+    ask: A,
+}
+
+impl<A: FnMut(&mut Process) -> Result<()>> Outside for Guest<A> {
+    type Found = Result<Contact>;
+
+    fn look(&mut self) -> Option<Self::Found> {
+        self.acceptance.look().map_err(|error| closed(&error)).transpose()
+    }
+
+    fn ask(&mut self, process: &mut Process) -> Option<Self::Found> {
+        (self.ask)(process).err().map(Err)
+    }
+
+    fn sockets(&self) -> Vec<(RawFd, Interest)> {
+        self.acceptance.sockets().collect()
+    }
+}
+
+/// The answer to a call of this process at a port.
+struct Answer(Call);
+
+impl Outside for Answer {
+    type Found = Result<Contact>;
+
+    fn look(&mut self) -> Option<Self::Found> {
+        self.0.look().map_err(refused).transpose()
+    }
+
+    fn ask(&mut self, _: &mut Process) -> Option<Self::Found> {
+        None
+    }
+
+    fn sockets(&self) -> Vec<(RawFd, Interest)> {
+        self.0.sockets().collect()
+    }
 }
 
 fn closed(error: &std::io::Error) -> Error {
@@ -107,9 +154,18 @@ fn closed(error: &std::io::Error) -> Error {
 /// # Errors
 /// `MPI_ERR_PORT`: a sentence with the reason.
 pub fn connect(name: &str, seconds: Option<u64>) -> Result<Contact> {
-    let (name, candidates) = (name.to_owned(), candidates()?);
-    let patience = seconds.map_or(CONNECT_PATIENCE, Duration::from_secs);
-    block_beside("weft-connect", move || port::connect(&name, &candidates, patience))?.map_err(refused)
+    connect_within(name, seconds.map_or(CONNECT_PATIENCE, Duration::from_secs))
+}
+
+fn connect_within(name: &str, patience: Duration) -> Result<Contact> {
+    let call = match port::call_near(name, patience).map_err(refused)? {
+        Some(call) => call,
+        None => {
+            let (name, candidates) = (name.to_owned(), candidates()?);
+            block_beside("weft-connect", move || port::call(&name, &candidates, patience))?.map_err(refused)?
+        }
+    };
+    block_outside(&mut Answer(call))
 }
 
 /// An error of the launcher with a service of names, as `class`.

@@ -3,7 +3,11 @@
 //!
 //! The name of a port has the addresses of the process that has opened it, and the port's token. Who does not
 //! know the token is sent away, and holds nobody up: a process that accepts looks at several strangers at a
-//! time.
+//! time. On the host of the port a process comes by a Unix socket without a file, which is several times
+//! quicker than TCP; its name follows from the token.
+//!
+//! Nothing here waits: a process looks ([`Acceptance::look`], [`Call::look`], [`Contact::look`]), and may
+//! sleep on the sockets between two looks.
 //!
 //! | bytes | from the connector, then from the acceptor |
 //! |---|---|
@@ -13,16 +17,19 @@
 //!
 //! Then come messages: the length of what was sealed in four bytes, little-endian, and what was sealed.
 
-use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd as _;
+use std::io::{self, ErrorKind, Read as _};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, RawFd};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{self as unix, UnixListener, UnixStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weft_core::meeting::{self, End, LENGTH, Nonce, Token};
 use weft_core::time::{Duration, Instant};
 
 use crate::udp::{self, Candidate, EndpointAddress};
-use crate::wait::{FDS_MAX, Interest, wait};
+use crate::wait::{FDS_MAX, Interest};
 use crate::{Error, clock, sys};
 
 /// The beginning of both greetings; the last byte is the version.
@@ -34,16 +41,82 @@ const PREFIX: &str = "weft-port.";
 /// The longest message, in bytes: the cards of tens of thousands of processes fit.
 pub const MESSAGE_MAX: usize = 1 << 28;
 /// The most connections without a greeting that an acceptor keeps.
-const STRANGERS_MAX: usize = FDS_MAX - 1;
-/// The time within which a connection must greet, and within which each message that has begun must come.
+const STRANGERS_MAX: usize = 16;
+const _: () = assert!(SOCKETS_MAX <= FDS_MAX);
+/// The most sockets of a wait: the listening ones, and those of strangers.
+pub const SOCKETS_MAX: usize = STRANGERS_MAX + 2;
+/// The time within which a connection must greet.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The time after which an acceptor looks whether it is still wanted.
-const LOOK: Duration = Duration::from_millis(100);
+/// The seconds for which a connection is quiet before the kernel asks whether the other host lives, those
+/// between two questions, and the number of questions without an answer that end the connection.
+const KEEPALIVE: [i32; 3] = [5, 5, 3];
+/// The bytes that one look reads at a time.
+const PIECE: usize = 64 << 10;
+
+/// A connection, which is never waited for.
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    /// Within a host.
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn over_tcp(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let [idle, between, count] = KEEPALIVE;
+        sys::set_option(stream.as_fd(), libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+        for (name, value) in [(libc::TCP_KEEPIDLE, idle), (libc::TCP_KEEPINTVL, between), (libc::TCP_KEEPCNT, count)] {
+            sys::set_option(stream.as_fd(), libc::IPPROTO_TCP, name, value)?;
+        }
+        Ok(Self::Tcp(stream))
+    }
+
+    fn over_unix(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self::Unix(stream))
+    }
+
+    /// Sends as many of these bytes as the kernel takes; 0: none now. A broken connection is an error, and no
+    /// signal.
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        later(sys::send(self.as_fd(), bytes))
+    }
+
+    /// Receives what is there; `None`: nothing yet.
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let received = match self {
+            Self::Tcp(stream) => stream.read(buffer),
+            Self::Unix(stream) => stream.read(buffer),
+        };
+        later(received.map(Some))
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+/// A result of which there may be more later.
+fn later<T: Default>(result: io::Result<T>) -> io::Result<T> {
+    match result {
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(T::default()),
+        result => result,
+    }
+}
 
 /// A port that this process has opened.
 #[derive(Debug)]
 pub struct Port {
     listener: TcpListener,
+    /// For processes of this host, where the system has such sockets.
+    near: Option<UnixListener>,
     token: Token,
     name: String,
     is_closed: AtomicBool,
@@ -64,9 +137,11 @@ impl Port {
         let port = listener.local_addr().map_err(system)?.port();
         let mut token = [0; LENGTH];
         sys::random(&mut token).map_err(system)?;
+        let near = near_address(&token).and_then(|address| UnixListener::bind_addr(&address));
+        let near = near.and_then(|near| near.set_nonblocking(true).map(|()| near)).ok();
         let candidates = candidates.iter().map(|candidate| Candidate { port, ..*candidate }).collect();
         let name = named(&token, &EndpointAddress { candidates, window_packets: 0 });
-        Ok(Self { listener, token, name, is_closed: AtomicBool::new(false) })
+        Ok(Self { listener, near, token, name, is_closed: AtomicBool::new(false) })
     }
 
     /// The name of the port. It reveals the token: who knows it may come.
@@ -79,58 +154,91 @@ impl Port {
         self.is_closed.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for a process that knows the token, until `is_wanted` returns false.
+    /// The next connection, by either way.
+    fn next_stranger(&self) -> io::Result<Option<Stream>> {
+        if let Some(near) = &self.near
+            && let Some((stream, _)) = come(near.accept())?
+        {
+            return Stream::over_unix(stream).map(Some);
+        }
+        match come(self.listener.accept())? {
+            // A connection that is broken already is as one that never came.
+            Some((stream, _)) => Ok(Stream::over_tcp(stream).ok()),
+            None => Ok(None),
+        }
+    }
+}
+
+/// A connection that has come; `None`: there is none.
+fn come<T>(accepted: io::Result<T>) -> io::Result<Option<T>> {
+    match accepted {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) => match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+/// The address of the port with this token for processes of its host.
+fn near_address(token: &Token) -> io::Result<unix::SocketAddr> {
+    unix::SocketAddr::from_abstract_name(format!("weft-{}", hexadecimal(&meeting::near_name(token))))
+}
+
+/// The wait at a port for a process that knows its token.
+pub struct Acceptance {
+    port: Arc<Port>,
+    strangers: Vec<Stranger>,
+}
+
+impl Acceptance {
+    /// Begins to wait.
+    pub fn at(port: Arc<Port>) -> Self {
+        Self { port, strangers: Vec::new() }
+    }
+
+    /// Looks who has come.
     ///
     /// # Errors
-    /// [`ErrorKind::Interrupted`]: the port is closed, or nobody is wanted any more; an error of the system.
-    pub fn accept(&self, mut is_wanted: impl FnMut() -> bool) -> io::Result<Contact> {
-        let mut strangers: Vec<Stranger> = Vec::new();
-        loop {
-            if self.is_closed.load(Ordering::Relaxed) || !is_wanted() {
-                return Err(ErrorKind::Interrupted.into());
-            }
-            let sockets = strangers.iter().map(|stranger| stranger.stream.as_raw_fd());
-            let watched: Vec<_> =
-                std::iter::once(self.listener.as_raw_fd()).chain(sockets).map(|fd| (fd, Interest::Read)).collect();
-            wait(&watched, Some(LOOK))?;
-            while strangers.len() < STRANGERS_MAX
-                && let Some(stream) = self.next_stranger()?
-            {
-                strangers.push(Stranger { stream, heard: Vec::new(), since: clock::now() });
-            }
-            let mut at = 0;
-            while at < strangers.len() {
-                match strangers[at].listen(&self.token) {
-                    Heard::NotYet => at += 1,
-                    Heard::Nonsense => drop(strangers.swap_remove(at)),
-                    Heard::Greeting(nonce) => {
-                        // One that goes away at once is as one that never came.
-                        if let Ok(contact) = answer(strangers.swap_remove(at).stream, &self.token, &nonce) {
-                            return Ok(contact);
-                        }
+    /// [`ErrorKind::Interrupted`]: the port is closed; an error of the system.
+    pub fn look(&mut self) -> io::Result<Option<Contact>> {
+        let Self { port, strangers } = self;
+        if port.is_closed.load(Ordering::Relaxed) {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        while strangers.len() < STRANGERS_MAX
+            && let Some(stream) = port.next_stranger()?
+        {
+            strangers.push(Stranger { stream, heard: Vec::new(), since: clock::now() });
+        }
+        let mut at = 0;
+        while at < strangers.len() {
+            match strangers[at].listen(&port.token) {
+                Heard::NotYet => at += 1,
+                Heard::Nonsense => drop(strangers.swap_remove(at)),
+                Heard::Greeting(nonce) => {
+                    // One that goes away at once is as one that never came.
+                    if let Ok(contact) = answer(strangers.swap_remove(at).stream, &port.token, &nonce) {
+                        return Ok(Some(contact));
                     }
                 }
             }
         }
+        Ok(None)
     }
 
-    fn next_stranger(&self) -> io::Result<Option<TcpStream>> {
-        match self.listener.accept() {
-            Ok((stream, _)) => {
-                stream.set_nonblocking(true)?;
-                Ok(Some(stream))
-            }
-            Err(error) => match error.kind() {
-                ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted => Ok(None),
-                _ => Err(error),
-            },
-        }
+    /// The sockets on which something may come.
+    pub fn sockets(&self) -> impl Iterator<Item = (RawFd, Interest)> {
+        let near = self.port.near.as_ref().map(AsFd::as_fd);
+        let strangers = self.strangers.iter().map(|stranger| stranger.stream.as_fd());
+        let all = [self.port.listener.as_fd()].into_iter().chain(near).chain(strangers);
+        all.map(|socket| (socket.as_raw_fd(), Interest::Read))
     }
 }
 
 /// A connection that has not greeted yet.
 struct Stranger {
-    stream: TcpStream,
+    stream: Stream,
     heard: Vec<u8>,
     since: Instant,
 }
@@ -145,11 +253,10 @@ impl Stranger {
     fn listen(&mut self, token: &Token) -> Heard {
         let mut buffer = [0; GREETING];
         let missing = GREETING - self.heard.len();
-        match self.stream.read(&mut buffer[..missing]) {
-            Ok(0) => return Heard::Nonsense,
-            Ok(count) => self.heard.extend_from_slice(&buffer[..count]),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            Err(_) => return Heard::Nonsense,
+        match self.stream.receive(&mut buffer[..missing]) {
+            Ok(Some(0)) | Err(_) => return Heard::Nonsense,
+            Ok(Some(count)) => self.heard.extend_from_slice(&buffer[..count]),
+            Ok(None) => {}
         }
         match self.heard.first_chunk() {
             Some(greeting) => read_greeting(greeting, token).map_or(Heard::Nonsense, Heard::Greeting),
@@ -179,11 +286,11 @@ fn new_nonce() -> io::Result<Nonce> {
 }
 
 /// Answers a connector that knows the token.
-fn answer(stream: TcpStream, token: &Token, connector: &Nonce) -> io::Result<Contact> {
-    stream.set_nonblocking(false)?;
+fn answer(stream: Stream, token: &Token, connector: &Nonce) -> io::Result<Contact> {
     let own = new_nonce()?;
-    let mut contact = Contact::over(stream, meeting::Contact::new(token, &own, connector, End::Acceptor))?;
-    contact.stream.write_all(&greeting(token, &own))?;
+    let mut contact = Contact::over(stream, meeting::Contact::new(token, &own, connector, End::Acceptor));
+    contact.outgoing.extend(greeting(token, &own));
+    contact.flush()?;
     Ok(contact)
 }
 
@@ -228,92 +335,191 @@ pub enum Refused {
     NotAccepted(String),
 }
 
-/// Goes to the port with this name from a host with these addresses, and waits at most `patience` until the
-/// other process accepts.
+/// The way of a process to a port, until the process there accepts.
+#[derive(Debug)]
+pub struct Call {
+    /// `None` once the other process has accepted.
+    stream: Option<Stream>,
+    to: String,
+    token: Token,
+    own: Nonce,
+    heard: Vec<u8>,
+    patience: Duration,
+    until: Instant,
+}
+
+/// Goes to the port with this name if it is on this host; `None`: it is not, or the name is none. Waits at
+/// most `patience` until the other process accepts.
+///
+/// # Errors
+/// The system has no socket or no random numbers.
+pub fn call_near(name: &str, patience: Duration) -> Result<Option<Call>, Refused> {
+    let Some((token, _)) = parse(name) else { return Ok(None) };
+    let Ok(stream) = near_address(&token).and_then(|address| UnixStream::connect_addr(&address)) else {
+        return Ok(None);
+    };
+    let to = "this host".to_owned();
+    let call = Stream::over_unix(stream).and_then(|stream| Call::over(stream, to, token, patience));
+    call.map(Some).map_err(|error| not_connected("this host", &error))
+}
+
+/// Goes to the port with this name from a host with these addresses, by TCP. Waits at most `patience` until
+/// there is a connection, and until the other process accepts.
 ///
 /// # Errors
 /// A sentence, without the name of the port.
-pub fn connect(name: &str, candidates: &[Candidate], patience: Duration) -> Result<Contact, Refused> {
+pub fn call(name: &str, candidates: &[Candidate], patience: Duration) -> Result<Call, Refused> {
     let (token, there) = parse(name).ok_or_else(|| {
         Refused::NoPort("port_name is no name that MPI_Open_port of this library has given".to_owned())
     })?;
     let pair = udp::choose_peer_address(candidates, &there.candidates).map_err(Refused::NoPort)?;
-    greet(pair.to, &token, patience).map_err(|error| match error.kind() {
-        ErrorKind::ConnectionRefused => Refused::NoPort(format!(
-            "no process listens at {}: has the port been closed, or its process ended?",
-            pair.to
-        )),
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => Refused::NotAccepted(format!(
-            "no process has called MPI_Comm_accept for the port at {} within {} seconds",
-            pair.to,
-            patience.0 / 1_000_000_000
-        )),
-        ErrorKind::InvalidData => Refused::NoPort(format!("the process at {} has another port there", pair.to)),
-        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => {
-            Refused::NoPort(format!("the process at {} knows no such port, or has closed it", pair.to))
+    let (to, limit) = (pair.to.to_string(), std::time::Duration::from_nanos(patience.0.max(1)));
+    let stream = TcpStream::connect_timeout(&pair.to, limit).map_err(|error| match error.kind() {
+        ErrorKind::ConnectionRefused => {
+            Refused::NoPort(format!("no process listens at {to}: has the port been closed, or its process ended?"))
         }
-        _ => Refused::NotAccepted(format!("cannot connect to {}: {}", pair.to, crate::reason(&error))),
-    })
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => not_accepted(&to, patience),
+        _ => not_connected(&to, &error),
+    })?;
+    let call = Stream::over_tcp(stream).and_then(|stream| Call::over(stream, to.clone(), token, patience));
+    call.map_err(|error| not_connected(&to, &error))
 }
 
-fn greet(to: SocketAddr, token: &Token, patience: Duration) -> io::Result<Contact> {
-    let patience = std::time::Duration::from_nanos(patience.0.max(1));
-    let mut stream = TcpStream::connect_timeout(&to, patience)?;
-    let own = new_nonce()?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.write_all(&greeting(token, &own))?;
-    let mut heard = [0; GREETING];
-    stream.read_exact(&mut heard)?;
-    let acceptor = read_greeting(&heard, token).ok_or(ErrorKind::InvalidData)?;
-    Contact::over(stream, meeting::Contact::new(token, &acceptor, &own, End::Connector))
+fn not_connected(to: &str, error: &io::Error) -> Refused {
+    Refused::NotAccepted(format!("cannot connect to {to}: {}", crate::reason(error)))
+}
+
+fn not_accepted(to: &str, patience: Duration) -> Refused {
+    let seconds = patience.0 / 1_000_000_000;
+    Refused::NotAccepted(format!("no process has called MPI_Comm_accept for the port at {to} within {seconds} seconds"))
+}
+
+impl Call {
+    /// Greets the process at the other end.
+    fn over(stream: Stream, to: String, token: Token, patience: Duration) -> io::Result<Self> {
+        let own = new_nonce()?;
+        // A new connection has room for a greeting.
+        stream.send(&greeting(&token, &own))?;
+        let until = clock::now() + patience;
+        Ok(Self { stream: Some(stream), to, token, own, heard: Vec::new(), patience, until })
+    }
+
+    /// Looks whether the other process has accepted. Once it has, the call is over.
+    ///
+    /// # Errors
+    /// A sentence, without the name of the port.
+    pub fn look(&mut self) -> Result<Option<Contact>, Refused> {
+        let Some(stream) = &mut self.stream else { return Err(self.unknown()) };
+        let mut buffer = [0; GREETING];
+        let missing = GREETING - self.heard.len();
+        match stream.receive(&mut buffer[..missing]) {
+            Ok(Some(0)) => return Err(self.unknown()),
+            Ok(Some(count)) => self.heard.extend_from_slice(&buffer[..count]),
+            Ok(None) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Err(self.unknown()),
+            Err(error) => return Err(not_connected(&self.to, &error)),
+        }
+        let Some(greeting) = self.heard.first_chunk() else {
+            let is_over = clock::now() >= self.until;
+            return if is_over { Err(not_accepted(&self.to, self.patience)) } else { Ok(None) };
+        };
+        let Some(acceptor) = read_greeting(greeting, &self.token) else {
+            return Err(Refused::NoPort(format!("the process at {} has another port there", self.to)));
+        };
+        let sealing = meeting::Contact::new(&self.token, &acceptor, &self.own, End::Connector);
+        Ok(self.stream.take().map(|stream| Contact::over(stream, sealing)))
+    }
+
+    fn unknown(&self) -> Refused {
+        Refused::NoPort(format!("the process at {} knows no such port, or has closed it", self.to))
+    }
+
+    /// The socket on which something may come.
+    pub fn sockets(&self) -> impl Iterator<Item = (RawFd, Interest)> {
+        self.stream.iter().map(|stream| (stream.as_fd().as_raw_fd(), Interest::Read))
+    }
 }
 
 /// The connection of two leaders that have greeted each other.
 #[derive(Debug)]
 pub struct Contact {
-    stream: TcpStream,
+    stream: Stream,
     sealing: meeting::Contact,
+    /// What the kernel has not taken yet, and what is here of the next message.
+    outgoing: Vec<u8>,
+    incoming: Vec<u8>,
 }
 
 impl Contact {
-    fn over(stream: TcpStream, sealing: meeting::Contact) -> io::Result<Self> {
-        let patience = std::time::Duration::from_nanos(PATIENCE.0);
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(patience))?;
-        Ok(Self { stream, sealing })
+    fn over(stream: Stream, sealing: meeting::Contact) -> Self {
+        Self { stream, sealing, outgoing: Vec::new(), incoming: Vec::new() }
     }
 
-    /// Sends a message to the other leader.
+    fn flush(&mut self) -> io::Result<()> {
+        while !self.outgoing.is_empty() {
+            match self.stream.send(&self.outgoing)? {
+                0 => break,
+                sent => drop(self.outgoing.drain(..sent)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a message to the other leader. What the kernel does not take now leaves in later looks.
     ///
     /// # Errors
     /// The connection is broken.
     pub fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let sealed = self.sealing.seal(message);
-        self.stream.write_all(&(sealed.len() as u32).to_le_bytes())?;
-        self.stream.write_all(&sealed)
+        self.outgoing.extend((sealed.len() as u32).to_le_bytes());
+        self.outgoing.extend(sealed);
+        self.flush()
     }
 
-    /// Receives the next message of the other leader.
+    /// Looks for the next message of the other leader.
     ///
     /// # Errors
-    /// The connection is broken, the message does not come in time, or it is not the other leader's.
-    pub fn receive(&mut self) -> io::Result<Vec<u8>> {
-        let mut length = [0; 4];
-        self.stream.read_exact(&mut length)?;
-        let length = u32::from_le_bytes(length) as usize;
+    /// The connection is broken, or the message is not the other leader's.
+    pub fn look(&mut self) -> io::Result<Option<Vec<u8>>> {
+        // A leader that has said its last word, and is gone, does not take more.
+        let flushed = self.flush();
+        let mut buffer = [0; PIECE];
+        loop {
+            if let Some(message) = self.next_message()? {
+                return Ok(Some(message));
+            }
+            match self.stream.receive(&mut buffer)? {
+                Some(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                // The memory grows with what has come, whatever the length says.
+                Some(count) => self.incoming.extend_from_slice(&buffer[..count]),
+                None => return flushed.map(|()| None),
+            }
+        }
+    }
+
+    fn next_message(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let Some((length, rest)) = self.incoming.split_first_chunk() else { return Ok(None) };
+        let length = u32::from_le_bytes(*length) as usize;
         if length > MESSAGE_MAX {
             return Err(ErrorKind::InvalidData.into());
         }
-        // The buffer grows with what has come, whatever the length says.
-        let mut sealed = Vec::new();
-        (&mut self.stream).take(length as u64).read_to_end(&mut sealed)?;
-        self.sealing.open(&sealed).filter(|_| sealed.len() == length).ok_or_else(|| ErrorKind::InvalidData.into())
+        let Some(sealed) = rest.get(..length) else { return Ok(None) };
+        let message = self.sealing.open(sealed).ok_or(ErrorKind::InvalidData)?;
+        self.incoming.drain(..size_of::<u32>() + length);
+        Ok(Some(message))
+    }
+
+    /// The socket on which something may come, or leave.
+    pub fn sockets(&self) -> impl Iterator<Item = (RawFd, Interest)> {
+        let interest = if self.outgoing.is_empty() { Interest::Read } else { Interest::ReadWrite };
+        [(self.stream.as_fd().as_raw_fd(), interest)].into_iter()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     const SOON: Duration = Duration(10_000_000_000);
@@ -323,14 +529,45 @@ mod tests {
         vec![Candidate { ip, prefix: 8, port: 0, packet_size: 1472, host: 7, interface: 1, rail: 0, speed: 0 }]
     }
 
-    fn port() -> Port {
-        Port::open(&candidates()).expect("a port")
+    fn port() -> Arc<Port> {
+        Arc::new(Port::open(&candidates()).expect("a port"))
+    }
+
+    /// Looks until there is something.
+    fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn accept(port: &Arc<Port>) -> io::Result<Contact> {
+        let mut acceptance = Acceptance::at(port.clone());
+        until(|| acceptance.look().transpose())
+    }
+
+    fn wait_for(mut call: Call) -> Result<Contact, Refused> {
+        until(|| call.look().transpose())
+    }
+
+    fn connect(name: &str, patience: Duration) -> Result<Contact, Refused> {
+        call(name, &candidates(), patience).and_then(wait_for)
+    }
+
+    fn connect_near(name: &str) -> Result<Contact, Refused> {
+        wait_for(call_near(name, SOON)?.expect("a port of this host"))
+    }
+
+    fn receive(contact: &mut Contact) -> io::Result<Vec<u8>> {
+        until(|| contact.look().transpose())
     }
 
     /// Runs `connector` while the port accepts once.
-    fn meet<R: Send>(port: &Port, connector: impl FnOnce() -> R + Send) -> (io::Result<Contact>, R) {
+    fn meet<R: Send>(port: &Arc<Port>, connector: impl FnOnce() -> R + Send) -> (io::Result<Contact>, R) {
         std::thread::scope(|scope| {
-            let acceptor = scope.spawn(|| port.accept(|| true));
+            let acceptor = scope.spawn(|| accept(port));
             let result = connector();
             (acceptor.join().expect("no panic"), result)
         })
@@ -339,31 +576,55 @@ mod tests {
     #[test]
     fn two_processes_meet_at_a_port_and_exchange_messages() {
         let port = port();
-        let (near, far) = meet(&port, || connect(port.name(), &candidates(), SOON));
-        let (mut near, mut far) = (near.expect("accepted"), far.expect("connected"));
-        for message in [&b""[..], b"names", &[7; 100_000]] {
-            near.send(message).expect("sent");
-            assert_eq!(far.receive().expect("received"), message);
-            far.send(message).expect("sent");
-            assert_eq!(near.receive().expect("received"), message);
+        for is_near in [false, true] {
+            let (near, far) = meet(&port, || match is_near {
+                true => connect_near(port.name()),
+                false => connect(port.name(), SOON),
+            });
+            let (mut near, mut far) = (near.expect("accepted"), far.expect("connected"));
+            assert!(matches!(near.look(), Ok(None)));
+            for message in [&b""[..], b"names", &[7; 100_000]] {
+                near.send(message).expect("sent");
+                assert_eq!(receive(&mut far).expect("received"), message);
+                far.send(message).expect("sent");
+                assert_eq!(receive(&mut near).expect("received"), message);
+            }
+            // What the kernel does not take at once leaves while both look.
+            let large = vec![9; 20 << 20];
+            near.send(&large).expect("sent");
+            far.send(&large).expect("sent");
+            let heard = until(|| {
+                assert!(near.flush().is_ok());
+                far.look().transpose()
+            });
+            assert_eq!(heard.expect("received"), large);
+            let heard = until(|| {
+                assert!(far.flush().is_ok());
+                near.look().transpose()
+            });
+            assert_eq!(heard.expect("received"), large);
+            drop(far);
+            assert!(receive(&mut near).is_err());
         }
-        drop(far);
-        assert!(near.receive().is_err());
     }
 
     #[test]
     fn strangers_are_sent_away_and_hold_nobody_up() {
         let port = port();
         let to: SocketAddr = (Ipv4Addr::LOCALHOST, port.listener.local_addr().expect("bound").port()).into();
-        let mut silent: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(to).expect("open")).collect();
-        silent[0].write_all(&[b'x'; GREETING]).expect("open");
-        silent[1].write_all(&greeting(&[9; LENGTH], &[1; LENGTH])[..30]).expect("open");
+        let silent: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(to).expect("open")).collect();
+        let near = UnixStream::connect_addr(&near_address(&port.token).expect("a name")).expect("open");
+        let send = |fd: BorrowedFd<'_>, bytes: &[u8]| assert_eq!(sys::send(fd, bytes).ok(), Some(bytes.len()));
+        send(silent[0].as_fd(), &[b'x'; GREETING]);
+        send(silent[1].as_fd(), &greeting(&[9; LENGTH], &[1; LENGTH])[..30]);
+        send(near.as_fd(), &greeting(&[9; LENGTH], &[1; LENGTH]));
         let wrong = port.name().replacen(PREFIX, &format!("{PREFIX}{:032x}.", 5), 1);
         let wrong = format!("{}{}", &wrong[..PREFIX.len() + 33], &wrong[PREFIX.len() + 66..]);
         let (near, far) = meet(&port, || {
-            let refused = connect(&wrong, &candidates(), SOON);
+            let refused = connect(&wrong, SOON);
             assert!(matches!(refused, Err(Refused::NoPort(_))), "{refused:?}");
-            connect(port.name(), &candidates(), SOON)
+            assert!(matches!(call_near(&wrong, SOON), Ok(None)));
+            connect(port.name(), SOON)
         });
         assert!(near.is_ok() && far.is_ok(), "{far:?}");
     }
@@ -372,20 +633,27 @@ mod tests {
     fn each_refusal_is_a_sentence_without_the_token() {
         let port = port();
         let token = hexadecimal(&port.token);
-        let in_vain = |name: &str, patience| match connect(name, &candidates(), patience) {
+        let in_vain = |result| match result {
             Err(Refused::NoPort(sentence) | Refused::NotAccepted(sentence)) => {
                 assert!(!sentence.contains(&token), "{sentence}");
                 sentence
             }
-            Ok(_) => panic!("{name} is no port"),
+            Ok(_) => panic!("there is no such port"),
         };
         for name in ["", "weft-port.", "tag=0$port=1$", &port.name()[..40], &port.name().replace('.', ":")] {
-            assert!(in_vain(name, SOON).contains("is no name that MPI_Open_port"), "{name}");
+            assert!(in_vain(connect(name, SOON)).contains("is no name that MPI_Open_port"), "{name}");
+            assert!(matches!(call_near(name, SOON), Ok(None)));
         }
-        assert!(in_vain(port.name(), Duration(1_000_000)).contains("has called MPI_Comm_accept"));
+        let briefly = Duration(1_000_000);
+        assert!(in_vain(connect(port.name(), briefly)).contains("has called MPI_Comm_accept"));
+        let near = call_near(port.name(), briefly).expect("a socket").expect("a port of this host");
+        assert!(in_vain(wait_for(near)).contains("has called MPI_Comm_accept"));
+        let waiting = call_near(port.name(), SOON).expect("a socket").expect("a port of this host");
         let name = port.name().to_owned();
         drop(port);
-        assert!(in_vain(&name, SOON).contains("has the port been closed"));
+        assert!(in_vain(wait_for(waiting)).contains("has closed it"));
+        assert!(in_vain(connect(&name, SOON)).contains("has the port been closed"));
+        assert!(matches!(call_near(&name, SOON), Ok(None)));
     }
 
     #[test]
@@ -397,22 +665,21 @@ mod tests {
     #[test]
     fn a_port_that_closes_ends_the_acceptance() {
         let port = port();
-        std::thread::scope(|scope| {
-            let acceptor = scope.spawn(|| port.accept(|| true));
-            port.close();
-            assert!(acceptor.join().expect("no panic").is_err_and(|error| error.kind() == ErrorKind::Interrupted));
-        });
-        assert!(port.accept(|| false).is_err());
+        let mut acceptance = Acceptance::at(port.clone());
+        assert!(matches!(acceptance.look(), Ok(None)));
+        port.close();
+        assert!(acceptance.look().is_err_and(|error| error.kind() == ErrorKind::Interrupted));
     }
 
     #[test]
     fn what_the_other_end_did_not_seal_is_no_message() {
         let port = port();
-        let (near, far) = meet(&port, || connect(port.name(), &candidates(), SOON));
-        let (mut near, mut far) = (near.expect("accepted"), far.expect("connected"));
-        far.stream.write_all(&[20, 0, 0, 0]).and_then(|()| far.stream.write_all(&[0; 20])).expect("open");
-        assert!(near.receive().is_err_and(|error| error.kind() == ErrorKind::InvalidData));
-        far.stream.write_all(&u32::MAX.to_le_bytes()).expect("open");
-        assert!(near.receive().is_err_and(|error| error.kind() == ErrorKind::InvalidData));
+        let (near, far) = meet(&port, || connect(port.name(), SOON));
+        let (mut near, far) = (near.expect("accepted"), far.expect("connected"));
+        far.stream.send(&[20, 0, 0, 0]).and_then(|_| far.stream.send(&[0; 20])).expect("open");
+        assert!(receive(&mut near).is_err_and(|error| error.kind() == ErrorKind::InvalidData));
+        near.incoming.clear();
+        far.stream.send(&u32::MAX.to_le_bytes()).expect("open");
+        assert!(receive(&mut near).is_err_and(|error| error.kind() == ErrorKind::InvalidData));
     }
 }

@@ -33,6 +33,9 @@ mod inbox;
 // The model checker replaces the segment, whose files this needs.
 #[cfg(not(loom))]
 mod kept_costs;
+// The model checker knows no descriptors.
+#[cfg(not(loom))]
+mod link;
 mod outbox;
 mod posted_receives;
 mod processors;
@@ -59,6 +62,8 @@ use doorbell::Doorbell;
 pub use inbox::Inbox;
 #[cfg(not(loom))]
 pub use kept_costs::{KeptCosts, keep_costs, kept_costs};
+#[cfg(not(loom))]
+pub use link::{LINK_SIZE_MAX, SharedLink, new_key};
 pub use outbox::Outbox;
 use outbox::Ring;
 pub use posted_receives::PostedReceives;
@@ -86,6 +91,8 @@ pub struct Settings {
     pub attach_timeout: Duration,
     /// Processors that this process may use.
     pub processors: usize,
+    /// The segment has rings and no slots, and each ring takes memory when it is first used.
+    pub only_rings: bool,
 }
 
 impl Default for Settings {
@@ -95,6 +102,7 @@ impl Default for Settings {
             ring_bytes_max: 2 << 20,
             attach_timeout: Duration::from_secs(20),
             processors: usize::MAX,
+            only_rings: false,
         }
     }
 }
@@ -116,7 +124,7 @@ pub struct Memory {
 /// than [`LOCAL_SIZE_MAX`].
 pub fn memory(local_size: usize, settings: &Settings) -> Option<Memory> {
     (1..=LOCAL_SIZE_MAX).contains(&local_size).then(|| {
-        let geometry = segment::Geometry::choose(local_size, settings.ring_bytes_max);
+        let geometry = segment::Geometry::choose(local_size, settings);
         // No rank uses the ring to itself.
         let (ring_bytes, segment_bytes) = (geometry.ring_bytes, geometry.total() - local_size * geometry.ring_bytes);
         Memory { ring_bytes, frame_max: ring::frame_max(ring_bytes), segment_bytes, on_first_use: geometry.is_lazy() }
@@ -184,8 +192,19 @@ impl Node {
     /// No directory can hold the segment, the leader did not offer one in time, or the arguments make no
     /// sense.
     pub fn create(job_key: &str, local_index: usize, local_size: usize, settings: &Settings) -> Result<Self, Error> {
+        let bell = Arc::new(Doorbell::hang()?);
+        Self::create_with(bell, job_key, local_index, local_size, settings)
+    }
+
+    /// Does the same with a doorbell that other nodes of this process may have as well.
+    fn create_with(
+        bell: Arc<Doorbell>,
+        job_key: &str,
+        local_index: usize,
+        local_size: usize,
+        settings: &Settings,
+    ) -> Result<Self, Error> {
         check_arguments(job_key, local_index, local_size)?;
-        let bell = Doorbell::hang()?;
         let (segment, warnings) = if local_index == 0 {
             Segment::create(job_key, local_size, settings)?
         } else {
@@ -194,7 +213,7 @@ impl Node {
         Self::join(Arc::new(segment), local_index, bell, warnings)
     }
 
-    fn join(segment: Arc<Segment>, own: usize, bell: Doorbell, warnings: Vec<String>) -> Result<Self, Error> {
+    fn join(segment: Arc<Segment>, own: usize, bell: Arc<Doorbell>, warnings: Vec<String>) -> Result<Self, Error> {
         let (state, size) = (segment.rank_state(own), segment.geometry().local_size);
         let birth = life::own_birth();
         for (bell_word, word) in state.bell.iter().zip(bell.key().0) {
@@ -243,6 +262,12 @@ impl Node {
     pub fn pid(&self, peer: usize) -> Option<i32> {
         let pid = self.inbox.segment.rank_state(peer).pid.load(Ordering::Acquire);
         (pid > 0).then_some(pid)
+    }
+
+    /// Returns whether a peer has a fault that has not been asked for.
+    #[cfg(not(loom))]
+    fn has_faults(&self) -> bool {
+        !self.inbox.faults.is_empty() || !self.outbox.faults.is_empty()
     }
 
     /// Returns whether all ranks of the node have joined. From then on the segment has no name in any

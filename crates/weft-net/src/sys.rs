@@ -6,6 +6,7 @@ mod datagrams;
 #[cfg(not(loom))]
 mod files;
 mod interfaces;
+mod watched;
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -21,6 +22,7 @@ pub(crate) use datagrams::{Datagram, ECN_CAPABLE, ReceiveBatch, SocketName, send
 #[cfg(not(loom))]
 pub(crate) use files::{RangeLock, allocate, close, file_size_max, file_system, lock_range};
 pub(crate) use interfaces::{Interface, interface_name, interfaces};
+pub(crate) use watched::{Watched, watch_process};
 
 /// Times that a call is repeated when signals interrupt it, before the interruption is reported.
 pub(crate) const INTERRUPTS_MAX: usize = 64;
@@ -232,6 +234,15 @@ pub(crate) fn discard(socket: BorrowedFd<'_>) -> io::Result<()> {
     let (count, flags, none) = (DISCARD_MAX as libc::c_uint, libc::MSG_DONTWAIT, ptr::null_mut());
     // SAFETY: the headers are ours and point to nothing.
     check(unsafe { libc::recvmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count, flags as _, none) })
+}
+
+/// Sends as many of these bytes as the kernel takes, without waiting. A connection that is broken is an
+/// error, and no signal.
+pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the kernel only reads the bytes, which are that many.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
 /// Fills `bytes` with random bytes that cannot be guessed.

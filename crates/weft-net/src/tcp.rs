@@ -38,7 +38,6 @@ use connection::{Connection, Handshake, Looked, State};
 pub use endpoint_address::EndpointAddress;
 use memory::Memory;
 use outgoing::{Outgoing, try_send};
-use socket::Sockets;
 use wire::{Beginning, HEAD_BYTES, Parser, Write};
 
 /// Bytes of the largest packet.
@@ -104,7 +103,7 @@ struct Peer {
 /// The carrier over one listening socket.
 pub struct Tcp {
     listener: TcpListener,
-    sockets: Sockets,
+    sockets: sys::Watched,
     candidates: Vec<Candidate>,
     token: u64,
     attributes: CarrierAttributes,
@@ -159,7 +158,7 @@ impl Tcp {
         let listener = socket::listen(&any).map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
         candidates.iter_mut().for_each(|candidate| candidate.port = port);
-        let sockets = Sockets::new().map_err(failed)?;
+        let sockets = sys::Watched::new().map_err(failed)?;
         sockets.add(&listener, LISTENER, false).map_err(failed)?;
         let mut token = [0; 8];
         sys::random(&mut token).map_err(|cause| Error::system("get random bytes", cause))?;

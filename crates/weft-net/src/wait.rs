@@ -11,7 +11,7 @@ use weft_core::time::Duration;
 use crate::sys;
 
 /// Most descriptors that a call can watch.
-pub const FDS_MAX: usize = 16;
+pub const FDS_MAX: usize = 32;
 
 /// A set of descriptors, by their index in the list given to [`wait`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use weft_net::capture::{Capture, Ends, Recorder, SharedRecorder};
 use weft_net::carrier::{Address, Carrier};
 use weft_net::fabric::{self, Fabric, FabricRails};
 use weft_net::faults::{Faults, Plan};
+use weft_net::shared::SharedLink;
 use weft_net::tcp::Tcp;
 use weft_net::udp::{Settings, Udp};
 use weft_net::verbs::{self, VerbsRails};
@@ -80,6 +81,23 @@ fn tcp_pair(without_placement: bool) -> Pair {
 fn tcp_keeps_its_promises() {
     assert!(holds(Kit::new(|| tcp_pair(false), is_readable), &[REFUSES, ORDER, MEMORY]).len() == 10);
     assert!(!holds(Kit::new(|| tcp_pair(true), is_readable), &[REFUSES, ORDER]).contains(&MEMORY));
+}
+
+#[test]
+fn shared_memory_between_jobs_keeps_its_promises() {
+    let mut pairs = 0;
+    let pair = || {
+        pairs += 1;
+        let key = format!("promises-{}-{pairs}", std::process::id());
+        let [near, far] = [0, 1].map(|own| {
+            let link = SharedLink::open().unwrap();
+            let segment = link.join(&key, own, 2, None).unwrap();
+            let there = link.reach(segment, 1 - own, std::process::id() as i32);
+            (link, there)
+        });
+        Pair::new((near.0, far.1), (far.0, near.1))
+    };
+    holds(Kit::new(pair, is_readable), &[REFUSES, ORDER]);
 }
 
 #[test]

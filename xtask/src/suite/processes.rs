@@ -1,6 +1,6 @@
 //! Jobs that meet at ports, and jobs that spawn others (MPI-5.0 §11.8 to §11.10).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::context::{Context, Expected};
@@ -102,6 +102,66 @@ fn clients(count: u32, limit: u64) -> Case {
     })
 }
 
+/// A case of parents and children on one host: they share memory, and use no network.
+fn neighbours() -> Case {
+    Case::new("parents and children of one host share memory", |context| {
+        let attempt = || {
+            let run = context.mpiexec(2).arg("--stats").arg(context.compile(SPAWN)?).limit(LIMIT_SECONDS);
+            run.finish()
+        };
+        Expected::code(0).says("messages to other jobs: ").says(" shared\n").never_says(" udp").judge(attempt())
+    })
+}
+
+/// A directory for shared memory of a case.
+struct SharedMemory(PathBuf);
+
+impl SharedMemory {
+    fn new() -> anyhow::Result<Self> {
+        let path = PathBuf::from(format!("/dev/shm/weft-processes-{}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+
+    /// The segments; what is kept of measured costs is none.
+    fn segments(&self) -> anyhow::Result<Vec<String>> {
+        let names = std::fs::read_dir(&self.0)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        let names: Vec<String> = names.collect::<std::io::Result<_>>()?;
+        Ok(names.into_iter().filter(|name| !name.starts_with("weft.costs.")).collect())
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A case of a client that is killed while it is connected: the server is told, goes on, and no file of
+/// memory that they have shared is left.
+fn killed(client: Job) -> Case {
+    let name = format!("a client is killed, {}: the server goes on, and no shared memory is left", client.name());
+    Case::new(name, move |context| {
+        let attempt = || {
+            let (program, memory) = (context.compile(PORTS)?, SharedMemory::new()?);
+            let file = port_file(context, "killed");
+            let with_file = |run: Run, word: &str| run.arg(word).arg(&file).env("WEFT_SHM_DIR", &memory.0);
+            let server = with_file(context.mpiexec(2).arg(&program), "bereaved").start()?;
+            let limit = Duration::from_secs(LIMIT_SECONDS);
+            with_file(client.run(context, &program)?, "dies").limit(LIMIT_SECONDS).finish()?;
+            let next = with_file(Run::new(&program), "client").limit(LIMIT_SECONDS).finish();
+            let outcomes = [Expected::code(0).judge(next), Expected::code(0).judge(server.finish(limit))];
+            let left = memory.segments()?;
+            if !left.is_empty() {
+                return Ok(Outcome::Failed(format!("shared memory is left: {left:?}")));
+            }
+            let failed = outcomes.into_iter().find(|outcome| !matches!(outcome, Outcome::Passed));
+            Ok::<_, anyhow::Error>(failed.unwrap_or(Outcome::Passed))
+        };
+        attempt().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
+    })
+}
+
 /// A case of a job that spawns others.
 fn spawning(job: Job, settings: &'static [(&'static str, &'static str)], what: &'static str) -> Case {
     Case::new(format!("{} spawn jobs{what}", job.name()), move |context| {
@@ -129,6 +189,9 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         meeting(", sealed", Job::OneHost(2), Job::OneHost(2), &[("WEFT_SEALED", "1")]),
         meeting(" on a bad day", Job::TwoHosts(2), Job::TwoHosts(4), &[("WEFT_FAULTS", BAD_DAY)]),
         clients(CLIENTS, LIMIT_SECONDS),
+        killed(Job::OneHost(2)),
+        killed(Job::Alone),
+        neighbours(),
         spawning(Job::OneHost(3), &[], ""),
         spawning(Job::Alone, &[], ""),
         spawning(Job::TwoHosts(4), &[], ""),

@@ -76,7 +76,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     for place in PLACES {
         cases.extend(STORIES.map(|(story, deaths)| survived(place, &[story], deaths)));
         cases.extend(SOME_COLLECTIVES.map(|which| survived(place, &["collective", which, "blocking"], 1)));
-        cases.push(example(place));
+        cases.extend([false, true].map(|respawns| example(place, respawns)));
     }
     cases.push(host_lost());
     cases
@@ -127,15 +127,21 @@ fn host_lost() -> Case {
     case.needs(&[Need::Networks])
 }
 
-/// The example computes the right result with the ranks that are left.
-fn example(place: Place) -> Case {
-    let case = Case::new(format!("examples/survive.c loses two of four ranks {}", place.name()), move |context| {
-        let run = |context: &Context| {
-            let run = place.mpiexec(context, 4)?.arg(context.compile(EXAMPLE)?);
-            run.args(["--lose", "2@300", "--lose", "0@700"]).finish()
-        };
-        Expected::code(KILLED).says("2 ranks have computed 1000 steps: the result is right").judge(run(context))
-    });
+/// The example computes the right result with the ranks that are left, or with new ones.
+fn example(place: Place, respawns: bool) -> Case {
+    let what = if respawns { " and starts new ones" } else { "" };
+    let case =
+        Case::new(format!("examples/survive.c loses two of four ranks{what} {}", place.name()), move |context| {
+            let run = |context: &Context| {
+                let run = place.mpiexec(context, 4)?.arg(context.compile(EXAMPLE)?);
+                let run = run.args(["--lose", "2@300", "--lose", "0@700"]);
+                let run = if respawns { run.arg("--respawn") } else { run };
+                run.finish()
+            };
+            let ranks = if respawns { 4 } else { 2 };
+            let right = format!("{ranks} ranks have computed 1000 steps: the result is right");
+            Expected::code(KILLED).says(right).judge(run(context))
+        });
     match place {
         Place::Host => case,
         Place::TwoHosts => case.needs(&[Need::Networks]),

@@ -56,7 +56,7 @@ pub(crate) fn comm_accept(
     newcomm: Out<MPI_Comm>,
 ) -> Result<()> {
     let root = root_of(comm, root)?;
-    meet(comm, root.rank, newcomm, root.is_own.then(|| processes::accept(&port_of(port_name)?)))
+    meet(comm, root.rank, newcomm, root.is_own.then_some(|| processes::accept(&port_of(port_name)?)))
 }
 
 /// MPI_Comm_connect (MPI-5.0 §11.9.3). The info key `timeout` is the longest wait in seconds.
@@ -68,7 +68,7 @@ pub(crate) fn comm_connect(
     newcomm: Out<MPI_Comm>,
 ) -> Result<()> {
     let root = root_of(comm, root)?;
-    let contact = root.is_own.then(|| {
+    let contact = root.is_own.then_some(|| {
         let seconds = with(|process| info_of(process, info))?.into_iter().find(|(key, _)| key == "timeout");
         let seconds = seconds.and_then(|(_, seconds)| seconds.trim().parse().ok());
         processes::connect(&port_of(port_name)?, seconds)
@@ -79,7 +79,7 @@ pub(crate) fn comm_connect(
 /// MPI_Comm_join (MPI-5.0 §11.10.5). It is an intercommunicator of these two processes.
 pub(crate) fn comm_join(fd: InDescriptor, intercomm: Out<MPI_Comm>) -> Result<()> {
     let root = root_of(MPI_COMM_SELF, 0)?;
-    let contact = root.is_own.then(|| {
+    let contact = root.is_own.then_some(|| {
         let wrong = |error| Error::new(MPI_ERR_ARG, format!("fd is no socket that can be used: {error}"));
         processes::join(UnixStream::from(fd.duplicate().map_err(wrong)?))
     });
@@ -104,8 +104,13 @@ fn root_of(comm: MPI_Comm, root: c_int) -> Result<Root> {
     })
 }
 
-/// Lets the group of `comm` meet another one. Only the root has a contact, or the reason why it has none.
-fn meet(comm: MPI_Comm, root: u32, newcomm: Out<MPI_Comm>, contact: Option<Result<processes::Contact>>) -> Result<()> {
+/// Lets the group of `comm` meet another one. Only the root makes a contact.
+fn meet(
+    comm: MPI_Comm,
+    root: u32,
+    newcomm: Out<MPI_Comm>,
+    contact: Option<impl FnOnce() -> Result<processes::Contact>>,
+) -> Result<()> {
     newcomm.set(MPI_Comm::NULL);
     let Meeting { scope, remote, is_first } = processes::meet(comm.0, root, contact)?;
     let local = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.group.clone()))?;
@@ -117,7 +122,7 @@ fn meet(comm: MPI_Comm, root: u32, newcomm: Out<MPI_Comm>, contact: Option<Resul
 pub(crate) fn meet_parent() -> Result<()> {
     let Some(contact) = processes::meet_parent()? else { return Ok(()) };
     let mut parent = MPI_Comm::NULL;
-    meet(MPI_COMM_WORLD, 0, Out::from(&mut parent), contact)?;
+    meet(MPI_COMM_WORLD, 0, Out::from(&mut parent), contact.map(|contact| || contact))?;
     with(|process| {
         process.objects.communicator_mut(parent.0)?.name = "MPI_COMM_PARENT".to_owned();
         if let Some(job) = &mut process.job {
@@ -219,5 +224,5 @@ fn spawn(
     }
     let code = |class: &i64| ErrorClass::from_wire(*class as u32).map_or(MPI_SUCCESS, error_codes::number);
     errcodes.fill(classes.iter().map(code));
-    meet(comm, root.rank, intercomm, spawning.map(|spawning| spawning.contact))
+    meet(comm, root.rank, intercomm, spawning.map(|spawning| || spawning.contact))
 }

@@ -128,10 +128,13 @@ pub(super) fn built_in(operation: Operation, facts: &Facts) -> Algorithm {
 
 /// Chooses by the built-in table, for processes that are each on a node of their own.
 macro_rules! chosen {
-    ($operation:ident, $kind:ident, $ranks:expr, $bytes:expr, $commutative:expr) => {{
+    ($operation:ident, $kind:ident, $ranks:expr, $bytes:expr, $commutative:expr) => {
+        chosen!(built_in, $operation, $kind, $ranks, $bytes, $commutative)
+    };
+    ($choose:expr, $operation:ident, $kind:ident, $ranks:expr, $bytes:expr, $commutative:expr) => {{
         let (ranks, bytes, commutative) = ($ranks, $bytes, $commutative);
         let facts = Facts { ranks, bytes, commutative, place: Place::apart(ranks) };
-        match built_in(Operation::$operation, &facts) {
+        match $choose(Operation::$operation, &facts) {
             Algorithm::$kind(algorithm) => algorithm,
             other => unreachable!("{other} is for another operation"),
         }
@@ -146,6 +149,28 @@ pub fn barrier(size: u32) -> BarrierAlgorithm {
 /// The algorithm for `bytes` in all.
 pub fn bcast(size: u32, bytes: u64) -> BcastAlgorithm {
     chosen!(Bcast, Bcast, size, bytes, true)
+}
+
+/// The same choices as those of the functions of these names, by a table that has been read already.
+impl Choices {
+    fn apart(&self, operation: Operation, facts: &Facts) -> Algorithm {
+        self.built_in.choose(operation, facts).unwrap_or_else(|| built_in(operation, facts))
+    }
+
+    /// The choice of [`bcast`].
+    pub fn bcast_apart(&self, size: u32, bytes: u64) -> BcastAlgorithm {
+        chosen!(|operation, facts| self.apart(operation, facts), Bcast, Bcast, size, bytes, true)
+    }
+
+    /// The choice of [`allreduce`].
+    pub fn allreduce_apart(&self, size: u32, bytes: u64, commutative: bool) -> AllreduceAlgorithm {
+        chosen!(|operation, facts| self.apart(operation, facts), Allreduce, Allreduce, size, bytes, commutative)
+    }
+
+    /// The choice of [`allgather`].
+    pub fn allgather_apart(&self, size: u32, total_bytes: u64) -> AllgatherAlgorithm {
+        chosen!(|operation, facts| self.apart(operation, facts), Allgather, Allgather, size, total_bytes, true)
+    }
 }
 
 /// The algorithm for `bytes` from each rank.

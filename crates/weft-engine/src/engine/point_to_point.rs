@@ -5,7 +5,7 @@
 //! structure knows nothing of the parts. It notes events that concern them, such as a peer that has failed,
 //! and the engine tells them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
 use weft_core::matching::Envelope;
@@ -71,16 +71,18 @@ impl<P: Platform> PointToPoint<P> {
             progress_of_writes: ProgressOfWrites::default(),
             turn_over: false,
             failed: Vec::new(),
+            past_messages: BTreeMap::new(),
         }
     }
 
     /// Adds a peer, with which messages can be exchanged from now on.
     ///
     /// # Panics
-    /// Its job has not been met, or has no process with its number.
+    /// Its job has not been met, has no process with its number, or no secret in common with this one.
     pub fn add_peer(&mut self, mut new: NewPeer) -> PeerId {
         let jobs = &self.network.jobs;
-        let found = jobs.find(new.name.job).and_then(|job| Some((job, jobs.index(job, new.name.number)?)));
+        let found = jobs.find(new.name.job).filter(|job| jobs.has_agreed(*job));
+        let found = found.and_then(|job| Some((job, jobs.index(job, new.name.number)?)));
         let (job, index) = found.expect("a process of a job that is known");
         if let Route::Remote(remote) = &mut new.route {
             remote.share_settings(self.network.remotes.iter().map(Remote::settings));
@@ -97,17 +99,25 @@ impl<P: Platform> PointToPoint<P> {
         id
     }
 
-    /// Meets another job of `size` processes: they can be added as peers from now on.
+    /// Meets another job of `size` processes. They can be added as peers once [`Self::agree_with_job`] has
+    /// been called.
     ///
-    /// Packets between the two jobs are tagged by `secret`, which no other process knows. Returns the index
-    /// by which this process knows the process number 0 of that job; the other numbers follow. Each process
-    /// of that job must be told its index, as its [`NewPeer::own_index`]. All processes of this process's own
-    /// job are peers already.
+    /// Returns the index by which this process knows the process number 0 of that job; the other numbers
+    /// follow. Each process of that job must be told its index, as its [`NewPeer::own_index`]. All processes
+    /// of this process's own job are peers already.
     ///
     /// # Errors
     /// The job is known already, has no process, or too many for the packets.
-    pub fn meet_job(&mut self, job: JobId, size: u32, secret: Secret) -> io::Result<u32> {
-        self.network.jobs.meet(job, size, secret, self.peers.own_indices())
+    pub fn meet_job(&mut self, job: JobId, size: u32) -> io::Result<u32> {
+        self.network.jobs.meet(job, size, self.peers.own_indices())
+    }
+
+    /// Tags packets between this job and one that has been met by `secret`, which no other process knows. A
+    /// secret that is agreed already stays.
+    pub fn agree_with_job(&mut self, job: JobId, secret: Secret) {
+        if let Some(key) = self.network.jobs.find(job) {
+            self.network.jobs.agree(key, secret);
+        }
     }
 
     /// The index by which this process knows the process number 0 of a job; `None`: the job is not known.
@@ -468,7 +478,13 @@ impl<P: Platform> PointToPoint<P> {
         if self.peers[peer].matching.has_choice() {
             self.drop_writes(peer);
         }
-        self.network.remotes.remove(peer);
+        if let Some(remote) = self.network.remotes.remove(peer) {
+            if !self.peers[peer].is_of_own_job() {
+                let link = remote.links(&self.network.carriers);
+                *self.past_messages.entry(link).or_default() += self.peers[peer].traffic()[0];
+            }
+            self.network.carriers.let_go(&remote);
+        }
         let state = &mut self.peers[peer];
         state.pending.clear();
         state.route = Route::None(reason.clone());

@@ -1,5 +1,7 @@
 //! The reports of an engine about itself: for `mpiexec --stats`, for tools, and for observers outside.
 
+use std::collections::BTreeMap;
+
 use weft_core::flow::Counters;
 
 use super::PointToPoint;
@@ -98,19 +100,32 @@ impl<P: Platform> PointToPoint<P> {
         [("smaller", packets_smaller), ("larger", packets_larger)].into_iter().filter(|(_, count)| *count > 0)
     }
 
-    /// The traffic of each rail to each peer that has several.
+    /// The traffic of each rail to each peer of this job that has several.
     pub fn rail_traffic(&self) -> Vec<RailTraffic> {
         let remotes = self.peers.iter().filter_map(|(id, peer)| {
-            let remote = self.network.remotes.get(id).filter(|_| peer.traffic()[0] > 0)?;
+            let counts = peer.is_of_own_job() && peer.traffic()[0] > 0;
+            let remote = self.network.remotes.get(id).filter(|_| counts)?;
             Some(remote.rail_traffic(peer.number()))
         });
         remotes.flatten().collect()
     }
 
-    /// The traffic to each peer.
+    /// The messages to processes of other jobs, by link; those that are gone count.
+    pub fn messages_to_other_jobs(&self) -> BTreeMap<&'static str, u64> {
+        let mut all = self.past_messages.clone();
+        for (id, peer) in self.peers.iter().filter(|(_, peer)| !peer.is_of_own_job()) {
+            if let Some(remote) = self.network.remotes.get(id) {
+                *all.entry(remote.links(&self.network.carriers)).or_default() += peer.traffic()[0];
+            }
+        }
+        all.retain(|_, messages| *messages > 0);
+        all
+    }
+
+    /// The traffic to each peer of this job.
     pub fn traffic(&self) -> Vec<Traffic> {
         let mut rows = Vec::new();
-        for (id, peer) in self.peers.iter() {
+        for (id, peer) in self.peers.iter().filter(|(_, peer)| peer.is_of_own_job()) {
             let (name, resends) = match (&peer.route, self.network.remotes.get(id)) {
                 (Route::Myself, _) => ("self", 0),
                 (Route::Shared(_), _) => ("shared", 0),

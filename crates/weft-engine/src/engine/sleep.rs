@@ -53,12 +53,21 @@ impl<P: Platform> Engine<P> {
     /// Prepares a sleep: returns what to sleep on, and for how long at most (nanoseconds). `None` when there
     /// is something to do already.
     pub fn prepare_sleep(&mut self) -> Option<Sleep<P>> {
-        let sleep = self.try_to_sleep();
+        self.prepare_sleep_on(false)
+    }
+
+    /// Does the same for a sleeper that watches other descriptors, too.
+    pub fn prepare_sleep_on_descriptors(&mut self) -> Option<Sleep<P>> {
+        self.prepare_sleep_on(true)
+    }
+
+    fn prepare_sleep_on(&mut self, descriptors: bool) -> Option<Sleep<P>> {
+        let sleep = self.try_to_sleep(descriptors);
         self.rests.sleeps += u64::from(sleep.is_some());
         sleep
     }
 
-    fn try_to_sleep(&mut self) -> Option<Sleep<P>> {
+    fn try_to_sleep(&mut self, descriptors: bool) -> Option<Sleep<P>> {
         if self.has_work() || !self.network.carriers.prepare_sleep() {
             return None;
         }
@@ -67,8 +76,9 @@ impl<P: Platform> Engine<P> {
         let Some(node) = &self.node else {
             return Some(Sleep { rest: SleepOn::Descriptors { doorbell: None, network }, timeout });
         };
-        if !self.network.carriers.is_empty() {
+        if !self.network.carriers.is_empty() || descriptors {
             let rest = SleepOn::Descriptors { doorbell: Some(node.doorbell_fd()), network };
+            self.doorbell_used |= descriptors;
             return self.arm_node(SleepMode::Doorbell).then_some(Sleep { rest, timeout });
         }
         let rest = SleepOn::Neighbours(node.sleeper());

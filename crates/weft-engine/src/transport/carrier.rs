@@ -27,6 +27,8 @@ pub enum Address {
     Verbs(VerbsAddress),
     /// A process that listens for TCP connections.
     Tcp(TcpAddress),
+    /// A process of this node that shares memory.
+    Shared(SharedAddress),
 }
 
 /// A socket on an Ethernet segment: an interface, and one of the processes behind it.
@@ -67,6 +69,15 @@ pub struct TcpAddress {
     pub listens: SocketAddr,
 }
 
+/// A process of this node that shares a segment of memory with this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SharedAddress {
+    /// The segment's number at this end.
+    pub segment: u32,
+    /// The process's number in the segment.
+    pub member: u32,
+}
+
 /// A kind of address. Carriers with the same kind of address can reach each other, even under different
 /// names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,11 +92,13 @@ pub enum AddressKind {
     Verbs,
     /// [`Address::Tcp`]
     Tcp,
+    /// [`Address::Shared`]
+    Shared,
 }
 
 impl AddressKind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 5] = [Self::Udp, Self::Ethernet, Self::Fabric, Self::Verbs, Self::Tcp];
+    pub const ALL: [Self; 6] = [Self::Udp, Self::Ethernet, Self::Fabric, Self::Verbs, Self::Tcp, Self::Shared];
 }
 
 impl Address {
@@ -97,6 +110,7 @@ impl Address {
             Self::Fabric(_) => AddressKind::Fabric,
             Self::Verbs(_) => AddressKind::Verbs,
             Self::Tcp(_) => AddressKind::Tcp,
+            Self::Shared(_) => AddressKind::Shared,
         }
     }
 
@@ -106,7 +120,7 @@ impl Address {
             Self::Udp(address) => address.ip().is_multicast(),
             Self::Ethernet(address) => address.mac[0] & 1 == 1,
             Self::Verbs(address) => address.listens.ip().is_multicast(),
-            Self::Fabric(_) | Self::Tcp(_) => false,
+            Self::Fabric(_) | Self::Tcp(_) | Self::Shared(_) => false,
         }
     }
 }
@@ -131,6 +145,7 @@ impl fmt::Display for Address {
             Self::Fabric(address) => address.fmt(f),
             Self::Verbs(address) => write!(f, "{} by RDMA", address.listens),
             Self::Tcp(address) => write!(f, "{} by TCP", address.listens),
+            Self::Shared(_) => f.write_str("this node, by shared memory"),
         }
     }
 }
@@ -336,6 +351,11 @@ pub trait Carrier {
     /// once. Asked of carriers with [`Delivery::Ordered`]; `None` for all others.
     /// [`Diagnostics::last_refusal`] says why.
     fn take_broken(&mut self) -> Option<Address>;
+
+    /// Notes that nothing is sent to this address any more, and nothing of the process there is wanted.
+    fn let_go(&mut self, to: &Address) {
+        let _ = to;
+    }
 
     /// The access to memory of peers ([`CarrierAttributes::remote_memory`]).
     fn rma(&mut self) -> Option<&mut dyn RemoteMemoryAccess> {

@@ -69,6 +69,11 @@ pub trait Wrapper {
         self.inner_mut().take_broken()
     }
 
+    /// [`Carrier::let_go`].
+    fn let_go(&mut self, to: &Address) {
+        self.inner_mut().let_go(to);
+    }
+
     /// [`Carrier::rma`].
     #[inline]
     fn rma(&mut self) -> Option<&mut dyn RemoteMemoryAccess> {
@@ -120,6 +125,10 @@ impl<W: Wrapper> Carrier for W {
     #[inline]
     fn take_broken(&mut self) -> Option<Address> {
         Wrapper::take_broken(self)
+    }
+
+    fn let_go(&mut self, to: &Address) {
+        Wrapper::let_go(self, to);
     }
 
     #[inline]

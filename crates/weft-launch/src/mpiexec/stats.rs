@@ -29,7 +29,7 @@ struct Rail {
     state: String,
 }
 
-/// The number of packets of each kind.
+/// The number of packets, or messages, of each kind.
 type Packets = BTreeMap<String, u64>;
 
 /// Counts of every pair and link, and of every rail by the interface of the sender.
@@ -37,6 +37,8 @@ type Packets = BTreeMap<String, u64>;
 pub(crate) struct Stats {
     pairs: BTreeMap<(u32, u32, String), Counts>,
     rails: BTreeMap<(u32, u32, String), Rail>,
+    /// Messages to processes of other jobs, by link.
+    other_jobs: Packets,
     /// Packets that arrived and were dropped, by cause.
     dropped: Packets,
     /// Packets of multicast groups, by kind.
@@ -52,6 +54,7 @@ impl Stats {
     /// The lines:
     ///
     /// - `from to link messages bytes resends`
+    /// - `rank other-jobs link messages`
     /// - `rank dropped cause packets`
     /// - `rank multicast what packets`
     /// - `rank path-mtu how times`
@@ -82,6 +85,7 @@ impl Stats {
         rank.parse::<u32>().ok()?;
         let packets: u64 = packets.parse().ok().filter(|_| is_name(kind))?;
         let list = match list {
+            "other-jobs" => &mut self.other_jobs,
             "dropped" => &mut self.dropped,
             "multicast" => &mut self.multicast,
             "path-mtu" => &mut self.path_mtu,
@@ -111,9 +115,9 @@ impl Stats {
             [from.to_string(), to.to_string(), link.clone(), messages, bytes, resends]
         };
         let mut text = String::new();
-        if self.pairs.is_empty() {
+        if self.pairs.is_empty() && self.other_jobs.is_empty() {
             text += "no statistics: no rank has sent a message and come to MPI_Finalize\n";
-        } else {
+        } else if !self.pairs.is_empty() {
             text += &table(&[head].into_iter().chain(self.pairs.iter().map(row)).collect::<Vec<_>>());
         }
         if !self.rails.is_empty() {
@@ -126,6 +130,7 @@ impl Stats {
             text += &table(&[head].into_iter().chain(self.rails.iter().map(row)).collect::<Vec<_>>());
         }
         let lists = [
+            ("messages to other jobs", &self.other_jobs),
             ("changes of a path's MTU", &self.path_mtu),
             ("packets multicast", &self.multicast),
             ("packets dropped on arrival", &self.dropped),
@@ -158,7 +163,12 @@ impl Stats {
                  \"bytes\": {bytes}, \"failures\": {failures}, \"state\": \"{state}\"}}"
             )
         });
-        let lists = [("path-mtu", &self.path_mtu), ("multicast", &self.multicast), ("dropped", &self.dropped)];
+        let lists = [
+            ("other-jobs", &self.other_jobs),
+            ("path-mtu", &self.path_mtu),
+            ("multicast", &self.multicast),
+            ("dropped", &self.dropped),
+        ];
         let packets = lists.into_iter().filter_map(|(what, list)| {
             let kinds = list.iter().map(|(kind, count)| format!("\"{kind}\": {count}")).collect::<Vec<_>>().join(", ");
             (!kinds.is_empty()).then(|| format!("\n  {{\"{what}\": {{{kinds}}}}}"))
@@ -224,6 +234,14 @@ mod tests {
         assert_eq!(Stats::default().print(Format::Json), "[\n]\n");
         let nothing = Stats::default().print(Format::Text);
         assert!(nothing.starts_with("no statistics: ") && nothing.lines().count() == 1, "{nothing}");
+    }
+
+    #[test]
+    fn messages_to_other_jobs_add_up_by_link() {
+        let mut stats = Stats::default();
+        stats.add("0 1 shared 3 24 0\n0 other-jobs shared 7\n1 other-jobs udp 2\n1 other-jobs shared 1\n");
+        assert!(stats.print(Format::Text).contains("messages to other jobs: 8 shared, 2 udp\n"));
+        assert!(stats.print(Format::Json).contains(r#"{"other-jobs": {"shared": 8, "udp": 2}}"#));
     }
 
     #[test]

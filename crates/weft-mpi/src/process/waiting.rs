@@ -13,8 +13,8 @@ use super::{Guard, Process, WAITS, lock, run_due_reductions, tell_events, with};
 use crate::awaited::Awaited;
 use crate::constants::{MPI_ERR_OTHER, MPI_THREAD_MULTIPLE};
 use crate::contention::is_contended;
-use crate::engine::SleepOn;
 use crate::engine::protocols::UNASKED_BYTES_MAX;
+use crate::engine::{CARRIERS_MAX, SleepOn};
 use crate::error::{Error, Result};
 
 /// The most times that a spinning waiter yields to threads that want the lock before it takes the lock again.
@@ -45,6 +45,89 @@ pub(crate) fn block_beside<T: Send + 'static>(name: &str, work: impl FnOnce() ->
     // The thread can only have panicked, which has been reported; it has done its work.
     let _ = thread.join();
     Ok(result)
+}
+
+/// The longest sleep of a call that waits for something from outside of MPI, before it asks whether that may
+/// still come.
+const ASKS_EVERY: Duration = Duration::from_millis(100);
+
+/// A thing that comes from outside of MPI, such as a connection, and that a call waits for.
+pub(crate) trait Outside {
+    /// What has come, or the reason why it does not come any more.
+    type Found;
+
+    /// Looks whether it is there, without waiting.
+    fn look(&mut self) -> Option<Self::Found>;
+
+    /// Asks now and then whether it may still come.
+    fn ask(&mut self, process: &mut Process) -> Option<Self::Found>;
+
+    /// The sockets on which it comes, at most [`OUTSIDE_MAX`].
+    fn sockets(&self) -> Vec<Watched>;
+}
+
+/// A descriptor, and the event to wait for on it.
+type Watched = (std::os::fd::RawFd, Interest);
+
+/// The most sockets on which something comes from outside.
+const OUTSIDE_MAX: usize = weft_net::port::SOCKETS_MAX;
+/// The doorbell, the alarm, and the network.
+const INSIDE: usize = 2 + CARRIERS_MAX;
+const _: () = assert!(OUTSIDE_MAX + INSIDE <= wait::FDS_MAX);
+
+/// Waits for something from outside, making progress meanwhile.
+pub(crate) fn block_outside<O: Outside>(outside: &mut O) -> O::Found {
+    let mut process = lock();
+    let (mut wait, mut asked) = (Wait::default(), None);
+    loop {
+        process.progress();
+        if process.has_due_reductions() {
+            process = aside(process, &wait, run_due_reductions);
+            continue;
+        }
+        let mut found = outside.look();
+        if found.is_none() && !wait.is_brief() {
+            let now = clock::now();
+            if asked.is_none_or(|asked| now.since(asked) >= ASKS_EVERY) {
+                found = asked.replace(now).and_then(|_| outside.ask(&mut process));
+            }
+        }
+        if let Some(found) = found {
+            process.conclude(&wait);
+            return found;
+        }
+        let sleeps = process.notify() && process.waiters.sleeps();
+        process = match wait.pass_in_vain(sleeps) {
+            Next::Pass => give_way(process),
+            next => pause_outside(process, &mut wait, next, &outside.sockets()),
+        };
+    }
+}
+
+/// Does what comes `next` for a call that waits for something from outside. It does not park: what it waits
+/// for wakes no thread that sleeps for others.
+fn pause_outside(mut process: Guard, wait: &mut Wait, next: Next, sockets: &[Watched]) -> Guard {
+    let mut next = process.carry_out(wait, next);
+    while let Next::Yield { rebalance } = next {
+        (process, next) = yield_processor(process, wait, rebalance);
+        next = process.carry_out(wait, next);
+    }
+    match next {
+        Next::Park => {
+            drop(process);
+            // The next step is always to look around, whatever ends the sleep.
+            let _ = wait::wait(sockets, Some(ASKS_EVERY));
+            lock()
+        }
+        Next::Sleep if process.has_events() => aside(process, wait, |process| {
+            // Listeners are told of events before this call sleeps.
+            drop(process);
+            tell_events();
+            lock()
+        }),
+        Next::Sleep => sleep(process, sockets),
+        _ => give_way(process),
+    }
 }
 
 /// Waits until `check` has a result. The caller holds the lock already.
@@ -117,7 +200,7 @@ fn pause(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> 
         }),
         Next::Sleep => {
             process.awaited = process.without_labels(awaited());
-            process = sleep(process);
+            process = sleep(process, &[]);
             process.awaited = Awaited::Unknown;
             process
         }
@@ -194,14 +277,18 @@ fn park(mut process: Guard, awaited: Awaited) -> Guard {
     process
 }
 
-/// Sleeps in the kernel until there is something to do.
-fn sleep(mut process: Guard) -> Guard {
+/// Sleeps in the kernel until there is something to do, or something comes from outside: on these `sockets`.
+fn sleep(mut process: Guard, sockets: &[Watched]) -> Guard {
     let mut soon = None;
     if process.heed_finalizing(&mut soon) {
         return process;
     }
     let Some(engine) = &mut process.engine else { return process };
-    let Some(plan) = engine.prepare_sleep() else { return process };
+    let plan = if sockets.is_empty() { engine.prepare_sleep() } else { engine.prepare_sleep_on_descriptors() };
+    let Some(plan) = plan else { return process };
+    if !sockets.is_empty() {
+        soon = Some(soon.map_or(ASKS_EVERY, |soon| soon.min(ASKS_EVERY)));
+    }
     process.publish(true);
     let timeout = plan.timeout.map(Duration).into_iter().chain(soon).min();
     let alarm = process.alarm.as_ref().map(|(receiver, _)| receiver.as_raw_fd());
@@ -209,11 +296,15 @@ fn sleep(mut process: Guard) -> Guard {
     drop(process);
     match plan.rest {
         SleepOn::Neighbours(sleeper) => sleeper.sleep(timeout),
-        SleepOn::Descriptors { doorbell, network: [a, b, c, d, e, f] } => {
+        SleepOn::Descriptors { doorbell, network } => {
             // ppoll(2) passes over negative descriptors.
-            let fds = [doorbell, alarm, a, b, c, d, e, f].map(|fd| (fd.unwrap_or(-1), Interest::Read));
+            let mut fds = [(-1, Interest::Read); INSIDE + OUTSIDE_MAX];
+            for (to, fd) in fds.iter_mut().zip([doorbell, alarm].into_iter().chain(network)) {
+                to.0 = fd.unwrap_or(-1);
+            }
+            fds[INSIDE..].iter_mut().zip(sockets).for_each(|(to, socket)| *to = *socket);
             // The next step is always to look around, whatever ends the sleep.
-            let _ = wait::wait(&fds, timeout);
+            let _ = wait::wait(&fds[..INSIDE + sockets.len()], timeout);
         }
     }
     let mut process = lock();

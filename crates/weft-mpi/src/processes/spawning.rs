@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use weft_core::time::Duration;
 use weft_launch::{LaunchError, SpawnProgram};
-use weft_net::port::{self, Contact, Port};
+use weft_net::port::{Contact, Port};
 
-use super::{accept_at, candidates, refused};
+use super::{accept_at, candidates, connect_within};
 use crate::constants::*;
 use crate::error::{Error, ErrorClass, Result};
-use crate::process::{Process, block_beside, with};
+use crate::process::{Process, with};
 
 /// The longest time for which the processes of a spawned job wait until their parents accept them.
 const PARENT_PATIENCE: Duration = Duration::from_secs(120);
@@ -82,9 +82,5 @@ pub fn meet_parent() -> Result<Option<Option<Result<Contact>>>> {
         Ok::<_, Error>((job.rank, port))
     })?;
     let Some(port) = port else { return Ok(None) };
-    Ok(Some((rank == 0).then(|| {
-        let candidates = candidates()?;
-        let go = move || port::connect(&port, &candidates, PARENT_PATIENCE);
-        block_beside("weft-parent", go)?.map_err(refused)
-    })))
+    Ok(Some((rank == 0).then(|| connect_within(&port, PARENT_PATIENCE))))
 }

@@ -83,7 +83,7 @@ pub(super) fn join(
         false => (None, card.without_links()),
     };
     let secret = Secret::new(*members.secret.expose());
-    let introduction = Introduction { settings: settings.clone(), card, secret, link };
+    let introduction = Introduction { settings: settings.clone(), card, secret, link, near: None, candidates: None };
     let spans_hosts = engine.has_network();
     let peers = (0..members.size()).filter_map(|number| engine.peers.find(number)).collect();
     attach(process, engine, (&settings, &members, &network), live)?;

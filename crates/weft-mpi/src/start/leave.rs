@@ -204,6 +204,9 @@ fn stats(rank: u32, engine: &Engine, names: &[String]) -> String {
     for (cause, packets) in engine.dropped() {
         let _ = writeln!(report, "{rank} dropped {cause} {packets}");
     }
+    for (link, messages) in engine.messages_to_other_jobs() {
+        let _ = writeln!(report, "{rank} other-jobs {link} {messages}");
+    }
     for (way, times) in engine.path_mtu_changes() {
         let _ = writeln!(report, "{rank} path-mtu {way} {times}");
     }

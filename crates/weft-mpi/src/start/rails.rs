@@ -107,6 +107,27 @@ pub(super) fn between_jobs(
     route(&mut found, refusal, (settings, ack_delay), size)
 }
 
+/// The route to a peer of another job on this node: the carrier, and the address of the peer there.
+pub(super) fn by_shared_memory(
+    settings: &Settings,
+    (carrier, to): (CarrierId, Address),
+    attributes: &CarrierAttributes,
+) -> Route {
+    let ends = Ends { own: 0, peer: 0 };
+    let rail_carrier = RailCarrier { role: Role::BulkData, rail: 0, ends, standby: false };
+    // Nothing leaves the node, and so nothing is sealed. The system says who has ended: nobody who is stopped
+    // is taken for dead.
+    let flow = FlowSettings {
+        packet_size: attributes.packet_size,
+        peer_timeout: Duration::default(),
+        keepalive: Duration::default(),
+        ack_scheme: settings.ack,
+        sealed: false,
+        ..FlowSettings::default()
+    };
+    Route::Remote(Box::new(Remote::connected(rail_carrier, CarrierPath { carrier, to }, None, flow)))
+}
+
 /// The route on these carriers. `refusal` says why there are none.
 fn route(
     found: &mut Vec<Found>,

@@ -179,10 +179,10 @@ fn of_messages() -> [Variable; 6] {
     let variable = |name, class, meaning, read| of_engine(MESSAGES, name, class, meaning, read);
     [
         variable("sent", Counter, "Messages sent, those to oneself included.", |engine| {
-            engine.traffic().iter().map(|row| row.messages).sum()
+            engine.peers.iter().map(|(_, peer)| peer.traffic()[0]).sum()
         }),
         variable("bytes_sent", Counter, "Payload of the messages sent, bytes.", |engine| {
-            engine.traffic().iter().map(|row| row.bytes).sum()
+            engine.peers.iter().map(|(_, peer)| peer.traffic()[1]).sum()
         }),
         variable("unexpected", Level, "Messages that no receive has asked for.", |engine| {
             engine.messages.matcher.unexpected_count() as u64

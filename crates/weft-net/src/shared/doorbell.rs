@@ -57,7 +57,7 @@ impl Key {
     }
 }
 
-/// The bell of this process, which also rings the bells of all others of its job on this node.
+/// A bell of this process, which also rings the bells of all others of its job on this node.
 pub(crate) struct Doorbell {
     socket: UnixDatagram,
     key: Key,
@@ -107,7 +107,7 @@ impl Doorbell {
         let socket = UnixDatagram::bind_addr(&key.address()?)?;
         socket.set_nonblocking(true)?;
         sys::attach_filter(socket.as_fd(), &socket_filter::whoever_knows(key.words()))?;
-        let mut bell = Self { socket, key };
+        let bell = Self { socket, key };
         // Removes the datagrams that came before the socket had a filter.
         bell.drain();
         Ok(bell)
@@ -146,7 +146,7 @@ impl Doorbell {
     }
 
     /// Removes the rings that have come from the queue.
-    pub(crate) fn drain(&mut self) {
+    pub(crate) fn drain(&self) {
         // If there is no ring, or a signal interrupts, the next sleep is short; nothing is lost.
         let _ = sys::discard(self.socket.as_fd());
     }
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_ring_wakes_a_sleeper_and_can_be_drained() {
-        let [(mut near, bell), (far, _)] = pair();
+        let [(near, bell), (far, _)] = pair();
         assert!(is_quiet(&near, 1));
         // More rings than any queue holds: no ring blocks, and no ring is an error.
         (0..1000).for_each(|_| assert_eq!(far.ring(&bell), Rung::Yes));
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_a_stranger_sends_neither_wakes_nor_fills_nor_stays_and_rings_come_all_the_same() {
-        let [(mut near, bell), (far, _)] = pair();
+        let [(near, bell), (far, _)] = pair();
         let stranger = UnixDatagram::unbound().unwrap();
         stranger.connect_addr(&bell.address).unwrap();
         stranger.set_nonblocking(true).unwrap();
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn descriptors_that_come_with_a_ring_are_closed() {
-        let [(mut near, bell), (far, _)] = pair();
+        let [(near, bell), (far, _)] = pair();
         far.socket.connect_addr(&bell.address).unwrap();
         assert!(is_closed(|end| {
             descriptors::send(&far.socket, &bell.ring, [end.as_fd()]).unwrap();
@@ -244,13 +244,13 @@ mod tests {
     #[test]
     fn more_sleepers_than_the_send_buffer_holds_are_all_woken() {
         const SLEEPERS: usize = 500;
-        let mut sleepers: Vec<_> = (0..SLEEPERS).map(|_| Doorbell::hang().unwrap()).collect();
+        let sleepers: Vec<_> = (0..SLEEPERS).map(|_| Doorbell::hang().unwrap()).collect();
         let bells: Vec<_> = sleepers.iter().map(|own| Bell::new(own.key()).unwrap()).collect();
         let sender = Doorbell::hang().unwrap();
         std::thread::scope(|scope| {
             let ringing = scope.spawn(move || bells.iter().filter(|peer| sender.ring(peer) == Rung::Yes).count());
             std::thread::sleep(std::time::Duration::from_millis(20));
-            for bell in &mut sleepers {
+            for bell in &sleepers {
                 assert!(!is_quiet(bell, 20_000), "a sleeper was not woken");
                 bell.drain();
             }

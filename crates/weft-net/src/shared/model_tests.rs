@@ -39,7 +39,8 @@ fn nodes(size: usize) -> Vec<Node> {
     let key = format!("model-{}-{:?}", std::process::id(), std::thread::current().id()).replace(['(', ')'], "");
     let (segment, _) = Segment::create(&key, size, &Settings::default()).unwrap();
     let segment = Arc::new(segment);
-    let node = |index| Node::join(Arc::clone(&segment), index, Doorbell::hang().unwrap(), Vec::new()).unwrap();
+    let node =
+        |index| Node::join(Arc::clone(&segment), index, Arc::new(Doorbell::hang().unwrap()), Vec::new()).unwrap();
     (0..size).map(node).collect()
 }
 

@@ -16,7 +16,7 @@ pub struct Outbox {
     pub(super) segment: Arc<Segment>,
     pub(super) own: usize,
     pub(super) rings: Vec<Ring>,
-    pub(super) bell: Doorbell,
+    pub(super) bell: Arc<Doorbell>,
     /// Bells of the peers that this rank has rung.
     bells: Vec<Option<Bell>>,
     pub(super) faults: Vec<PeerFault>,
@@ -33,7 +33,7 @@ pub(super) enum Ring {
 }
 
 impl Outbox {
-    pub(super) fn new(segment: Arc<Segment>, own: usize, bell: Doorbell) -> Self {
+    pub(super) fn new(segment: Arc<Segment>, own: usize, bell: Arc<Doorbell>) -> Self {
         let size = segment.geometry().local_size;
         let rings = (0..size).map(|_| Ring::Unused).collect();
         let bells = (0..size).map(|_| None).collect();

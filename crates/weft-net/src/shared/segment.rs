@@ -44,6 +44,8 @@ use geometry::PAGE;
 const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x07");
 /// Offset of the slot counts in the header.
 const SLOTS_AT: usize = std::mem::offset_of!(Header, slots);
+/// In the place of the slot counts: there are no slots, and each ring is reserved on its first use.
+const ONLY_RINGS: u32 = u32::MAX;
 /// Offsets of the costs and of the calibration's words in the segment, behind the header.
 const COSTS_AT: usize = 1024;
 const CALIBRATION_AT: usize = 2048;
@@ -63,7 +65,8 @@ struct Header {
     processors: AtomicU32,
     /// Not 0 once a rank has said what all ranks would say (`Node::speaks_first`).
     said: AtomicU32,
-    /// Slots of each rank for communicators. The slots for persistent operations follow from this number.
+    /// Slots of each rank for communicators, or [`ONLY_RINGS`]. The slots for persistent operations follow
+    /// from this number.
     slots: AtomicU32,
     _pad: [u8; 80],
     /// Ranks that sleep in MPI, or are about to. The other ranks want processors.
@@ -136,7 +139,7 @@ impl Segment {
     /// Creates the segment as the leader, in the first directory that can hold it. The warnings name the
     /// directories that could not.
     pub(crate) fn create(job_key: &str, local_size: usize, settings: &Settings) -> Result<(Self, Vec<String>), Error> {
-        let geometry = Geometry::choose(local_size, settings.ring_bytes_max);
+        let geometry = Geometry::choose(local_size, settings);
         if local_size == 1 {
             let base = map(None, geometry.total()).map_err(|cause| Error::system("map memory for one rank", cause))?;
             let segment = Self { base, geometry, file: None, path: None };
@@ -232,9 +235,10 @@ impl Segment {
         if field(0) == 0 {
             return Ok(None);
         }
-        let slots = u32::from_le_bytes(bytes[SLOTS_AT..][..4].try_into().expect("four bytes")).to_le() as usize;
-        let slots = Geometry::slots(local_size, slots);
-        let geometry = Geometry { local_size: field(1) as usize, ring_bytes: field(2) as usize, slots };
+        let slots = u32::from_le_bytes(bytes[SLOTS_AT..][..4].try_into().expect("four bytes")).to_le();
+        let only_rings = slots == ONLY_RINGS;
+        let slots = Geometry::slots(local_size, if only_rings { 0 } else { slots as usize });
+        let geometry = Geometry { local_size: field(1) as usize, ring_bytes: field(2) as usize, slots, only_rings };
         if field(0) != MAGIC {
             return wrong("was made by another version of Weft");
         }
@@ -258,7 +262,8 @@ impl Segment {
         header.processors.store(u32::try_from(processors).unwrap_or(u32::MAX), Ordering::Relaxed);
         header.local_size.store(self.geometry.local_size as u64, Ordering::Relaxed);
         header.ring_bytes.store(self.geometry.ring_bytes as u64, Ordering::Relaxed);
-        header.slots.store(self.geometry.slots.communicators as u32, Ordering::Relaxed);
+        let Geometry { slots, only_rings, .. } = self.geometry;
+        header.slots.store(if only_rings { ONLY_RINGS } else { slots.communicators as u32 }, Ordering::Relaxed);
         header.attached.store(1, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
     }

@@ -21,7 +21,7 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    pub(crate) fn choose(local_size: usize, _: usize) -> Self {
+    pub(crate) fn choose(local_size: usize, _: &Settings) -> Self {
         Self { local_size, ring_bytes: 0, slots: SlotCounts { communicators: 1, ..SlotCounts::default() } }
     }
 
@@ -65,7 +65,7 @@ pub(crate) struct Segment {
 
 impl Segment {
     pub(crate) fn create(_: &str, local_size: usize, settings: &Settings) -> Result<(Self, Vec<String>), Error> {
-        let geometry = Geometry::choose(local_size, settings.ring_bytes_max);
+        let geometry = Geometry::choose(local_size, settings);
         let rank_states = (0..local_size).map(|_| RankState::default()).collect();
         let rings = (0..local_size * local_size).map(|_| Memory::new()).collect();
         let slots = (0..local_size).map(|_| SlotMemory::default()).collect();

@@ -32,7 +32,7 @@ impl Drop for Directory {
 
 #[test]
 fn sizes_fit_for_every_number_of_ranks() {
-    let most = Settings::default().ring_bytes_max;
+    let most = &Settings::default();
     for local_size in 1..=LOCAL_SIZE_MAX {
         let geometry = Geometry::choose(local_size, most);
         assert!(geometry.is_valid(), "{geometry:?}");
@@ -48,6 +48,11 @@ fn sizes_fit_for_every_number_of_ranks() {
     assert!(!Geometry::choose(32, most).is_lazy() && Geometry::choose(64, most).is_lazy());
     let smallest = std::iter::successors(Some(Geometry::choose(3, most)), |geometry| geometry.halved()).last().unwrap();
     assert_eq!(smallest.ring_bytes, sizes::RING_BYTES_MIN);
+    // Between several jobs only rings are used.
+    let only_rings =
+        Geometry::choose(2, &Settings { only_rings: true, ring_bytes_max: 256 << 10, ..Settings::default() });
+    assert!(only_rings.is_valid() && only_rings.is_lazy() && only_rings.ring_bytes == 256 << 10);
+    assert_eq!(only_rings.eager_ranges().collect::<Vec<_>>(), [(0, 2 * PAGE)]);
 }
 
 #[test]
@@ -146,5 +151,13 @@ fn the_same_key_twice_is_refused() {
     let directory = Directory::new("twice");
     let key = format!("twice-{}", std::process::id());
     let (_first, _) = Segment::create(&key, 2, &directory.settings()).unwrap();
-    assert!(Segment::create_in(&directory.0, &key, Geometry::choose(2, 65536), 2).is_err());
+    assert!(
+        Segment::create_in(
+            &directory.0,
+            &key,
+            Geometry::choose(2, &Settings { ring_bytes_max: 65536, ..Settings::default() }),
+            2
+        )
+        .is_err()
+    );
 }

@@ -1,19 +1,16 @@
 //! The system calls of the carrier that std lacks or makes otherwise: a connection that is made while the
-//! caller goes on, sends without a signal, receives straight into memory of the program, and the list of
-//! sockets that have something to do. Linux: socket(7), tcp(7), epoll(7).
+//! caller goes on, sends without a signal, and receives straight into memory of the program. Linux:
+//! socket(7), tcp(7).
 #![allow(unsafe_code)]
 
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::ptr;
 
 use weft_engine::memory::UserData;
 
 use crate::sys::{SocketName, check, set_option};
-
-/// Most sockets of which a look is told; the next look is told of the others.
-const EVENTS_MAX: usize = 64;
 
 /// Opens a listening socket on a free port of all addresses of this family.
 pub(super) fn listen(any: &SocketAddr) -> io::Result<TcpListener> {
@@ -77,47 +74,4 @@ pub(super) fn receive(
     // operation is over; the engine has the memory deregistered before that, and then it is no target.
     let received = unsafe { libc::readv(stream.as_raw_fd(), parts.as_ptr(), count as libc::c_int + 1) };
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
-}
-
-/// The sockets of a carrier, by numbers that the carrier gives them.
-pub(super) struct Sockets(OwnedFd);
-
-impl Sockets {
-    pub(super) fn new() -> io::Result<Self> {
-        // SAFETY: no memory is involved.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        check(fd)?;
-        // SAFETY: the descriptor is new and ours.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
-    }
-
-    /// The descriptor that is readable when one of the sockets has something to do.
-    pub(super) fn descriptor(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-
-    /// Adds a socket; it leaves when it is closed.
-    pub(super) fn add(&self, socket: &impl AsRawFd, number: u64, writes: bool) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, socket, number, writes)
-    }
-
-    /// Sets whether the socket has something to do when it can be written, beside when it can be read.
-    pub(super) fn change(&self, socket: &impl AsRawFd, number: u64, writes: bool) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, socket, number, writes)
-    }
-
-    fn control(&self, operation: libc::c_int, socket: &impl AsRawFd, number: u64, writes: bool) -> io::Result<()> {
-        let events = libc::EPOLLIN | if writes { libc::EPOLLOUT } else { 0 };
-        let mut event = libc::epoll_event { events: events as u32, u64: number };
-        // SAFETY: both descriptors are open, and the event is ours.
-        check(unsafe { libc::epoll_ctl(self.0.as_raw_fd(), operation, socket.as_raw_fd(), &mut event) })
-    }
-
-    /// The numbers of the sockets that have something to do now.
-    pub(super) fn ready(&self) -> impl Iterator<Item = u64> + use<> {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
-        // SAFETY: the list is ours and that long.
-        let count = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), EVENTS_MAX as i32, 0) };
-        events.into_iter().take(usize::try_from(count).unwrap_or(0)).map(|event| event.u64)
-    }
 }

@@ -22,13 +22,12 @@ impl Remotes {
     }
 
     /// Removes the carriers to `peer`: nothing leads to it any more.
-    pub(in crate::engine) fn remove(&mut self, peer: PeerId) {
-        if let Some(entry) = self.entries.get_mut(peer.index()) {
-            *entry = None;
-        }
+    pub(in crate::engine) fn remove(&mut self, peer: PeerId) -> Option<Box<Remote>> {
+        let removed = self.entries.get_mut(peer.index())?.take();
         while matches!(self.entries.last(), Some(None)) {
             self.entries.pop();
         }
+        removed
     }
 
     #[inline(always)]

@@ -329,7 +329,7 @@ pub(crate) static OPTIONS: &[Entry] = &[
         &["--stats"],
         (Takes::Maybe, "json"),
         Global::Stats,
-        "at the end, on standard error: pairs of ranks, their link, messages, bytes and resends; and packets that were dropped, by cause",
+        "at the end, on standard error: pairs of ranks, their link, messages, bytes and resends; messages to other jobs, by link; and packets that were dropped, by cause",
     ),
     global(Output, &["-v", "--verbose"], NOTHING, Global::Verbose, "say what is done and which options have no effect"),
     global(Output, &["-q", "--quiet"], NOTHING, Global::Quiet, "print only why a job failed"),

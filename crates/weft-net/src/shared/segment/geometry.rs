@@ -3,7 +3,7 @@
 use weft_engine::transport::SlotCounts;
 
 use super::super::slot_area::{SHORT_SLOT_BYTES, SLOT_BYTES};
-use super::super::{LOCAL_SIZE_MAX, sizes};
+use super::super::{LOCAL_SIZE_MAX, Settings, sizes};
 use super::RankState;
 
 pub(super) const PAGE: usize = 4096;
@@ -32,18 +32,26 @@ pub(crate) struct Geometry {
     pub(crate) ring_bytes: usize,
     /// Slots for collectives that each rank has.
     pub(crate) slots: SlotCounts,
+    /// There are no slots, and each ring is reserved on its first use.
+    pub(crate) only_rings: bool,
 }
 
 impl Geometry {
-    /// Chooses the largest rings, at most `ring_bytes_max` each, that are fair for `local_size` ranks.
-    pub(crate) fn choose(local_size: usize, ring_bytes_max: usize) -> Self {
+    /// Chooses the largest rings of these settings that are fair for `local_size` ranks.
+    pub(crate) fn choose(local_size: usize, settings: &Settings) -> Self {
+        let Settings { ring_bytes_max, only_rings, .. } = *settings;
         let generous = GENEROUS_BYTES / (local_size * (local_size - 1)).max(1);
         let modest = (EAGER_BYTES_MAX / (local_size * local_size)).min(MODEST_RING_BYTES);
         let most = ring_bytes_max.min(sizes::RING_BYTES_MAX);
         let ring_bytes = (generous.max(modest).min(most) / PAGE * PAGE).max(sizes::RING_BYTES_MIN);
-        let communicators =
-            if local_size == 1 { 0 } else { (SLOTS_BYTES_MAX / (local_size * SLOT_STRIDE)).clamp(1, SLOTS_MAX) };
-        Self { local_size, ring_bytes, slots: Self::slots(local_size, communicators) }
+        let communicators = if local_size == 1 || only_rings {
+            0
+        } else {
+            (SLOTS_BYTES_MAX / (local_size * SLOT_STRIDE)).clamp(1, SLOTS_MAX)
+        };
+        // Rings that take memory only when they are used need not share it.
+        let ring_bytes = if only_rings { most } else { ring_bytes };
+        Self { local_size, ring_bytes, slots: Self::slots(local_size, communicators), only_rings }
     }
 
     /// Returns the slots of each of `local_size` ranks, of which `communicators` are for communicators. A
@@ -125,6 +133,6 @@ impl Geometry {
 
     /// Returns whether rings are reserved on their first use.
     pub(crate) fn is_lazy(self) -> bool {
-        self.local_size * self.local_size * self.ring_bytes > EAGER_BYTES_MAX
+        self.only_rings || self.local_size * self.local_size * self.ring_bytes > EAGER_BYTES_MAX
     }
 }
