@@ -8,8 +8,8 @@
  * CHECKPOINT steps all ranks gather the whole rod, so that each has a copy. `--lose R@S` kills the rank R of
  * MPI_COMM_WORLD as it comes to step S. A rank that gets an error revokes the communicator: then all others
  * get errors as well, wherever they are. Those that live make a smaller communicator, agree on the last copy
- * that all of them have, share the rod anew, and go on from that copy. With `--respawn` they first start as many
- * ranks as they have lost, and give them the copy. In the end each rank computes the same by itself and
+ * that all of them have, share the rod anew, and go on from that copy. With `--respawn` they first start as
+ * many ranks as they have lost, and give them the copy. In the end each rank computes the same by itself and
  * compares to the last bit.
  *
  * Exit code 0: both are equal. 1: they are not.
@@ -103,8 +103,8 @@ static int common_copy(MPI_Comm comm, int *step)
     return MPI_Allreduce(&newest, step, 1, MPI_INT, MPI_MIN, comm);
 }
 
-/* Makes one communicator of the ranks that live, or none where this process is a new rank, and new ranks, which
- * get the copy of step `from`. Ranks that die in this moment end the program. */
+/* Makes one communicator of the ranks that live, or none where this process is a new rank, and new ranks,
+ * which get the copy of step `from`. Ranks that die in this moment end the program. */
 static MPI_Comm with_new_ranks(MPI_Comm living, MPI_Comm others, int *from)
 {
     MPI_Comm all;

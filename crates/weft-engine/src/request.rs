@@ -207,8 +207,9 @@ pub struct PersistentCollective {
     pub slot: Option<u32>,
 }
 
-/// The callbacks of a generalized request: functions of the program and their state (MPI-5.0 §13.2). A binding
-/// of another language may attach some to any request, for what it has to do when the request completes.
+/// The callbacks of a generalized request: functions of the program and their state (MPI-5.0 §13.2). A
+/// binding of another language may attach some to any request, for what it has to do when the request
+/// completes.
 #[derive(Clone, Copy, Debug)]
 pub struct Generalized {
     /// Fills in the status.

@@ -222,8 +222,8 @@ impl Process {
         Ok(handle)
     }
 
-    /// Attaches callbacks to the request of an operation that has begun: they are called when it completes, as
-    /// those of a generalized request are. Returns the state of those that they replace, or 0.
+    /// Attaches callbacks to the request of an operation that has begun: they are called when it completes,
+    /// as those of a generalized request are. Returns the state of those that they replace, or 0.
     ///
     /// # Errors
     /// `MPI_ERR_REQUEST` when it is persistent, generalized, or no request.

@@ -123,8 +123,8 @@ impl Process {
         }
     }
 
-    /// Returns whether other processes may need this one: for a collective under way, or for a window in which
-    /// they may access its memory.
+    /// Returns whether other processes may need this one: for a collective under way, or for a window in
+    /// which they may access its memory.
     #[inline]
     fn serves_others(&self) -> bool {
         let needs_help = || self.collectives.iter().any(|(_, running)| running.cursor.needs_help());

@@ -45,7 +45,8 @@ fn values_by_kind(spec: &Spec, name: &str) -> Option<(&'static str, [i64; 3])> {
     Some((word, names.map(|name| value(name).expect("a datatype of the tables"))))
 }
 
-/// The value of a predefined handle in a module. The compiler, with the options of the modules, says the kind.
+/// The value of a predefined handle in a module. The compiler, with the options of the modules, says the
+/// kind.
 fn value(spec: &Spec, constant: &Constant) -> String {
     let Some((word, [short, long, longest])) = values_by_kind(spec, &constant.name) else {
         return constant.value.to_string();
