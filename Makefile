@@ -28,7 +28,7 @@ RDMA =
 APPLICATIONS =
 # The version of `make release`, and what it makes: checks before it, packages after it.
 VERSION =
-CHECKS = test test-packages
+CHECKS = test test-packages advisories
 PACKAGES = wheel deb oci
 # Without make's flags, cargo uses as many processors as there are, also below `make -j`.
 CARGO = MAKEFLAGS= PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo
@@ -49,7 +49,8 @@ help:
 	@echo 'make deb                    packages for Debian 12 in build/packages'
 	@echo 'make oci                    an image for containers in build/packages (as root, without a daemon)'
 	@echo 'make release VERSION=N        runs all checks, writes the version and CHANGELOG.md, builds all packages, and tags'
-	@echo 'make check                 formatting, lints, generated files, house rules, documentation, unit tests'
+	@echo 'make check                 formatting, lints, generated files, house rules, dependencies, documentation, unit tests'
+	@echo 'make advisories            whether a fault is known of a crate that Weft depends on (needs the network)'
 	@echo 'make suite [SUITE="NAME"]  the integration suites, or some of them'
 	@echo 'make swarm [RUNS=N] [PROGRAMS=N] [SEED=N]  protocol and engine in virtual time, in many more networks and programs than `make check`'
 	@echo 'make collectives            every algorithm of every collective, 1 to 33 ranks, all cases; choices beside the best (a few minutes)'
@@ -65,6 +66,9 @@ help:
 
 setup:
 	@tools/setup.sh
+
+setup-check:
+	@tools/setup.sh check
 
 setup-bench:
 	@tools/setup.sh bench
@@ -117,16 +121,21 @@ demo: setup-demo own
 check: compiled tests
 
 # Everything of `check` but running the tests, which are ready to run after it.
-compiled: setup
+compiled: setup setup-check
 	$(CARGO) fmt --all --check
 	$(CARGO) xtask generate --check
 	$(CARGO) xtask tidy
+	@tools/dependencies.sh
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 	# The tests of the boundary load the shared library. The suites run programs of this build: to build one
 	# package alone would compile its libraries anew, with the features that this package asks for.
 	$(CARGO) build --workspace
 	$(CARGO) test --workspace --no-run
+
+# Known faults of the crates that Weft depends on, by RustSec's newest advisories.
+advisories: setup setup-check
+	@tools/dependencies.sh --fetch
 
 tests: setup
 	$(CARGO) build --workspace
@@ -213,4 +222,4 @@ bench-rdma: setup-rdma own
 clean:
 	rm -rf build target
 
-.PHONY: bench-auto bench-multicast bench-rdma test-applications test-large test-launchers test-packages test-rdma soak help setup setup-bench setup-demo setup-launchers setup-packages setup-rdma setup-tests build install programs wheel deb oci release own demo collectives check compiled tests suite test loom miri mutants swarm fuzz instructions bench clean
+.PHONY: advisories setup-check bench-auto bench-multicast bench-rdma test-applications test-large test-launchers test-packages test-rdma soak help setup setup-bench setup-demo setup-launchers setup-packages setup-rdma setup-tests build install programs wheel deb oci release own demo collectives check compiled tests suite test loom miri mutants swarm fuzz instructions bench clean

@@ -2,6 +2,9 @@
 # packaging/deb.sh BUILD DIRECTORY: makes Debian packages in DIRECTORY of what packaging/build.sh has built in
 # BUILD. The changelog and the copyright file are made here: the version is Cargo.toml's, the time that of the
 # commit, and the licences those of everything that is linked in.
+#
+# Who answers for the packages is $DEBFULLNAME <$DEBEMAIL>, as for all of Debian's tools. Without an address
+# they have one of the domain that never is (RFC 2606).
 set -eu
 
 if [ $# -ne 2 ]; then
@@ -17,12 +20,14 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 SOURCE_DATE_EPOCH=$(packaging/date.sh)
 export SOURCE_DATE_EPOCH
 maintainer=$(sed -n 's/^Maintainer: //p' packaging/debian/control)
+[ -z "${DEBEMAIL:-}" ] || maintainer="${DEBFULLNAME:-${maintainer% <*}} <$DEBEMAIL>"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/tree"
 cp -R packaging/debian "$work/tree/debian"
 cd "$work/tree"
+sed -i "s|^Maintainer: .*|Maintainer: $maintainer|" debian/control
 cat >debian/changelog <<EOF
 weft-mpi ($version) unstable; urgency=medium
 

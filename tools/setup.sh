@@ -4,6 +4,7 @@
 #
 # usage: tools/setup.sh [GOAL]
 #   build    the tools for compiling; this is the default
+#   check    also those that check dependencies, if Python can install them
 #   bench    also those for measuring: virtual hosts (`weft hosts`), also with losses, and fetching peers
 #   demo     also those for the demonstration
 #   tests    also those for all tests: virtual machines, a browser for the pages of `weft report`, tshark for
@@ -31,8 +32,8 @@ has_library() {
 }
 # is_for GOAL…: succeeds if the goal is one of these.
 is_for() { case " $* " in *" $goal "*) true ;; *) false ;; esac; }
-is_for build bench demo tests packages launchers rdma || {
-    say "$goal is no goal: build, bench, demo, tests, packages, launchers or rdma" >&2
+is_for build check bench demo tests packages launchers rdma || {
+    say "$goal is no goal: build, check, bench, demo, tests, packages, launchers or rdma" >&2
     exit 2
 }
 
@@ -186,7 +187,7 @@ if ! rust_is_there; then
 fi
 
 # --- Python packages ----------------------------------------------------------------------------------------
-is_for demo tests packages launchers rdma || exit 0
+is_for check demo tests packages launchers rdma || exit 0
 # unpacked DIRECTORY WHAT PACKAGE…: unpacks Debian packages there. Installed ones would put their mpirun into
 # everybody's PATH.
 unpacked() {
@@ -210,12 +211,19 @@ unpacked() {
 environment() {
     cmp -s "$2" "$1/requirements" && return
     say "making $1 with $(grep -c == "$2") Python packages"
-    rm -rf "$1"
+    rm -rf "$1" || return
     mkdir -p build
-    python3 -m venv "$1"
-    "$1/bin/python" -m pip install -q --disable-pip-version-check ${3:-} -r "$2"
-    cp "$2" "$1/requirements"
+    python3 -m venv "$1" &&
+        "$1/bin/python" -m pip install -q --disable-pip-version-check ${3:-} -r "$2" &&
+        cp "$2" "$1/requirements"
 }
+if is_for check; then
+    # No check needs the network: tools/dependencies.sh says what is left out.
+    python3 -c 'import ensurepip, venv' 2>/dev/null &&
+        environment build/venv-check tools/requirements-check.txt '--retries 1 --timeout 10' ||
+        say "pip could not install what checks dependencies (tools/requirements-check.txt): that is left out"
+    exit 0
+fi
 if is_for packages; then
     environment build/venv-packages tools/requirements-packages.txt
     exit 0

@@ -4,6 +4,7 @@
 mod applications;
 mod generate;
 mod import;
+mod size;
 mod suite;
 mod tidy;
 
@@ -23,6 +24,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   soak [--minutes N]  make and free all kinds of objects between two hosts for an hour, and judge whether anything grows
   rdma -- PROGRAM …   run a program in virtual machines with RDMA devices that the kernel plays
   bench-rdma          count what MPI costs in them, over RDMA, TCP and UDP
+  size [LIBRARY]      how large the library is without its symbols, by part
   instructions        count what a message of 8 bytes costs, or compare it between installed prefixes";
 
 fn main() -> ExitCode {
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Some("rdma") => suite::guests::run(rest),
         Some("bench-rdma") => suite::rdma_bench::run(rest),
         Some("guest") => suite::guests::run_inside(rest),
+        Some("size") => size::run(rest),
         Some("instructions") => suite::instructions::run(rest),
         _ => {
             eprintln!("{USAGE}");
