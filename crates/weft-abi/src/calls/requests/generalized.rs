@@ -50,13 +50,12 @@ unsafe extern "C" fn weft_request_attach(
     query: MPI_Grequest_query_function,
     free: MPI_Grequest_free_function,
     state: *mut c_void,
-    before: *mut *mut c_void,
+    before: &mut *mut c_void,
 ) -> c_int {
     value(Function::GrequestStart, || {
         let callbacks = Generalized { query, free, cancel: None, extra_state: state as usize };
         let Ok(replaced) = with(|process| process.attach(request.0, callbacks)) else { return 0 };
-        // SAFETY: the caller promises that it may be written.
-        unsafe { before.write(replaced as *mut c_void) };
+        *before = replaced as *mut c_void;
         1
     })
 }
