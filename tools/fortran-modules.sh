@@ -1,10 +1,10 @@
 #!/bin/sh
 # fortran-modules.sh [--install DIRECTORY | --key] COMPILER [OPTION…]: prints the directory with Weft's
-# modules `mpi` and `mpi_f08` for a Fortran compiler, and for options that change the length of REAL: then an mpif.h
-# for them is there, too. Modules belong to one version of one compiler. Those of the compilers
-# that were found at installation are below lib/weft/fortran; for others they are compiled into the user's
-# cache at first use. With --install they are compiled into DIRECTORY instead. With --key the name of such a
-# directory is printed, which is the compiler's version.
+# modules `mpi` and `mpi_f08` for a Fortran compiler, and for options that change the length of REAL: then an
+# mpif.h for them is there, too. Modules belong to one version of one compiler. Those of the compilers that
+# were found at installation are below lib/weft/fortran; for others they are compiled into the user's cache at
+# first use. With --install they are compiled into DIRECTORY instead. With --key the name of such a directory
+# is printed, which is the compiler's version.
 set -eu
 
 install=
