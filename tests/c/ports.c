@@ -239,6 +239,8 @@ static void die(const char *file)
     find_port(file, port);
     MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter);
     exchange(inter);
+    /* What has been sent need not arrive once its sender is dead: all of it must be there before. */
+    MPI_Barrier(inter);
     raise(SIGKILL);
 }
 
@@ -253,6 +255,8 @@ static void bereaved(const char *file)
     MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter);
     MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
     exchange(inter);
+    /* It may fail: the other job dies as soon as it has come here. */
+    MPI_Barrier(inter);
     CHECK_CLASS(MPI_Recv(&word, 1, MPI_INT, 0, TAG, inter, MPI_STATUS_IGNORE), MPI_ERR_PROC_ABORTED);
     CHECK_CLASS(MPI_Send(&word, 1, MPI_INT, 0, TAG, inter), MPI_ERR_PROC_ABORTED);
     MPI_Comm_free(&inter);
