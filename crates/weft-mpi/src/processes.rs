@@ -38,8 +38,8 @@ fn refused(refused: Refused) -> Error {
     }
 }
 
-/// The addresses of this process, by which it opens ports and goes to them: those that it had when it first
-/// needed them.
+/// The addresses at which this process opens ports, and from which it connects to ports. The first call asks
+/// the system for these addresses, and later calls return the same ones.
 fn candidates() -> Result<Vec<udp::Candidate>> {
     let missing = || Error::new(MPI_ERR_OTHER, "MPI is not initialised");
     let known = with(|process| {

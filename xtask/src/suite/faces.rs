@@ -1,6 +1,6 @@
-//! Programs of MPICH's and Open MPI's binary interfaces over Weft's `libmpi.so.12` and `libmpi.so.40`:
-//! those of `tests/c`, compiled by the other library's own wrapper; profilers; both in one process; and
-//! what leads programs to these libraries.
+//! Programs for MPICH's or Open MPI's binary interface run over Weft's `libmpi.so.12` and `libmpi.so.40`. The
+//! other library's own wrapper compiles the programs of `tests/c`. Further cases have profilers, both
+//! interfaces in one process, and the options and variables by which a program finds these libraries.
 
 mod fortran;
 

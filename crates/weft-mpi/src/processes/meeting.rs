@@ -8,15 +8,15 @@
 //!    the secrets with these jobs;
 //! 3. that everybody has made everybody a peer.
 //!
-//! Processes that know each other already leave out what they can: the second round tells that nobody had to
-//! be added, and then there is no third; groups of a single job need the first round only.
+//! Processes that know each other already need fewer rounds. If the second round tells that no process had to
+//! add a peer, there is no third round. Groups of a single job need the first round only.
 //!
-//! Processes of one node share a segment of memory. The first of them by name creates it before it tells its
-//! name in the second round, so the others find it after that round.
+//! The processes of one node share a segment of memory. The first of these processes by name creates the
+//! segment. It tells the segment's name in the second round. After that round the other processes map it.
 //!
-//! A group may have processes of several jobs. Each process tells what only its own job knows. What one
-//! process cannot do fails in all processes of both groups, and no process keeps peers of a meeting that has
-//! failed: the leaders exchange in each round whether their group has failed.
+//! A group may have processes of several jobs. Each process tells what only its own job knows. The leaders
+//! exchange in each round whether a process of their group has failed. If one has, the meeting fails in all
+//! processes of both groups, and each process removes the peers that it has added.
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;

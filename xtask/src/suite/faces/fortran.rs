@@ -106,9 +106,9 @@ fn is_of_mpi(name: &str) -> bool {
     stem.starts_with("mpi_") || name.starts_with("__mpi_") || name.starts_with("ompi_f08_mpi_")
 }
 
-/// What those libraries have for themselves, or beyond the standard: extensions, the pieces of
-/// polymorphic variables, helpers of their own modules, constructors, names with letters of both kinds,
-/// and what MPICH called before the standard named it otherwise.
+/// Returns whether the standard does not have this name: MPICH and Open MPI export such names for themselves.
+/// They are extensions, helpers and constructors of their modules, and parts of polymorphic variables. Other
+/// ones have letters of both cases, or are MPICH's older names of what the standard has.
 fn is_their_own(name: &str) -> bool {
     const PARTS: [&str; 6] = ["__vtab", "__def_init", "__copy_", "mpi_c_interface", "_delete_error_", "mpi_f_arg"];
     let small = name.to_ascii_lowercase();
