@@ -219,68 +219,68 @@ unsafe fn copy_plain(from: *const u8, to: *mut u8, len: usize) {
 /// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
 #[cfg(target_arch = "x86_64")]
 unsafe fn copy_prefetched(from: *const u8, to: *mut u8, len: usize) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
-    let front = to.align_offset(LINE).min(len);
-    let lines = (len - front) / LINE;
-    let back = front + lines * LINE;
-    // SAFETY: all three parts, and the lines that are asked for, lie inside the caller's `len` bytes. The
-    // instruction does nothing where a processor does not know it. SSE2 is part of x86-64.
+    use std::arch::x86_64::_mm_storeu_si128;
+    // SAFETY: the caller's promise.
     unsafe {
-        std::ptr::copy_nonoverlapping(from, to, front);
-        for line in 0..lines {
-            let source = from.add(front + line * LINE).cast::<__m128i>();
-            let target = to.add(front + line * LINE).cast::<__m128i>();
-            let ahead = to.add(front + (line + AHEAD_LINES).min(lines - 1) * LINE);
+        copy_lines(from, to, len, |target, quarters, left| {
+            let ahead = target.add(AHEAD_LINES.min(left - 1) * quarters.len());
             std::arch::asm!("prefetchw [{}]", in(reg) ahead, options(nostack, preserves_flags, readonly));
-            let (a, b) = (_mm_loadu_si128(source), _mm_loadu_si128(source.add(1)));
-            let (c, d) = (_mm_loadu_si128(source.add(2)), _mm_loadu_si128(source.add(3)));
-            _mm_storeu_si128(target, a);
-            _mm_storeu_si128(target.add(1), b);
-            _mm_storeu_si128(target.add(2), c);
-            _mm_storeu_si128(target.add(3), d);
-        }
-        std::ptr::copy_nonoverlapping(from.add(back), to.add(back), len - back);
+            quarters.into_iter().enumerate().for_each(|(at, quarter)| _mm_storeu_si128(target.add(at), quarter));
+        });
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-unsafe fn copy_prefetched(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { copy_plain(from, to, len) }
-}
-
+/// Copies by streaming stores, which are fenced before this function returns.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
 #[cfg(target_arch = "x86_64")]
 unsafe fn stream(from: *const u8, to: *mut u8, len: usize) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
-    // Lines that are written in part are left to the caches.
+    use std::arch::x86_64::{_mm_sfence, _mm_stream_si128};
+    // SAFETY: the caller's promise.
+    unsafe {
+        copy_lines(from, to, len, |target, quarters, _| {
+            quarters.into_iter().enumerate().for_each(|(at, quarter)| _mm_stream_si128(target.add(at), quarter));
+        });
+        _mm_sfence();
+    }
+}
+
+/// Copies whole aligned lines by `store`, and what lies before and behind them by plain stores. `store` gets
+/// the place of a line, its four quarters, and the number of lines that are left with it.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `len` bytes, and they do not overlap. `store` touches these lines
+/// only.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn copy_lines(
+    from: *const u8,
+    to: *mut u8,
+    len: usize,
+    store: impl Fn(*mut std::arch::x86_64::__m128i, [std::arch::x86_64::__m128i; 4], usize),
+) {
     let front = to.align_offset(LINE).min(len);
     let lines = (len - front) / LINE;
     let back = front + lines * LINE;
-    // SAFETY: all three parts lie inside the caller's `len` bytes; the streaming stores go to whole aligned
-    // lines, and are fenced before this function returns. SSE2 is part of x86-64.
+    // SAFETY: all three parts lie inside the caller's `len` bytes. SSE2 is part of x86-64.
     unsafe {
         std::ptr::copy_nonoverlapping(from, to, front);
         for line in 0..lines {
-            let source = from.add(front + line * LINE).cast::<__m128i>();
-            let target = to.add(front + line * LINE).cast::<__m128i>();
-            let (a, b) = (_mm_loadu_si128(source), _mm_loadu_si128(source.add(1)));
-            let (c, d) = (_mm_loadu_si128(source.add(2)), _mm_loadu_si128(source.add(3)));
-            _mm_stream_si128(target, a);
-            _mm_stream_si128(target.add(1), b);
-            _mm_stream_si128(target.add(2), c);
-            _mm_stream_si128(target.add(3), d);
+            let at = front + line * LINE;
+            let source = from.add(at).cast::<std::arch::x86_64::__m128i>();
+            let quarters = std::array::from_fn(|quarter| std::arch::x86_64::_mm_loadu_si128(source.add(quarter)));
+            store(to.add(at).cast(), quarters, lines - line);
         }
         std::ptr::copy_nonoverlapping(from.add(back), to.add(back), len - back);
-        _mm_sfence();
     }
 }
 
 // On other processors there are only plain stores.
 #[cfg(not(target_arch = "x86_64"))]
-unsafe fn stream(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { std::ptr::copy_nonoverlapping(from, to, len) }
-}
+use copy_plain as copy_prefetched;
+#[cfg(not(target_arch = "x86_64"))]
+use copy_plain as stream;
 
 #[cfg(test)]
 mod tests {
