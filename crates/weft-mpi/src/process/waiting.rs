@@ -106,12 +106,8 @@ pub(crate) fn block_outside<O: Outside>(outside: &mut O) -> O::Found {
 
 /// Does what comes `next` for a call that waits for something from outside. It does not park: what it waits
 /// for wakes no thread that sleeps for others.
-fn pause_outside(mut process: Guard, wait: &mut Wait, next: Next, sockets: &[Watched]) -> Guard {
-    let mut next = process.carry_out(wait, next);
-    while let Next::Yield { rebalance } = next {
-        (process, next) = yield_processor(process, wait, rebalance);
-        next = process.carry_out(wait, next);
-    }
+fn pause_outside(process: Guard, wait: &mut Wait, next: Next, sockets: &[Watched]) -> Guard {
+    let (process, next) = carry_out(process, wait, next);
     match next {
         Next::Park => {
             drop(process);
@@ -119,12 +115,7 @@ fn pause_outside(mut process: Guard, wait: &mut Wait, next: Next, sockets: &[Wat
             let _ = wait::wait(sockets, Some(ASKS_EVERY));
             lock()
         }
-        Next::Sleep if process.has_events() => aside(process, wait, |process| {
-            // Listeners are told of events before this call sleeps.
-            drop(process);
-            tell_events();
-            lock()
-        }),
+        Next::Sleep if process.has_events() => tell_listeners(process, wait),
         Next::Sleep => sleep(process, sockets),
         _ => give_way(process),
     }
@@ -179,12 +170,8 @@ fn go_on(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> 
 
 /// Does what comes `next` where the call must look, yield, sleep or park.
 #[inline(never)]
-fn pause(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> Awaited) -> Guard {
-    let mut next = process.carry_out(wait, next);
-    while let Next::Yield { rebalance } = next {
-        (process, next) = yield_processor(process, wait, rebalance);
-        next = process.carry_out(wait, next);
-    }
+fn pause(process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> Awaited) -> Guard {
+    let (mut process, next) = carry_out(process, wait, next);
     match next {
         Next::Park => {
             if wait.enters() {
@@ -192,12 +179,7 @@ fn pause(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> 
             }
             park(process, awaited())
         }
-        Next::Sleep if process.has_events() => aside(process, wait, |process| {
-            // Listeners are told of events before this call sleeps.
-            drop(process);
-            tell_events();
-            lock()
-        }),
+        Next::Sleep if process.has_events() => tell_listeners(process, wait),
         Next::Sleep => {
             process.awaited = process.without_labels(awaited());
             process = sleep(process, &[]);
@@ -206,6 +188,26 @@ fn pause(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> 
         }
         _ => give_way(process),
     }
+}
+
+/// Carries out what comes `next`, and gives the processor away as long as that is what comes then.
+#[inline]
+fn carry_out(mut process: Guard, wait: &mut Wait, next: Next) -> (Guard, Next) {
+    let mut next = process.carry_out(wait, next);
+    while let Next::Yield { rebalance } = next {
+        (process, next) = yield_processor(process, wait, rebalance);
+        next = process.carry_out(wait, next);
+    }
+    (process, next)
+}
+
+/// Tells listeners of events, before a call sleeps.
+fn tell_listeners(process: Guard, wait: &Wait) -> Guard {
+    aside(process, wait, |process| {
+        drop(process);
+        tell_events();
+        lock()
+    })
 }
 
 /// Lets other threads that want the lock have it.
