@@ -14,7 +14,8 @@
 //!     length          2   messages and data: bytes of them that follow this prefix
 //!     order           1   number of this transmission among all of its path
 //!     transmission    1   1: sent for the first time
-//!     messages: first 4   number of the first message; then each message as length 2 and bytes
+//!     messages: first 4   number of the first message; then each message as length 2 and bytes; behind
+//!                         them, in a packet that is sent again without an echo, perhaps zeros for the echo
 //!     data: sink      4, offset 8; then the bytes, and perhaps zeros that make the packet as long as
 //!                         others of its train
 //!     bare: map       8 each: the arrivals beyond the selective bits; bit i of a word is packet
@@ -436,8 +437,8 @@ fn parse_prefix(kind: u8, bytes: &[u8]) -> Option<(Channel, usize)> {
     }
 }
 
-/// Shortens `rest` to the announced payload. Checks that all of the payload is there, and that only the
-/// filling of data stands behind it.
+/// Shortens `rest` to the announced payload. Checks that all of the payload is there, and that nothing but a
+/// filling stands behind it.
 fn parse_channel(kind: u8, rest: &mut &[u8]) -> Option<Channel> {
     let bytes = *rest;
     let (channel, prefix) = parse_prefix(kind, bytes)?;
@@ -446,7 +447,7 @@ fn parse_channel(kind: u8, rest: &mut &[u8]) -> Option<Channel> {
     let is_right = match channel {
         // A question whether the path carries packets of this size.
         Channel::Messages { .. } if payload.is_empty() => true,
-        Channel::Messages { .. } => filling.is_empty() && is_payload(&channel, payload),
+        Channel::Messages { .. } => filling.len() <= ECHO_SIZE && is_payload(&channel, payload),
         Channel::Data { .. } => is_payload(&channel, payload),
     };
     is_right.then_some(channel)

@@ -114,7 +114,8 @@ impl Flow {
             if self.begins_cut(&departure) {
                 return self.emit_for_size(now, regions, out);
             }
-            let length = self.emit_numbered(now, &departure, 0, regions, out);
+            let least = self.length_with_echo(&departure.content);
+            let length = self.emit_numbered(now, &departure, least, regions, out);
             return Some(Written { length, path: departure.path, fresh: None });
         }
         if self.outgoing.hopeless {
@@ -285,8 +286,18 @@ impl Flow {
         }
     }
 
-    /// Returns whether a packet of `length` bytes has room for an echo. A packet that is sent again keeps its
-    /// length. In a run the full packets do without an echo, so that all of them have one size.
+    /// Bytes of a packet with this content and an echo, without a seal; 0 if the packet has no room for an echo.
+    ///
+    /// A packet that is sent again is no shorter than that, so it is never shorter than before. Otherwise a
+    /// packet that only its echo makes too long for its path is lost once and arrives the second time, again
+    /// and again, and nobody doubts the size.
+    fn length_with_echo(&self, content: &Content) -> usize {
+        let run = matches!(content, Content::Messages { run: true, .. });
+        let length = content.packet_bytes();
+        if self.has_room_for_echo(length + self.settings.seal_size(), run) { length + ECHO_SIZE } else { 0 }
+    }
+
+    /// Returns whether a packet of `length` bytes has room for an echo. In a run the full packets do without an echo, so that all of them have one size.
     fn has_room_for_echo(&self, length: usize, run: bool) -> bool {
         length + if run { 2 * ECHO_SIZE } else { ECHO_SIZE } <= self.outgoing.packet_size()
     }

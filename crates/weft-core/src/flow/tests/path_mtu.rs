@@ -2,6 +2,7 @@
 //! packets get as large as they can be.
 
 use super::*;
+use crate::wire::{FRAME_PREFIX, MESSAGES_OVERHEAD};
 use weft_random::Random;
 
 /// The number of bytes that the path carries, from these steps on.
@@ -186,6 +187,40 @@ fn trains_that_pass_do_not_hide_that_single_packets_do_not() {
     assert_eq!(pair.a.acknowledged(), 2_000_000);
     assert!(pair.a.flow.is_idle());
     assert!(pair.a.flow.packet_size() <= 1372, "{}", pair.a.flow.packet_size());
+}
+
+#[test]
+fn a_packet_that_only_its_echo_makes_too_long_is_noticed() {
+    // Two processes answer each other with messages that fill a packet but for the echo. The path carries them
+    // without an echo only.
+    const ROUNDS: usize = 200;
+    for sealed in [false, true] {
+        let mut pair = Pair::new(&Settings { sealed, ..ethernet() });
+        let message = vec![7; 1340];
+        let whole = MESSAGES_OVERHEAD + FRAME_PREFIX + message.len() + pair.a.flow.settings.seal_size();
+        let (mut there, mut back) = (Path::new(&[(0, whole - 1)]), Path::new(&[]));
+        let mut submitted = [0; 2];
+        for _ in 0..100_000 {
+            // Each process sends as soon as it has the other's message.
+            if submitted[0] < ROUNDS && pair.a.memory.messages.len() == submitted[0] {
+                pair.a.flow.submit_message(&message, &[]);
+                submitted[0] += 1;
+            }
+            if pair.b.memory.messages.len() > submitted[1] {
+                pair.b.flow.submit_message(&message, &[]);
+                submitted[1] += 1;
+            }
+            if pair.run_over(&mut there, &mut back, 1) && submitted[1] == ROUNDS {
+                break;
+            }
+        }
+        assert_eq!(pair.a.memory.messages.len(), ROUNDS);
+        let counters = pair.a.flow.counters();
+        assert!(
+            counters.packets_smaller == 1 && counters.resent() < ROUNDS as u64 / 4,
+            "sealed: {sealed}: {counters:?}"
+        );
+    }
 }
 
 #[test]
