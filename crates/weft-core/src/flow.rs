@@ -345,6 +345,11 @@ impl Flow {
         self.outgoing.ask_again();
     }
 
+    /// Notes a sign of life of the peer beside the flow's packets: the peer has answered a challenge.
+    pub fn heard_beside(&mut self, now: Instant) {
+        self.outgoing.heard(now);
+    }
+
     /// Returns whether packets are in flight on this path, and the last probes for them went unanswered.
     pub fn is_silent(&self, path: usize) -> bool {
         self.outgoing.is_silent(path)

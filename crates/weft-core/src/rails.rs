@@ -52,6 +52,18 @@ pub struct RailCarrier {
 /// A challenge or a response, as it travels.
 pub type PathFrame = [u8; SIZE];
 
+/// The outcome of a path frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handled {
+    /// The frame changes nothing: it is forged, late, or about no carrier of this process.
+    Nothing,
+    /// The peer asks: the answer leaves over the carrier with this index.
+    Answer(usize, PathFrame),
+    /// The peer has answered an open challenge or check. So it lives, though none of its flow's packets may
+    /// have come.
+    PeerLives,
+}
+
 #[derive(Debug)]
 struct Known {
     carrier: RailCarrier,
@@ -279,40 +291,43 @@ impl Rails {
     }
 
     /// Takes bytes for which `path_validation::is_path_frame` is true, and which came over a carrier of this
-    /// role. Returns the carrier over which to answer, and the answer.
-    pub fn handle(&mut self, role: Role, bytes: &[u8], keys: impl FnOnce() -> Keys) -> Option<(usize, PathFrame)> {
+    /// role.
+    pub fn handle(&mut self, role: Role, bytes: &[u8], keys: impl FnOnce() -> Keys) -> Handled {
         self.is_stale = true;
         let keys = self.keys.get_or_insert_with(|| Box::new(keys()));
         let Some(reply) = keys.open(bytes) else {
             self.forged = self.forged.wrapping_add(1);
-            return None;
+            return Handled::Nothing;
         };
         let is_it = |known: &Known| known.carrier.role == role && known.carrier.ends == reply.ends;
-        let carrier = self.known.iter().position(is_it)?;
+        let Some(carrier) = self.known.iter().position(is_it) else { return Handled::Nothing };
         match reply.kind {
             PathFrameKind::Challenge { doubts } => {
                 let response = keys.response(&reply);
                 if doubts && self.is_choice() {
                     self.known.iter_mut().for_each(|known| known.validation.doubt_with_peer());
                 }
-                Some((carrier, response))
+                Handled::Answer(carrier, response)
             }
-            PathFrameKind::Response => {
-                self.answered(carrier, &reply);
-                None
-            }
+            // A challenge that comes may be an old one that somebody sends again. A response is none: it names a
+            // challenge that is open.
+            PathFrameKind::Response if self.answered(carrier, &reply) => Handled::PeerLives,
+            PathFrameKind::Response => Handled::Nothing,
         }
     }
 
-    fn answered(&mut self, carrier: usize, response: &PathReply) {
+    /// Takes a response; returns whether it answers anything.
+    fn answered(&mut self, carrier: usize, response: &PathReply) -> bool {
         match self.known[carrier].validation.handle_response(response) {
-            Answered::Nothing => return,
-            Answered::Check => return self.known.iter_mut().for_each(|known| known.validation.was_checked()),
-            Answered::Proof => {}
+            Answered::Nothing => return false,
+            Answered::Check => self.known.iter_mut().for_each(|known| known.validation.was_checked()),
+            Answered::Proof => {
+                self.last_resort = carrier as u8;
+                self.news = true;
+                self.known.iter_mut().for_each(|known| known.validation.ask_again());
+            }
         }
-        self.last_resort = carrier as u8;
-        self.news = true;
-        self.known.iter_mut().for_each(|known| known.validation.ask_again());
+        true
     }
 
     /// The challenge that is due on a carrier.
@@ -414,11 +429,18 @@ mod tests {
         [Role::SmallMessages, Role::BulkData][carrier % 2]
     }
 
+    /// The answer to a challenge, and the carrier over which it leaves.
+    fn answer(handled: Handled) -> (usize, PathFrame) {
+        let Handled::Answer(carrier, frame) = handled else { panic!("a challenge is answered: {handled:?}") };
+        (carrier, frame)
+    }
+
     /// Asks over a carrier, and lets the peer answer.
     fn ask(rails: &mut Rails, carrier: usize, now: Instant) {
         let challenge = rails.poll_challenge(carrier, now, || keys(0, 1)).unwrap();
-        let (_, response) = self::rails(4).handle(kind(carrier), &challenge, || keys(1, 0)).unwrap();
-        assert!(rails.handle(kind(carrier), &response, || keys(0, 1)).is_none());
+        let (_, response) = answer(self::rails(4).handle(kind(carrier), &challenge, || keys(1, 0)));
+        assert_eq!(rails.handle(kind(carrier), &response, || keys(0, 1)), Handled::PeerLives);
+        assert_eq!(rails.handle(kind(carrier), &response, || keys(0, 1)), Handled::Nothing, "sent again");
     }
 
     /// Asks a carrier, which does not answer, though the peer answers on all proved carriers.
@@ -529,6 +551,34 @@ mod tests {
         assert!(flow.is_idle() && !rails.is_proved(1));
     }
 
+    /// Nothing of the peer's flow arrives any more, since its host looks at its sockets only now and then, and
+    /// its answers to the flow's probes are lost.   Expect: an answer to a challenge keeps the peer from being
+    /// given up, and the peer is given up one timeout after the last one.
+    #[test]
+    fn an_answer_to_a_challenge_is_a_sign_of_life() {
+        let second = Duration::from_secs(1);
+        let settings = Settings { peer_timeout: Duration(2 * second.0), bulk_paths: 1, ..Settings::default() };
+        let mut flow = Flow::new(Arc::new(settings), &Secret::new([1; 16]), &Parties::of_only_job(0, 1));
+        let mut rails = rails(1);
+        let (start, mut out) = (Instant(0) + second, [0; 2000]);
+        let mut failed_after = None;
+        flow.submit_message(b"is anybody there", &[]);
+        for step in 0..100 {
+            let now = start + Duration::from_millis(50 * step);
+            if step == 30 {
+                ask(&mut rails, 0, now);
+                flow.heard_beside(now);
+            }
+            while flow.poll_transmit(now, &mut Nothing, &mut out).is_some() {}
+            rails.steer(&mut flow);
+            if flow.poll_event().is_some() {
+                failed_after = failed_after.or(Some(50 * step));
+            }
+        }
+        let failed_after = failed_after.expect("the peer is given up in the end");
+        assert!((3500..4000).contains(&failed_after), "{failed_after} ms");
+    }
+
     #[test]
     fn with_one_lane_nothing_is_asked_or_doubted() {
         for only in [Role::SmallMessages, Role::BulkData] {
@@ -604,19 +654,19 @@ mod tests {
         let mut rails = Rails::new(&[carrier(Role::BulkData, 0), standby]);
         let settings = Settings { bulk_paths: 2, ..Settings::default() };
         let mut flow = Flow::new(Arc::new(settings), &Secret::new([1; 16]), &Parties::of_only_job(0, 1));
-        let answer = |rails: &mut Rails, carrier: usize, now| {
+        let respond = |rails: &mut Rails, carrier: usize, now| {
             let challenge = rails.poll_challenge(carrier, now, || keys(0, 1)).unwrap();
-            let (_, response) = self::rails(4).handle(Role::BulkData, &challenge, || keys(1, 0)).unwrap();
+            let (_, response) = answer(self::rails(4).handle(Role::BulkData, &challenge, || keys(1, 0)));
             rails.handle(Role::BulkData, &response, || keys(0, 1));
         };
-        answer(&mut rails, 1, Instant(0));
+        respond(&mut rails, 1, Instant(0));
         rails.steer(&mut flow);
         assert!(rails.is_proved(0) && rails.is_proved(1));
         assert_eq!((rails.carrier(0), [0b01, 0b10, 0b11].map(|usable| rails.preferred(usable))), (0, [1, 2, 1]));
         rails.doubt(0);
         rails.steer(&mut flow);
         assert_eq!((rails.carrier(0), rails.is_proved(0)), (1, false));
-        answer(&mut rails, 0, Instant(0) + crate::path_validation::AGAIN);
+        respond(&mut rails, 0, Instant(0) + crate::path_validation::AGAIN);
         rails.steer(&mut flow);
         assert_eq!((rails.carrier(0), rails.is_proved(0)), (0, true));
     }
@@ -625,11 +675,11 @@ mod tests {
     fn a_peers_question_is_answered_over_its_lane_only_if_it_is_authentic_and_there_is_such_a_lane() {
         let mut near = rails(2);
         let challenge = rails(2).poll_challenge(2, Instant(0), || keys(1, 0)).unwrap();
-        let (carrier, response) = near.handle(Role::SmallMessages, &challenge, || keys(0, 1)).unwrap();
+        let (carrier, response) = answer(near.handle(Role::SmallMessages, &challenge, || keys(0, 1)));
         assert_eq!((carrier, response.len()), (2, SIZE));
-        assert!(near.handle(Role::SmallMessages, &[0xff; SIZE], || keys(0, 1)).is_none());
+        assert_eq!(near.handle(Role::SmallMessages, &[0xff; SIZE], || keys(0, 1)), Handled::Nothing);
         assert!(!near.is_proved(2), "the peer's question proves nothing here");
-        assert!(rails(1).handle(Role::SmallMessages, &challenge, || keys(0, 1)).is_none());
+        assert_eq!(rails(1).handle(Role::SmallMessages, &challenge, || keys(0, 1)), Handled::Nothing);
     }
 
     #[test]
@@ -638,10 +688,10 @@ mod tests {
         ask(&mut near, 0, Instant(0));
         near.doubt(0);
         let challenge = near.poll_challenge(0, Instant(1), || keys(0, 1)).unwrap();
-        far.handle(Role::SmallMessages, &challenge, || keys(1, 0)).unwrap();
+        answer(far.handle(Role::SmallMessages, &challenge, || keys(1, 0)));
         assert!(!far.is_proved(1));
         let challenge = far.poll_challenge(1, Instant(1), || keys(1, 0)).unwrap();
-        near.handle(Role::BulkData, &challenge, || keys(0, 1)).unwrap();
+        answer(near.handle(Role::BulkData, &challenge, || keys(0, 1)));
         assert!(near.is_proved(1));
     }
 }

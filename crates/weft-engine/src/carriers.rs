@@ -17,7 +17,7 @@ use weft_core::connection::Connection;
 use weft_core::flow::{Counters, Event, Flow, Parked, Settings as FlowSettings};
 use weft_core::path_validation::{Ends, Keys};
 use weft_core::placement::Placements;
-use weft_core::rails::{PathFrame, RAILS_MAX, RailCarrier, Rails, Role};
+use weft_core::rails::{Handled, PathFrame, RAILS_MAX, RailCarrier, Rails, Role};
 use weft_core::refusal::Refusal;
 use weft_core::time::Instant;
 
@@ -690,13 +690,22 @@ impl Remote {
     /// where it goes.
     pub(crate) fn handle_path_frame(
         &mut self,
+        now: Instant,
         role: Role,
         bytes: &[u8],
         jobs: &Jobs,
     ) -> Option<(CarrierPath, PathFrame)> {
         let member = self.member;
-        let (carrier, answer) = self.rails.handle(role, bytes, || make_keys(member, jobs))?;
-        Some((self.carrier_paths[carrier], answer))
+        match self.rails.handle(role, bytes, || make_keys(member, jobs)) {
+            Handled::Answer(carrier, answer) => return Some((self.carrier_paths[carrier], answer)),
+            Handled::PeerLives => {
+                if let Conversation::Flow { flow: Some(flow), .. } = &mut self.conversation {
+                    flow.heard_beside(now);
+                }
+            }
+            Handled::Nothing => {}
+        }
+        None
     }
 
     /// The number of challenges and responses that came and that the peer did not make.

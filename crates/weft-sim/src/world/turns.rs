@@ -10,7 +10,7 @@ use crate::violation::Violation;
 use weft_core::flow::{Counters, Event, Flow};
 use weft_core::path_validation::{self, Ends, Keys};
 use weft_core::process::Parties;
-use weft_core::rails::{RailCarrier, Rails, Role};
+use weft_core::rails::{Handled, RailCarrier, Rails, Role};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire;
 
@@ -146,16 +146,21 @@ impl World<'_> {
 
     /// Returns whether the packet is about the paths; answers a question about them.
     fn is_answered(&mut self, own: u32, index: usize, flight: &Flight) -> bool {
-        let peer = &mut self.processes[own as usize].peers[index];
+        let process = &mut self.processes[own as usize];
+        let now = process.clock.read(self.now);
+        let peer = &mut process.peers[index];
         let (there, other) = (peer.there, peer.other);
         let Some(rails) = peer.rails.as_mut().filter(|_| path_validation::is_path_frame(&flight.bytes)) else {
             return false;
         };
-        if let Some((carrier, answer)) =
-            rails.handle(flight.carrier, &flight.bytes, || Keys::new(&self.secret, &Parties::of_only_job(own, other)))
-        {
-            let carrier = rails.named(carrier);
-            self.say(there, own, other, carrier, &answer);
+        let keys = || Keys::new(&self.secret, &Parties::of_only_job(own, other));
+        match rails.handle(flight.carrier, &flight.bytes, keys) {
+            Handled::Answer(carrier, answer) => {
+                let carrier = rails.named(carrier);
+                self.say(there, own, other, carrier, &answer);
+            }
+            Handled::PeerLives => peer.flow.heard_beside(now),
+            Handled::Nothing => {}
         }
         true
     }

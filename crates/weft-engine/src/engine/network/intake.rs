@@ -80,7 +80,7 @@ impl<P: Platform> Intake<'_, P> {
             connection.handle_packet(train.bytes, &mut deliver);
             !connection.is_idle() || connection.misses_packets() || connection.has_failed()
         } else if path_validation::is_path_frame(train.bytes) {
-            let answer = remote.handle_path_frame(*role, train.bytes, jobs);
+            let answer = remote.handle_path_frame(*now, *role, train.bytes, jobs);
             self.answers.extend(answer.filter(|_| self.answers.len() < ANSWERS_MAX));
             false
         } else if let Some(flow) = remote.flow(jobs) {
