@@ -309,8 +309,8 @@ impl Rails {
                 }
                 Handled::Answer(carrier, response)
             }
-            // A challenge that comes may be an old one that somebody sends again. A response is none: it names a
-            // challenge that is open.
+            // A challenge that comes may be an old one that somebody sends again. A response is none: it
+            // names a challenge that is open.
             PathFrameKind::Response if self.answered(carrier, &reply) => Handled::PeerLives,
             PathFrameKind::Response => Handled::Nothing,
         }
@@ -551,9 +551,9 @@ mod tests {
         assert!(flow.is_idle() && !rails.is_proved(1));
     }
 
-    /// Nothing of the peer's flow arrives any more, since its host looks at its sockets only now and then, and
-    /// its answers to the flow's probes are lost.   Expect: an answer to a challenge keeps the peer from being
-    /// given up, and the peer is given up one timeout after the last one.
+    /// Nothing of the peer's flow arrives any more, since its host looks at its sockets only now and then,
+    /// and its answers to the flow's probes are lost.   Expect: an answer to a challenge keeps the peer from
+    /// being given up, and the peer is given up one timeout after the last one.
     #[test]
     fn an_answer_to_a_challenge_is_a_sign_of_life() {
         let second = Duration::from_secs(1);

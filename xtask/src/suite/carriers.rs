@@ -17,9 +17,9 @@ const BEFORE: Duration = Duration::from_millis(700);
 const DOWN: Duration = Duration::from_millis(800);
 /// The longest time of a case, seconds.
 const LIMIT_SECONDS: u64 = 60;
-/// The seconds after which a silent peer counts as failed where it does fail, and where the network comes back.
-/// The commands that change an interface wait for each other in the kernel, so an interface may be down for
-/// seconds.
+/// The seconds after which a silent peer counts as failed where it does fail, and where the network comes
+/// back. The commands that change an interface wait for each other in the kernel, so an interface may be down
+/// for seconds.
 const PEER_TIMEOUT: &str = "2";
 const LONGER_THAN_DOWN: &str = "30";
 const RAW: &str = "ether type 0x88b5 drop";

@@ -286,7 +286,8 @@ impl Flow {
         }
     }
 
-    /// Bytes of a packet with this content and an echo, without a seal; 0 if the packet has no room for an echo.
+    /// Bytes of a packet with this content and an echo, without a seal; 0 if the packet has no room for an
+    /// echo.
     ///
     /// A packet that is sent again is no shorter than that, so it is never shorter than before. Otherwise a
     /// packet that only its echo makes too long for its path is lost once and arrives the second time, again
@@ -297,7 +298,8 @@ impl Flow {
         if self.has_room_for_echo(length + self.settings.seal_size(), run) { length + ECHO_SIZE } else { 0 }
     }
 
-    /// Returns whether a packet of `length` bytes has room for an echo. In a run the full packets do without an echo, so that all of them have one size.
+    /// Returns whether a packet of `length` bytes has room for an echo. In a run the full packets do without
+    /// an echo, so that all of them have one size.
     fn has_room_for_echo(&self, length: usize, run: bool) -> bool {
         length + if run { 2 * ECHO_SIZE } else { ECHO_SIZE } <= self.outgoing.packet_size()
     }

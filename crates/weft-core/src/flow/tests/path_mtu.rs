@@ -191,8 +191,8 @@ fn trains_that_pass_do_not_hide_that_single_packets_do_not() {
 
 #[test]
 fn a_packet_that_only_its_echo_makes_too_long_is_noticed() {
-    // Two processes answer each other with messages that fill a packet but for the echo. The path carries them
-    // without an echo only.
+    // Two processes answer each other with messages that fill a packet but for the echo. The path carries
+    // them without an echo only.
     const ROUNDS: usize = 200;
     for sealed in [false, true] {
         let mut pair = Pair::new(&Settings { sealed, ..ethernet() });
