@@ -10,6 +10,8 @@ use super::{Case, Outcome};
 
 const PORTS: &str = "tests/c/ports.c";
 const SPAWN: &str = "tests/c/spawn.c";
+/// A process says this that shares no memory with another job on its host.
+const SHARES_NO_MEMORY: &str = "this process shares no memory with another job on its host";
 const LIMIT_SECONDS: u64 = 60;
 const LIMIT_ALL_SECONDS: u64 = 900;
 /// The clients of one server, one after the other, and the jobs that one job spawns: in `make test`, and in
@@ -137,6 +139,34 @@ impl Drop for SharedMemory {
     }
 }
 
+/// A case of two jobs of one process each on one host. No directory has room for the memory that they should
+/// share. The two meet all the same, twice, and the process that should have made the memory says so once.
+fn without_memory() -> Case {
+    Case::new("two jobs of one host meet at a port, and no directory has room: messages take the network", |context| {
+        let attempt = || {
+            let (program, file) = (context.compile(PORTS)?, port_file(context, "full"));
+            // No file may be longer than some kilobytes.
+            let limited = r#"trap "" XFSZ; ulimit -f 8; exec "$@""#;
+            let job = |word: &str| {
+                let run = Run::new("sh").arg("-c").arg(limited).arg("sh").arg(&program).arg(word).arg(&file);
+                run.arg("2").limit(LIMIT_SECONDS)
+            };
+            let serving = job("serve").start()?;
+            let finished = [job("come").finish()?, serving.finish(Duration::from_secs(LIMIT_SECONDS))?];
+            let said: usize = finished.iter().map(|one| one.report().matches(SHARES_NO_MEMORY).count()).sum();
+            let outcomes = finished.map(|one| Expected::code(0).judge(Ok(one)));
+            let failed = outcomes.into_iter().find(|outcome| !matches!(outcome, Outcome::Passed));
+            let once = if said == 1 {
+                Outcome::Passed
+            } else {
+                Outcome::Failed(format!("{SHARES_NO_MEMORY:?} is said {said} times"))
+            };
+            Ok::<_, anyhow::Error>(failed.unwrap_or(once))
+        };
+        attempt().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
+    })
+}
+
 /// A case of a client that is killed while it is connected: the server is told, goes on, and no file of
 /// memory that they have shared is left.
 fn killed(client: Job) -> Case {
@@ -192,6 +222,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         killed(Job::OneHost(2)),
         killed(Job::Alone),
         neighbours(),
+        without_memory(),
         spawning(Job::OneHost(3), &[], ""),
         spawning(Job::Alone, &[], ""),
         spawning(Job::TwoHosts(4), &[], ""),

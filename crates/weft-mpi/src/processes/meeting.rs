@@ -6,13 +6,15 @@
 //! 1. the names of the processes, the sizes of their jobs, and their nodes;
 //! 2. of each process its card, the index by which it knows each job's first process, and its job's halves of
 //!    the secrets with these jobs;
-//! 3. that everybody has made everybody a peer.
+//! 3. that everybody has made everybody a peer, or that it cannot share memory.
 //!
 //! Processes that know each other already need fewer rounds. If the second round tells that no process had to
 //! add a peer, there is no third round. Groups of a single job need the first round only.
 //!
 //! The processes of one node share a segment of memory. The first of these processes by name creates the
-//! segment. It tells the segment's name in the second round. After that round the other processes map it.
+//! segment. It tells the segment's name in the second round. After that round the other processes map it. If
+//! a process cannot create or map it, all processes say so in the third round. Then the second and the third
+//! round come again, and messages between the two groups take the network.
 //!
 //! A group may have processes of several jobs. Each process tells what only its own job knows. The leaders
 //! exchange in each round whether a process of their group has failed. If one has, the meeting fails in all
@@ -34,13 +36,16 @@ use crate::error::{Error, ErrorClass, Result};
 use crate::intercommunicator::{Meeting, introduce, meeting};
 use crate::object::PeerId;
 use crate::process::{Outside, Process, block_outside, with};
-use crate::start::introduction::{NearPlace, Stranger, join_near, open_link};
+use crate::start::introduction::{NearPlace, Stranger, join_near, open_link, say_that_no_memory_is_shared};
 
 /// The words of a process, and of a group, that are passed on by one collective; longer ones take another.
 const GATHERED_WORDS: usize = 64;
 const HANDED_ON_WORDS: usize = 256;
 /// The words in front of them: the error class of a process that has failed, and the number of words.
 const HEAD_WORDS: usize = 2;
+/// The words of the third round: this process has made all others peers, or cannot share memory with one.
+const MET: i64 = 1;
+const CANNOT_SHARE: i64 = 2;
 /// The most processes of a group that is met.
 const MEMBERS_MAX: usize = 1 << 20;
 
@@ -362,12 +367,12 @@ pub fn meet(communicator: usize, leader: u32, contact: Option<impl FnOnce() -> R
     side.contact = contact.map(|make| make());
     let failed = format!("rank {leader}, the root, could not meet the other group, as its own call says");
     let heard = side.exchange(&gathered, &failed)?;
-    let groups =
-        Groups { own: members(&gathered).ok_or_else(nonsense)?, theirs: members(&heard).ok_or_else(nonsense)? };
+    let (own, theirs) = (members(&gathered).ok_or_else(nonsense)?, members(&heard).ok_or_else(nonsense)?);
+    let mut groups = Groups { own, theirs, share: true };
     let names = |members: &[Member]| members.iter().map(|member| member.name).collect::<Vec<_>>();
     let news = introduce(b"meeting", &names(&groups.own), &names(&groups.theirs), MPI_ERR_COMM)?;
     if !groups.are_of_one_job() {
-        acquaint(&mut side, &groups)?;
+        acquaint(&mut side, &mut groups)?;
     }
     meeting(&scope, &news)
 }
@@ -376,6 +381,8 @@ pub fn meet(communicator: usize, leader: u32, contact: Option<impl FnOnce() -> R
 struct Groups {
     own: Vec<Member>,
     theirs: Vec<Member>,
+    /// Processes of one node share memory.
+    share: bool,
 }
 
 impl Groups {
@@ -385,14 +392,14 @@ impl Groups {
         self.own.iter().chain(&self.theirs).all(|member| member.name.job == job)
     }
 
-    /// The processes of the node of `own` that share a segment if they meet, in order of their names; none if
-    /// all of them are of one job, or there are too many.
+    /// The processes of the node of `own` that share a segment if they meet, in order of their names. There are
+    /// none if all of them are of one job, there are too many, or memory cannot be shared.
     fn neighbours(&self, own: ProcessName) -> Vec<ProcessName> {
         let all = || self.own.iter().chain(&self.theirs);
         let node = all().find(|member| member.name == own).map_or(0, |own| own.node);
         let mut names: Vec<_> = all().filter(|member| member.node == node && node != 0).map(|one| one.name).collect();
         names.sort_unstable();
-        let shares = names.iter().any(|name| name.job != own.job) && names.len() <= LINK_SIZE_MAX;
+        let shares = self.share && names.iter().any(|name| name.job != own.job) && names.len() <= LINK_SIZE_MAX;
         if shares { names } else { Vec::new() }
     }
 }
@@ -404,12 +411,34 @@ struct Segment {
     place: Option<NearPlace>,
 }
 
-/// The second and the third round: makes the processes of the other group peers of this one.
-fn acquaint(side: &mut Side, groups: &Groups) -> Result<()> {
+impl Segment {
+    /// Takes a place. If there is none, the user is told why.
+    fn take_place(&mut self, key: SegmentKey, own: usize, size: usize) {
+        match join_near(&file_key(key), own, size) {
+            Ok(place) => self.place = Some(place),
+            Err(error) => say_that_no_memory_is_shared(&error.to_string()),
+        }
+    }
+}
+
+/// The second and the third round: makes the processes of the other group peers of this one. If processes of
+/// one node cannot share memory, the two rounds come again without.
+fn acquaint(side: &mut Side, groups: &mut Groups) -> Result<()> {
+    let is_met = attempt(side, groups)?;
+    if !is_met {
+        groups.share = false;
+        attempt(side, groups)?;
+    }
+    Ok(())
+}
+
+/// The two rounds; returns false if the processes of a node cannot share memory. Then all processes know, and
+/// none has added a peer.
+fn attempt(side: &mut Side, groups: &Groups) -> Result<bool> {
     let mut segment = Segment::default();
     let mut added = Vec::new();
     let done = acquaint_with(side, groups, &mut segment, &mut added);
-    if done.is_err() {
+    if !matches!(done, Ok(true)) {
         with(|process| process.forget_added(&added));
     }
     if let Some(place) = segment.place {
@@ -418,7 +447,7 @@ fn acquaint(side: &mut Side, groups: &Groups) -> Result<()> {
     done
 }
 
-fn acquaint_with(side: &mut Side, groups: &Groups, segment: &mut Segment, added: &mut Vec<PeerId>) -> Result<()> {
+fn acquaint_with(side: &mut Side, groups: &Groups, segment: &mut Segment, added: &mut Vec<PeerId>) -> Result<bool> {
     let mine = tell(groups, segment).map(|told| told.to_words());
     let gathered = side.gather(mine)?;
     let heard = side.exchange(&gathered, LOST)?;
@@ -428,17 +457,18 @@ fn acquaint_with(side: &mut Side, groups: &Groups, segment: &mut Segment, added:
     };
     let told = read().ok_or_else(nonsense);
     if told.as_ref().is_ok_and(|(own, theirs)| own.iter().chain(theirs).all(|told| told.knows_all)) {
-        return Ok(());
+        return Ok(true);
     }
     let done = told.and_then(|(own, theirs)| add(groups, (own, theirs), segment, added));
     // All processes of both groups have all others as peers, or none goes on.
-    let gathered = side.gather(done.map(|()| vec![1]))?;
-    side.exchange(&gathered, LOST).map(drop)
+    let gathered = side.gather(done.map(|is_met| vec![if is_met { MET } else { CANNOT_SHARE }]))?;
+    let heard = side.exchange(&gathered, LOST)?;
+    Ok(!gathered.iter().chain(&heard).any(|word| *word == CANNOT_SHARE))
 }
 
 /// Meets the jobs of the other group, and writes what this process tells in the second round.
 fn tell(groups: &Groups, segment: &mut Segment) -> Result<Told> {
-    let Groups { own: ours, theirs } = groups;
+    let Groups { own: ours, theirs, .. } = groups;
     let (own, _) = with(|process| process.own_name())?;
     let neighbours = groups.neighbours(own);
     let missing: Vec<ProcessName> = with(|process| {
@@ -452,8 +482,8 @@ fn tell(groups: &Groups, segment: &mut Segment) -> Result<Told> {
         let differs = ours.iter().any(|member| is_near(&member.name) && member.knows != knows);
         if differs || missing.iter().any(is_near) {
             let key = new_key().map_err(|error| Error::new(MPI_ERR_OTHER, error.to_string()))?;
-            segment.place = Some(join_near(&file_key(key), 0, neighbours.len())?);
-            segment.told = Some(key);
+            segment.take_place(key, 0, neighbours.len());
+            segment.told = segment.place.as_ref().map(|_| key);
         }
     }
     if missing.iter().any(|name| !is_near(name)) {
@@ -478,13 +508,13 @@ fn file_key([one, two]: SegmentKey) -> String {
 }
 
 /// Makes the processes of the other group peers of this one: both groups have told this. Those that are new
-/// are in `added`.
+/// are in `added`. Returns false, and adds none, if this process cannot share memory with a new one.
 fn add(
     groups: &Groups,
     (ours, theirs): (Vec<Told>, Vec<Told>),
     segment: &mut Segment,
     added: &mut Vec<PeerId>,
-) -> Result<()> {
+) -> Result<bool> {
     let (name, size) = with(|process| process.own_name())?;
     let neighbours = groups.neighbours(name);
     let members = || groups.own.iter().chain(&groups.theirs);
@@ -493,12 +523,19 @@ fn add(
         && segment.place.is_none()
     {
         let own = neighbours.iter().position(|one| *one == name).ok_or_else(nonsense)?;
-        segment.place = Some(join_near(&file_key(key), own, neighbours.len())?);
+        segment.take_place(key, own, neighbours.len());
+    }
+    let is_new = |process: &mut Process, member: &Member| member.name.job != name.job && !process.knows(member.name);
+    let is_near = |member: &&Member| neighbours.contains(&member.name);
+    if segment.place.is_none()
+        && with(|process| groups.theirs.iter().filter(is_near).any(|member| is_new(process, member)))
+    {
+        return Ok(false);
     }
     let own_job = jobs(&groups.own).keys().position(|job| *job == name.job).ok_or_else(nonsense)?;
     with(|process| {
         for (member, told) in groups.theirs.iter().zip(theirs) {
-            if member.name.job == name.job || process.knows(member.name) {
+            if !is_new(process, member) {
                 continue;
             }
             let Told { is_crowded, relations, card, .. } = told;
@@ -509,7 +546,7 @@ fn add(
             let stranger = Stranger { name: member.name, own_index, card, is_crowded, near };
             added.push(process.add_stranger(&stranger, size.saturating_add(member.job_size))?);
         }
-        Ok(())
+        Ok(true)
     })
 }
 
@@ -542,6 +579,7 @@ mod tests {
         let groups = Groups {
             own: vec![at(4, 1, 7), at(4, 0, 7), at(4, 2, 8), at(4, 3, 0), at(4, 4, 6)],
             theirs: vec![at(3, 5, 7), at(3, 6, 6), at(3, 7, 0), at(3, 8, 9)],
+            share: true,
         };
         let name = |job, number| ProcessName { job: JobId(job), number };
         let of = |job, number| groups.neighbours(name(job, number));
@@ -551,8 +589,10 @@ mod tests {
         // Alone on its node, with its own job only, or without shared memory.
         assert!([of(4, 2), of(3, 8), of(4, 3), of(3, 7)].iter().all(Vec::is_empty));
         let many = |job| (0..65).map(|number| Member { node: 7, ..member(job, number, 65) }).collect();
-        let groups = Groups { own: many(1), theirs: many(2) };
+        let groups = Groups { own: many(1), theirs: many(2), share: true };
         assert!(groups.neighbours(name(1, 0)).is_empty());
+        let two = |share| Groups { own: vec![at(4, 0, 7)], theirs: vec![at(3, 5, 7)], share };
+        assert_eq!([true, false].map(|share| two(share).neighbours(name(4, 0)).len()), [2, 0]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! itself, and adds those that have told the same. `crate::processes` carries the words.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use weft_core::meeting::{self, Half};
 use weft_core::process::{JobId, ProcessName};
@@ -11,7 +12,7 @@ use weft_net::shared::SharedLink;
 use weft_net::udp::{self, Udp};
 
 use super::join::sign_of_life;
-use super::{carriers, other, rails};
+use super::{carriers, other, rails, warn};
 use crate::business_card::BusinessCard;
 use crate::engine::{BoxedCarrier, CarrierId, NewPeer, Route};
 use crate::error::{Error, Result};
@@ -80,6 +81,16 @@ pub(crate) fn join_near(key: &str, own: usize, size: usize) -> Result<NearPlace>
     })?;
     let segment = near.link.join(key, own, size, directory).map_err(|error| other(error.to_string()))?;
     Ok(NearPlace { near, segment })
+}
+
+/// Tells the user, once, that messages to processes of other jobs on this node take the network.
+pub(crate) fn say_that_no_memory_is_shared(reason: &str) {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !IS_SAID.swap(true, Ordering::Relaxed) {
+        let rank = process::with(|process| process.job.as_ref().map_or(0, |job| job.rank));
+        let sentence = "this process shares no memory with another job on its host, so their messages take the network";
+        warn(rank, &format!("{sentence}: {reason}"));
+    }
 }
 
 /// Opens a carrier more, unless `is_open`. `make` opens it without the lock, and what it returns adds it.
