@@ -10,6 +10,11 @@ use crate::wire;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+/// The variable that names the error handler with which a program begins. The library reads it.
+pub(crate) const ERROR_HANDLER: &str = "WEFT_INITIAL_ERRHANDLER";
+/// The info key that names it for spawned programs (MPI-5.0 §9.3), as [`normal_key`] writes it.
+pub(crate) const ERROR_HANDLER_KEY: &str = "mpi-initial-errhandler";
+
 /// A program of a spawn (MPI-5.0 §11.8.2, §11.8.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpawnProgram {

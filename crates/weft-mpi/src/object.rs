@@ -127,8 +127,9 @@ impl Objects {
         }
     }
 
-    /// Makes the predefined communicators of a job of `members`, seen from rank `rank` of them.
-    pub fn begin_world(&mut self, rank: u32, members: Vec<PeerId>) {
+    /// Makes the predefined communicators of a job of `members`, seen from rank `rank` of them. They have
+    /// this predefined error handler.
+    pub fn begin_world(&mut self, rank: u32, members: Vec<PeerId>, error_handler: usize) {
         let own = members[rank as usize];
         let communicator = |context, members, name: &str| {
             let group = Group::new(members, own);
@@ -138,7 +139,7 @@ impl Objects {
                 group,
                 inter: None,
                 rank: 0,
-                error_handler: MPI_ERRORS_ARE_FATAL,
+                error_handler,
                 name: name.to_owned(),
                 attributes: Vec::new(),
                 info: Vec::new(),

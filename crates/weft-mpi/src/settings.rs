@@ -19,6 +19,7 @@ use weft_core::time::Duration;
 use weft_engine::protocols::CostModel;
 use weft_net::{fabric, faults, verbs};
 
+use crate::constants::{MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL, MPI_ERRORS_RETURN};
 use crate::context::COMMUNICATORS_MAX;
 use crate::multicast::BcastSetting;
 
@@ -47,6 +48,8 @@ pub struct Settings {
     pub costs: Option<CostModel>,
     /// `WEFT_CHECK`: compares the calls of processes.
     pub check: bool,
+    /// `WEFT_INITIAL_ERRHANDLER`: the error handler of the predefined communicators.
+    pub initial_error_handler: usize,
     /// `WEFT_COLLECTIVES_TABLE`, `WEFT_BCAST` and so on: the rules by which algorithms of collectives are
     /// chosen.
     pub choices: Choices,
@@ -151,6 +154,7 @@ impl Settings {
             single_copy: switch(&SINGLE_COPY, &variable)?,
             reorder: switch(&REORDER, &variable)?,
             check: switch(&CHECK, &variable)?,
+            initial_error_handler: error_handler(&INITIAL_ERRHANDLER.value(&variable).unwrap_or_default())?,
             multicast: multicast(&variable),
             communicators: communicators(&variable)?,
             choices: choices(&variable)?,
@@ -273,6 +277,16 @@ fn verbs_mode(value: &str) -> Result<verbs::Mode, String> {
     let value = if value.is_empty() { VERBS_MODE.default } else { value };
     let known = verbs::Mode::ALL.into_iter().find(|(name, _)| *name == value);
     known.map(|(_, mode)| mode).ok_or_else(|| VERBS_MODE.says(value, "is none of them"))
+}
+
+/// The names of error handlers (MPI-5.0 §9.3).
+fn error_handler(value: &str) -> Result<usize, String> {
+    match value {
+        "mpi_errors_are_fatal" => Ok(MPI_ERRORS_ARE_FATAL),
+        "mpi_errors_abort" => Ok(MPI_ERRORS_ABORT),
+        "mpi_errors_return" => Ok(MPI_ERRORS_RETURN),
+        _ => Err(INITIAL_ERRHANDLER.says(value, "is none of them")),
+    }
 }
 
 fn connections(variable: &impl Fn(&str) -> Option<String>) -> Result<u32, String> {

@@ -74,7 +74,8 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
     take_part(&mut process, names)?;
     let Some(job) = &process.job else { return Err(other("this process is in no job")) };
     let (rank, members) = (job.rank, job.members.clone());
-    process.objects.begin_world(rank, members);
+    let error_handler = job.introduction.settings.initial_error_handler;
+    process.objects.begin_world(rank, members, error_handler);
     let (objects, engine) = process.parts()?;
     if let Some(world) = objects.world_mut() {
         world.slot = Slots::open_world(world.collective_context(), &world.group, engine);

@@ -10,6 +10,7 @@ use super::{Case, Outcome};
 
 const PORTS: &str = "tests/c/ports.c";
 const SPAWN: &str = "tests/c/spawn.c";
+const ERRHANDLER: &str = "tests/c/initial_errhandler.c";
 /// A process says this that shares no memory with another job on its host.
 const SHARES_NO_MEMORY: &str = "this process shares no memory with another job on its host";
 const LIMIT_SECONDS: u64 = 60;
@@ -192,6 +193,17 @@ fn killed(client: Job) -> Case {
     })
 }
 
+/// A case of a job that begins with one error handler, and spawns another that begins with another.
+fn begins_with(own: &'static str, spawned: &'static str) -> Case {
+    Case::new(format!("a job begins with {own}, and spawns one that begins with {spawned}"), move |context| {
+        let attempt = || {
+            let run = context.mpiexec(2).arg("-initial-errhandler").arg(own);
+            run.arg(context.compile(ERRHANDLER)?).args([own, spawned]).limit(LIMIT_SECONDS).finish()
+        };
+        Expected::code(0).judge(attempt())
+    })
+}
+
 /// A case of a job that spawns others.
 fn spawning(job: Job, settings: &'static [(&'static str, &'static str)], what: &'static str) -> Case {
     Case::new(format!("{} spawn jobs{what}", job.name()), move |context| {
@@ -222,6 +234,8 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         killed(Job::OneHost(2)),
         killed(Job::Alone),
         neighbours(),
+        begins_with("mpi_errors_return", "mpi_errors_abort"),
+        begins_with("mpi_errors_abort", "mpi_errors_return"),
         without_memory(),
         spawning(Job::OneHost(3), &[], ""),
         spawning(Job::Alone, &[], ""),

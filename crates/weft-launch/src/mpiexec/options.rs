@@ -7,6 +7,7 @@ use super::{binding, run, stats, table};
 use crate::control::InputTo;
 use crate::defaults::Defaults;
 use crate::hosts::{self, Host, Order};
+use crate::spawn::ERROR_HANDLER;
 use crate::{reach, words};
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -266,6 +267,7 @@ impl<'a> Parser<'a> {
                 add_all(&mut self.block.hosts, listed);
             }
             Local::Set => self.block.environment.set.push((values[0].clone(), values[1].clone())),
+            Local::ErrorHandler => self.block.environment.set.push((ERROR_HANDLER.into(), values[0].clone())),
             Local::BaseAll => self.own_base = Some(Base::All),
             Local::BaseNone => self.own_base = Some(Base::None),
             Local::BaseList => self.own_base = Some(Base::List(names(&first()))),

@@ -7,7 +7,7 @@ use super::plan::Job;
 use super::settings::{Block, RANKS_MAX, Settings, number};
 use crate::control::InputTo;
 use crate::hosts::{self, Host};
-use crate::spawn::{Spawn, SpawnProgram, normal_key, short};
+use crate::spawn::{ERROR_HANDLER, ERROR_HANDLER_KEY, Spawn, SpawnProgram, normal_key, short};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
@@ -28,6 +28,8 @@ enum Key {
     File,
     /// Variables, `NAME=value` in each line.
     Environment,
+    /// The error handler that the program begins with.
+    ErrorHandler,
     Architecture,
     RanksPerHost,
     OnePerHost,
@@ -37,13 +39,14 @@ enum Key {
 
 /// The names of the keys: those of the standard, then those of MPICH and of Open MPI. Other keys change
 /// nothing. `_` and `-` are the same in a name.
-const KEYS: [(&str, Key); 17] = [
+const KEYS: [(&str, Key); 18] = [
     ("host", Key::Hosts),
     ("arch", Key::Architecture),
     ("wdir", Key::Directory),
     ("path", Key::SearchPath),
     ("file", Key::File),
     ("soft", Key::Soft),
+    (ERROR_HANDLER_KEY, Key::ErrorHandler),
     ("hosts", Key::Hosts),
     ("hostfile", Key::HostFile),
     ("machinefile", Key::HostFile),
@@ -162,6 +165,7 @@ fn take_keys(
                 let variables = pairs(value, '\0').map(|(name, value)| (name.into(), value.into()));
                 block.environment.set.extend(variables);
             }
+            Some(Key::ErrorHandler) => block.environment.set.push((ERROR_HANDLER.into(), value.into())),
             Some(Key::Architecture) => architecture(name, value)?,
             Some(Key::RanksPerHost) => settings.ranks_per_host = Some(number(name, value)?),
             Some(Key::OnePerHost) if value != "false" && value != "0" => settings.ranks_per_host = Some(1),
@@ -293,6 +297,8 @@ mod tests {
         assert_eq!(block(&[("soft", "1,3,9")]).count, Some(3));
         let variables: Vec<_> = block(&[("env", "B=2\nC=a=b\nnothing")]).environment.set;
         assert_eq!(variables[1..], [("B".into(), "2".into()), ("C".into(), "a=b".into())]);
+        let begins = block(&[("mpi_initial_errhandler", "mpi_errors_return")]).environment.set;
+        assert_eq!(begins.last(), Some(&(ERROR_HANDLER.into(), "mpi_errors_return".into())));
         // The program's own word counts more than that of a file.
         let block = block(&[("wdir", "/own"), ("file", "keys")]);
         assert_eq!((block.directory, block.environment.set.len()), (Some("/own".into()), 2));

@@ -90,6 +90,7 @@ pub(crate) enum Local {
     Architecture,
     Host,
     Set,
+    ErrorHandler,
     BaseAll,
     BaseNone,
     BaseList,

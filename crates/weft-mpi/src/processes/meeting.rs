@@ -392,8 +392,8 @@ impl Groups {
         self.own.iter().chain(&self.theirs).all(|member| member.name.job == job)
     }
 
-    /// The processes of the node of `own` that share a segment if they meet, in order of their names. There are
-    /// none if all of them are of one job, there are too many, or memory cannot be shared.
+    /// The processes of the node of `own` that share a segment if they meet, in order of their names. There
+    /// are none if all of them are of one job, there are too many, or memory cannot be shared.
     fn neighbours(&self, own: ProcessName) -> Vec<ProcessName> {
         let all = || self.own.iter().chain(&self.theirs);
         let node = all().find(|member| member.name == own).map_or(0, |own| own.node);

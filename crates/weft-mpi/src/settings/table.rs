@@ -179,6 +179,16 @@ pub const CHECK: Setting = Setting {
               The first difference is an error with one sentence. The comparison costs time",
     reader: Reader::Library,
 };
+/// The error handler that a program begins with.
+pub const INITIAL_ERRHANDLER: Setting = Setting {
+    name: "WEFT_INITIAL_ERRHANDLER",
+    default: "mpi_errors_are_fatal",
+    allowed: "mpi_errors_are_fatal, mpi_errors_abort or mpi_errors_return",
+    meaning: "the error handler of MPI_COMM_WORLD, of MPI_COMM_SELF and of the communicator with the parents, \
+              until the program sets another. `mpiexec -initial-errhandler` and the info key \
+              `mpi_initial_errhandler` of MPI_Comm_spawn set it",
+    reader: Reader::Library,
+};
 /// Communicators that a process may have.
 pub const COMMUNICATORS: Setting = Setting {
     name: "WEFT_COMMUNICATORS",
@@ -398,7 +408,7 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All settings, in the order in which they are shown.
-pub const TABLE: [&Setting; 42] = [
+pub const TABLE: [&Setting; 43] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
@@ -423,6 +433,7 @@ pub const TABLE: [&Setting; 42] = [
     &VERBOSE_ERRORS,
     &ON_FAILURE,
     &CHECK,
+    &INITIAL_ERRHANDLER,
     &COMMUNICATORS,
     &COLLECTIVES_TABLE,
     &REPRODUCIBLE,

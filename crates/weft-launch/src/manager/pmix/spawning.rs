@@ -2,7 +2,7 @@
 
 use crate::SpawnProgram;
 use crate::mpiexec::largest;
-use crate::spawn::normal_key;
+use crate::spawn::{ERROR_HANDLER, ERROR_HANDLER_KEY, normal_key};
 use crate::sys::pmix::Program;
 
 /// The variable in which the processes of a spawned job find the port of the job that has spawned them.
@@ -63,6 +63,7 @@ pub(super) fn job(
                     made.processes = largest("soft", value, program.processes).map_err(|why| (index, why))?;
                 }
                 "env" => made.environment.extend(value.lines().filter(|line| line.contains('=')).map(str::to_owned)),
+                ERROR_HANDLER_KEY => made.environment.push(format!("{ERROR_HANDLER}={value}")),
                 "path" => {
                     let path = own.iter().find(|(name, _)| name == "PATH").map_or("", |(_, path)| path);
                     made.environment.push(format!("PATH={value}:{path}"));

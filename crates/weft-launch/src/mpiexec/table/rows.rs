@@ -260,6 +260,13 @@ pub(crate) static OPTIONS: &[Entry] = &[
         Local::Set,
         "set a variable for the program that follows",
     ),
+    local(
+        Environment,
+        &["-initial-errhandler"],
+        one("NAME"),
+        Local::ErrorHandler,
+        "the error handler that the program that follows begins with, as WEFT_INITIAL_ERRHANDLER says it",
+    ),
     global(
         Environment,
         &["-x"],
@@ -423,12 +430,6 @@ pub(crate) static OPTIONS: &[Entry] = &[
         &["--npersocket", "--persocket"],
         one("COUNT"),
         "--map-by socket deals the ranks of a host to its sockets in turn; -ppn says how many there are",
-    ),
-    instead(
-        Ending,
-        &["-initial-errhandler"],
-        one("NAME"),
-        "a program says it: MPI_Comm_set_errhandler, first thing after MPI_Init",
     ),
     instead(Ending, &["--max-restarts"], one("COUNT"), "ranks are not started again"),
 ];
