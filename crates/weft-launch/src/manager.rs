@@ -131,6 +131,12 @@ pub trait ProcessManager: Debug + Send {
     /// The process manager is gone.
     fn spawned_end(&mut self, number: u32) -> Result<Option<String>, LaunchError>;
 
+    /// Returns whether [`spawned_end`](Self::spawned_end) learns of every end. Other process managers start
+    /// programs that are missing, and say nothing more.
+    fn tells_ends(&self) -> bool {
+        false
+    }
+
     /// The port that the job has named which has spawned this job; `None` when no job has.
     ///
     /// # Errors

@@ -17,9 +17,9 @@ const BEFORE: Duration = Duration::from_millis(700);
 const DOWN: Duration = Duration::from_millis(800);
 /// The longest time of a case, seconds.
 const LIMIT_SECONDS: u64 = 60;
-/// The seconds after which a silent peer counts as failed: where it has to fail, and where it has not. There a
-/// loaded machine may keep a process from running for seconds, and commands that change an interface wait for
-/// each other in the kernel.
+/// The seconds after which a silent peer counts as failed: where it has to fail, and where it has not. There
+/// a loaded machine may keep a process from running for seconds, and commands that change an interface wait
+/// for each other in the kernel.
 const FAILS_AFTER: &str = "2";
 const NEVER_FAILS: &str = "30";
 const RAW: &str = "ether type 0x88b5 drop";
@@ -84,8 +84,8 @@ fn sizes(context: &Context) -> anyhow::Result<Run> {
     run(context, "tests/c/sizes.c", NEVER_FAILS)
 }
 
-/// Makes a run of some seconds, during which `breaks` happens; the value that it returns lasts until the end. A
-/// peer that is silent for `timeout` seconds counts as failed.
+/// Makes a run of some seconds, during which `breaks` happens; the value that it returns lasts until the end.
+/// A peer that is silent for `timeout` seconds counts as failed.
 fn broken<T>(context: &Context, timeout: &str, breaks: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Finished> {
     let run = run(context, "examples/heat.c", timeout)?;
     let run = run.arg("--input").arg(context.root.join("examples/heat.pgm"));

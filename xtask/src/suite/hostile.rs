@@ -97,8 +97,8 @@ fn attacked(name: &str, packets: u64, settings: &'static [(&str, &str)], says: &
         }
         let tool = tool(context)?;
         let running = run.start()?;
-        // Before, memory that the job takes anyhow would hide what the attack makes it take. Groups have packets
-        // that can be replayed.
+        // Before, memory that the job takes anyhow would hide what the attack makes it take. Groups have
+        // packets that can be replayed.
         anyhow::ensure!(running.says("warm", LIMIT), "the job does not get warm:\n{}", running.output());
         let hosts = context.hosts()?;
         let attack = hosts.on(&hosts.switch()?, [tool]);

@@ -10,6 +10,7 @@ use super::{Case, Outcome};
 
 const PORTS: &str = "tests/c/ports.c";
 const SPAWN: &str = "tests/c/spawn.c";
+const MISSING: &str = "tests/c/spawn_missing.c";
 const ERRHANDLER: &str = "tests/c/initial_errhandler.c";
 /// A process says this that shares no memory with another job on its host.
 const SHARES_NO_MEMORY: &str = "this process shares no memory with another job on its host";
@@ -204,6 +205,17 @@ fn begins_with(own: &'static str, spawned: &'static str) -> Case {
     })
 }
 
+/// A case of a program that is not there, under a launcher that does not tell that it is not.
+fn missing_under_hydra() -> Case {
+    Case::new("a program that is not there is spawned under Hydra: one error at every rank", |context| {
+        let attempt = || {
+            let run = Run::new(context.python("mpiexec.hydra")).args(["-n", "2"]);
+            run.arg(context.compile(MISSING)?).arg("3").limit(LIMIT_SECONDS).finish()
+        };
+        Expected::code(0).says("rank 0 has the error").says("rank 1 has the error").judge(attempt())
+    })
+}
+
 /// A case of a job that spawns others.
 fn spawning(job: Job, settings: &'static [(&'static str, &'static str)], what: &'static str) -> Case {
     Case::new(format!("{} spawn jobs{what}", job.name()), move |context| {
@@ -234,6 +246,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         killed(Job::OneHost(2)),
         killed(Job::Alone),
         neighbours(),
+        missing_under_hydra(),
         begins_with("mpi_errors_return", "mpi_errors_abort"),
         begins_with("mpi_errors_abort", "mpi_errors_return"),
         without_memory(),

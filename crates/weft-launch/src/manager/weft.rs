@@ -195,6 +195,10 @@ impl ProcessManager for Weft {
         self.talk.spawned_end(number)
     }
 
+    fn tells_ends(&self) -> bool {
+        true
+    }
+
     fn parent_port(&mut self) -> Result<Option<String>, LaunchError> {
         Ok(self.parent_port.clone())
     }

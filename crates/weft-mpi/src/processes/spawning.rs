@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use weft_core::time::Duration;
 use weft_launch::{LaunchError, SpawnProgram};
+use weft_net::clock;
 use weft_net::port::{Contact, Port};
 
 use super::{accept_at, candidates, connect_within};
@@ -11,8 +12,10 @@ use crate::constants::*;
 use crate::error::{Error, ErrorClass, Result};
 use crate::process::{Process, with};
 
-/// The longest time for which the processes of a spawned job wait until their parents accept them.
-const PARENT_PATIENCE: Duration = Duration::from_secs(120);
+/// The longest time for which the processes of a spawned job wait until their parents accept them. Parents
+/// wait as long for their children, where the launcher does not tell that a job has ended, and the program
+/// does not say otherwise (info key `timeout`, in seconds).
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What has become of a spawn at its root.
 pub struct Spawning {
@@ -47,8 +50,28 @@ pub fn spawn(programs: &[SpawnProgram]) -> Spawning {
         return Spawning { outcomes, contact: Err(failed(&format!("the new job cannot be started: {reason}"))) };
     }
     let number = spawned.number;
-    let contact = accept_at(port, move |process| look_at_child(process, number));
+    let (began, patience) = (clock::now(), patience(programs));
+    let contact = accept_at(port, move |process| {
+        look_at_child(process, number)?;
+        let tells = process.job.as_ref().is_none_or(|job| job.manager.tells_ends());
+        if tells || clock::now().since(began) < patience { Ok(()) } else { Err(not_come(patience)) }
+    });
     Spawning { outcomes, contact }
+}
+
+/// The time for which the parents of these programs wait for them.
+fn patience(programs: &[SpawnProgram]) -> Duration {
+    let mut keys = programs.iter().flat_map(|program| &program.info);
+    let seconds = keys.find(|(key, _)| key == "timeout").and_then(|(_, seconds)| seconds.trim().parse().ok());
+    seconds.map_or(PATIENCE, Duration::from_secs)
+}
+
+fn not_come(patience: Duration) -> Error {
+    let seconds = patience.as_nanos() / 1_000_000_000;
+    failed(&format!(
+        "the new job has not called MPI_Init within {seconds} seconds: the launcher has started it, and does not say whether it runs; \
+         is the program there on its hosts, and is it a program of MPI? (The info key timeout says how long to wait, in seconds.)"
+    ))
 }
 
 fn failed(sentence: &str) -> Error {
@@ -82,5 +105,5 @@ pub fn meet_parent() -> Result<Option<Option<Result<Contact>>>> {
         Ok::<_, Error>((job.rank, port))
     })?;
     let Some(port) = port else { return Ok(None) };
-    Ok(Some((rank == 0).then(|| connect_within(&port, PARENT_PATIENCE))))
+    Ok(Some((rank == 0).then(|| connect_within(&port, PATIENCE))))
 }
