@@ -17,11 +17,10 @@ const BEFORE: Duration = Duration::from_millis(700);
 const DOWN: Duration = Duration::from_millis(800);
 /// The longest time of a case, seconds.
 const LIMIT_SECONDS: u64 = 60;
-/// The seconds after which a silent peer counts as failed: where it has to fail, and where it has not. There
-/// a loaded machine may keep a process from running for seconds, and commands that change an interface wait
-/// for each other in the kernel.
-const FAILS_AFTER: &str = "2";
-const NEVER_FAILS: &str = "30";
+/// The seconds after which a silent peer counts as failed, and those where an interface is down in between:
+/// the commands that take it down and up wait for others in the kernel, so that may last for seconds.
+const PEER_TIMEOUT: &str = "2";
+const LONGER_THAN_DOWN: &str = "30";
 const RAW: &str = "ether type 0x88b5 drop";
 const UDP: &str = "ip protocol udp drop";
 
@@ -39,10 +38,13 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             Ok((Expected::code(0).says(" ethernet "), sizes(context)?.finish()))
         }),
         case("raw frames stop arriving in the middle: UDP takes over", |context| {
-            Ok((Expected::code(0).says(" udp "), broken(context, NEVER_FAILS, || Filter::of_frames(context, RAW))))
+            Ok((Expected::code(0).says(" udp "), broken(context, PEER_TIMEOUT, || Filter::of_frames(context, RAW))))
         }),
         case("UDP stops arriving in the middle: raw frames take over", |context| {
-            Ok((Expected::code(0).says(" ethernet "), broken(context, NEVER_FAILS, || Filter::of_frames(context, UDP))))
+            Ok((
+                Expected::code(0).says(" ethernet "),
+                broken(context, PEER_TIMEOUT, || Filter::of_frames(context, UDP)),
+            ))
         }),
         case("an interface goes down and comes back", |context| {
             let flap = || {
@@ -51,14 +53,14 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
                 drop(down);
                 Ok(())
             };
-            Ok((Expected::code(0).says("ethernet+udp"), broken(context, NEVER_FAILS, flap)))
+            Ok((Expected::code(0).says("ethernet+udp"), broken(context, LONGER_THAN_DOWN, flap)))
         }),
         case("an interface goes down for good: the job fails in time, with a reason", |context| {
             Ok((
                 // A rank in Waitall finds the error in a status; a rank in a collective has it as the call's
                 // error.
                 Expected::failure().says(" on host ").says("has not answered for longer than WEFT_PEER_TIMEOUT"),
-                broken(context, FAILS_AFTER, || Down::new(context)),
+                broken(context, PEER_TIMEOUT, || Down::new(context)),
             ))
         }),
     ];
@@ -81,7 +83,7 @@ fn run(context: &Context, program: &str, timeout: &str) -> anyhow::Result<Run> {
 
 /// Runs messages of all sizes.
 fn sizes(context: &Context) -> anyhow::Result<Run> {
-    run(context, "tests/c/sizes.c", NEVER_FAILS)
+    run(context, "tests/c/sizes.c", PEER_TIMEOUT)
 }
 
 /// Makes a run of some seconds, during which `breaks` happens; the value that it returns lasts until the end.

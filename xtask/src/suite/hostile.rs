@@ -12,7 +12,7 @@ use super::{Case, Outcome, built, strangers};
 
 /// The numbers of hostile packets of the case in `make test-large`, and of each case in `make test`.
 const MILLION: u64 = 1_000_000;
-const SOME: u64 = 50_000;
+const SOME: u64 = 200_000;
 const LIMIT: Duration = Duration::from_secs(150);
 /// The least share of packets that must have been counted by cause is one in this number: many packets are
 /// lost where they arrive too fast.

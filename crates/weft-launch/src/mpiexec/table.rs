@@ -161,8 +161,9 @@ impl Section {
             }
             Self::Output => "Lines of different ranks never mix. A line of more than 16 MiB is passed in pieces.",
             Self::Ending => {
-                "The exit status is that of the first rank that failed, or 128 + the signal if a signal killed it. \
-                 mpiexec ends all other ranks, and those of jobs that ranks have spawned."
+                "mpiexec exits with the status of the first rank that failed. If a signal killed that rank, mpiexec \
+                 exits with 128 plus the number of the signal. mpiexec ends all other ranks, and also the jobs that \
+                 ranks have spawned."
             }
         }
     }
