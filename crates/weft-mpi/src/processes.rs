@@ -28,9 +28,16 @@ use crate::constants::*;
 use crate::error::{Error, ErrorClass, Result};
 use crate::process::{Outside, Process, block_beside, block_outside, with};
 
-/// The longest time for which MPI_Comm_connect waits until the other side accepts, where the program does not
-/// say (key `timeout`, in seconds).
-const CONNECT_PATIENCE: Duration = Duration::from_secs(120);
+/// The longest time for which two jobs wait for each other, where the program does not say: MPI_Comm_connect
+/// and spawned processes until the other side accepts, and parents for their children where the launcher does
+/// not tell that a job has ended.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The longest wait that the program says (info key `timeout`, in seconds), else [`PATIENCE`].
+fn patience<'a>(info: impl IntoIterator<Item = &'a (String, String)>) -> Duration {
+    let said = info.into_iter().find(|(key, _)| key == "timeout").and_then(|(_, seconds)| seconds.trim().parse().ok());
+    said.map_or(PATIENCE, Duration::from_secs)
+}
 
 fn refused(refused: Refused) -> Error {
     match refused {
@@ -149,12 +156,12 @@ fn closed(error: &std::io::Error) -> Error {
 }
 
 /// Goes to the port of this name and waits until its process accepts (MPI-5.0 §11.9.3). Only the root of
-/// `MPI_Comm_connect` calls it. `seconds`: the longest wait, if the program says one.
+/// `MPI_Comm_connect` calls it. The key `timeout` of `info` is the longest wait in seconds.
 ///
 /// # Errors
 /// `MPI_ERR_PORT`: a sentence with the reason.
-pub fn connect(name: &str, seconds: Option<u64>) -> Result<Contact> {
-    connect_within(name, seconds.map_or(CONNECT_PATIENCE, Duration::from_secs))
+pub fn connect(name: &str, info: &[(String, String)]) -> Result<Contact> {
+    connect_within(name, patience(info))
 }
 
 fn connect_within(name: &str, patience: Duration) -> Result<Contact> {
@@ -230,7 +237,7 @@ pub fn join(socket: impl std::io::Read + std::io::Write) -> Result<Contact> {
     let name = open_port()?;
     let contact = swap_names(socket, &name).and_then(|theirs| match name < theirs {
         true => accept(&name),
-        false => connect(&theirs, None),
+        false => connect_within(&theirs, PATIENCE),
     });
     close_port(&name)?;
     contact

@@ -69,9 +69,8 @@ pub(crate) fn comm_connect(
 ) -> Result<()> {
     let root = root_of(comm, root)?;
     let contact = root.is_own.then_some(|| {
-        let seconds = with(|process| info_of(process, info))?.into_iter().find(|(key, _)| key == "timeout");
-        let seconds = seconds.and_then(|(_, seconds)| seconds.trim().parse().ok());
-        processes::connect(&port_of(port_name)?, seconds)
+        let info = with(|process| info_of(process, info))?;
+        processes::connect(&port_of(port_name)?, &info)
     });
     meet(comm, root.rank, newcomm, contact)
 }

@@ -114,8 +114,7 @@ impl Flow {
             if self.begins_cut(&departure) {
                 return self.emit_for_size(now, regions, out);
             }
-            let least = self.length_with_echo(&departure.content);
-            let length = self.emit_numbered(now, &departure, least, regions, out);
+            let length = self.emit_numbered(now, &departure, 0, regions, out);
             return Some(Written { length, path: departure.path, fresh: None });
         }
         if self.outgoing.hopeless {
@@ -286,18 +285,6 @@ impl Flow {
         }
     }
 
-    /// Bytes of a packet with this content and an echo, without a seal; 0 if the packet has no room for an
-    /// echo.
-    ///
-    /// A packet that is sent again is no shorter than that, so it is never shorter than before. Otherwise a
-    /// packet that only its echo makes too long for its path is lost once and arrives the second time, again
-    /// and again, and nobody doubts the size.
-    fn length_with_echo(&self, content: &Content) -> usize {
-        let run = matches!(content, Content::Messages { run: true, .. });
-        let length = content.packet_bytes();
-        if self.has_room_for_echo(length + self.settings.seal_size(), run) { length + ECHO_SIZE } else { 0 }
-    }
-
     /// Returns whether a packet of `length` bytes has room for an echo. In a run the full packets do without
     /// an echo, so that all of them have one size.
     fn has_room_for_echo(&self, length: usize, run: bool) -> bool {
@@ -305,6 +292,10 @@ impl Flow {
     }
 
     /// Writes a packet that is at least `least` bytes long: zeros fill it up.
+    ///
+    /// A packet that is sent again is as long as with an echo, so it is never shorter than before. Otherwise
+    /// a packet that only its echo makes too long for its path would be lost once and would arrive the second
+    /// time, again and again, and the flow would not doubt the size.
     fn emit_numbered(
         &mut self,
         now: Instant,
@@ -323,9 +314,14 @@ impl Flow {
         let head = self.head(now, kind, request, path, echoes);
         let at = head.emit(length, out);
         self.read_content(&content, 0, regions, &mut out[at..at + length]);
-        if transmission == 1 {
-            self.counters.bytes_sent += length as u64;
-        }
+        let least = match transmission {
+            1 => {
+                self.counters.bytes_sent += length as u64;
+                least
+            }
+            _ if echoes => content.packet_bytes() + ECHO_SIZE,
+            _ => least,
+        };
         let mut whole = at + length;
         if whole < least {
             // Zeros, not the bytes that an earlier train has left there.

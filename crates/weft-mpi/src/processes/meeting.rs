@@ -424,12 +424,12 @@ impl Segment {
 /// The second and the third round: makes the processes of the other group peers of this one. If processes of
 /// one node cannot share memory, the two rounds come again without.
 fn acquaint(side: &mut Side, groups: &mut Groups) -> Result<()> {
-    let is_met = attempt(side, groups)?;
-    if !is_met {
-        groups.share = false;
-        attempt(side, groups)?;
+    if attempt(side, groups)? {
+        return Ok(());
     }
-    Ok(())
+    groups.share = false;
+    // Nobody shares memory now, so nobody who is honest says again that memory cannot be shared.
+    if attempt(side, groups)? { Ok(()) } else { Err(nonsense()) }
 }
 
 /// The two rounds; returns false if the processes of a node cannot share memory. Then all processes know, and
@@ -466,15 +466,18 @@ fn acquaint_with(side: &mut Side, groups: &Groups, segment: &mut Segment, added:
     Ok(!gathered.iter().chain(&heard).any(|word| *word == CANNOT_SHARE))
 }
 
+/// Returns whether `name` is of another job than process `own`, and no peer yet.
+fn is_new(process: &mut Process, own: ProcessName, name: ProcessName) -> bool {
+    name.job != own.job && !process.knows(name)
+}
+
 /// Meets the jobs of the other group, and writes what this process tells in the second round.
 fn tell(groups: &Groups, segment: &mut Segment) -> Result<Told> {
     let Groups { own: ours, theirs, .. } = groups;
     let (own, _) = with(|process| process.own_name())?;
     let neighbours = groups.neighbours(own);
-    let missing: Vec<ProcessName> = with(|process| {
-        let strangers = theirs.iter().map(|member| member.name).filter(|name| name.job != own.job);
-        strangers.filter(|name| !process.knows(*name)).collect()
-    });
+    let missing: Vec<ProcessName> =
+        with(|process| theirs.iter().map(|member| member.name).filter(|name| is_new(process, own, *name)).collect());
     let is_near = |name: &ProcessName| neighbours.contains(name);
     if neighbours.first() == Some(&own) {
         // Others of this group that know the same processes miss none, either.
@@ -525,17 +528,18 @@ fn add(
         let own = neighbours.iter().position(|one| *one == name).ok_or_else(nonsense)?;
         segment.take_place(key, own, neighbours.len());
     }
-    let is_new = |process: &mut Process, member: &Member| member.name.job != name.job && !process.knows(member.name);
     let is_near = |member: &&Member| neighbours.contains(&member.name);
-    if segment.place.is_none()
-        && with(|process| groups.theirs.iter().filter(is_near).any(|member| is_new(process, member)))
-    {
+    let misses_near = |process: &mut Process| {
+        let mut near = groups.theirs.iter().filter(is_near);
+        near.any(|member| is_new(process, name, member.name))
+    };
+    if segment.place.is_none() && with(misses_near) {
         return Ok(false);
     }
     let own_job = jobs(&groups.own).keys().position(|job| *job == name.job).ok_or_else(nonsense)?;
     with(|process| {
         for (member, told) in groups.theirs.iter().zip(theirs) {
-            if !is_new(process, member) {
+            if !is_new(process, name, member.name) {
                 continue;
             }
             let Told { is_crowded, relations, card, .. } = told;

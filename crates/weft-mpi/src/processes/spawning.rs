@@ -7,15 +7,10 @@ use weft_launch::{LaunchError, SpawnProgram};
 use weft_net::clock;
 use weft_net::port::{Contact, Port};
 
-use super::{accept_at, candidates, connect_within};
+use super::{PATIENCE, accept_at, candidates, connect_within, patience};
 use crate::constants::*;
 use crate::error::{Error, ErrorClass, Result};
 use crate::process::{Process, with};
-
-/// The longest time for which the processes of a spawned job wait until their parents accept them. Parents
-/// wait as long for their children, where the launcher does not tell that a job has ended, and the program
-/// does not say otherwise (info key `timeout`, in seconds).
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What has become of a spawn at its root.
 pub struct Spawning {
@@ -50,20 +45,13 @@ pub fn spawn(programs: &[SpawnProgram]) -> Spawning {
         return Spawning { outcomes, contact: Err(failed(&format!("the new job cannot be started: {reason}"))) };
     }
     let number = spawned.number;
-    let (began, patience) = (clock::now(), patience(programs));
+    let (began, patience) = (clock::now(), patience(programs.iter().flat_map(|program| &program.info)));
     let contact = accept_at(port, move |process| {
         look_at_child(process, number)?;
         let tells = process.job.as_ref().is_none_or(|job| job.manager.tells_ends());
         if tells || clock::now().since(began) < patience { Ok(()) } else { Err(not_come(patience)) }
     });
     Spawning { outcomes, contact }
-}
-
-/// The time for which the parents of these programs wait for them.
-fn patience(programs: &[SpawnProgram]) -> Duration {
-    let mut keys = programs.iter().flat_map(|program| &program.info);
-    let seconds = keys.find(|(key, _)| key == "timeout").and_then(|(_, seconds)| seconds.trim().parse().ok());
-    seconds.map_or(PATIENCE, Duration::from_secs)
 }
 
 fn not_come(patience: Duration) -> Error {
