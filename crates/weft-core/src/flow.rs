@@ -50,19 +50,20 @@ use alloc::sync::Arc;
 use core::ops::Range;
 use host_delay::HostDelay;
 use incoming::Incoming;
+pub use outgoing::LongPath;
 use outgoing::Outgoing;
 
 /// Most bytes that an idle flow occupies after `Flow::shrink`, allocations included.
 ///
-/// A flow that has striped bulk data keeps [`striped_bytes`] more, and a flow whose packets have become
+/// A flow that has used more than two paths keeps [`paths_bytes`] more, and a flow whose packets have become
 /// smaller [`SMALLER_BYTES`] more. A flow that is not used for long is parked, and is smaller then
 /// ([`PARKED_BYTES_MAX`]).
-pub const IDLE_BYTES_MAX: usize = 1176;
+pub const IDLE_BYTES_MAX: usize = 1208;
 const _: () = assert!(size_of::<Flow>() + Outgoing::KEPT <= IDLE_BYTES_MAX);
 
-/// Bytes that a flow with `bulk_paths` paths of bulk data keeps once it has used them.
-pub const fn striped_bytes(bulk_paths: u8) -> usize {
-    paths::Paths::bytes_max(bulk_paths as usize)
+/// Bytes that a flow with these settings keeps once it has used all its paths.
+pub const fn paths_bytes(settings: &Settings) -> usize {
+    paths::Paths::bytes_max(settings.other_paths())
 }
 
 /// Bytes that a flow keeps while its packets are smaller than at first, because a path does not carry larger
@@ -145,7 +146,8 @@ impl Flow {
         let Parties { own, peer, own_index } = *parties;
         assert!((PACKET_SIZE_MIN..=PACKET_SIZE_MAX).contains(&settings.packet_size), "packet_size outside its limits");
         assert!((1..=WINDOW_MAX).contains(&settings.window_packets), "window_packets outside its limits");
-        assert!(usize::from(settings.bulk_paths) < PATHS_MAX, "more paths than a packet can name");
+        assert!(settings.other_paths() < PATHS_MAX, "more paths than a packet can name");
+        assert!(settings.long_packet_size <= PACKET_SIZE_MAX, "long_packet_size outside its limits");
         assert!(own_index < 1 << 24, "a process index has 24 bits");
         Self {
             outgoing: Outgoing::new(&settings),
@@ -171,6 +173,39 @@ impl Flow {
         self.outgoing.messages_max(&self.settings) - FRAME_PREFIX
     }
 
+    /// Returns whether a message of `length` bytes, head included, would fill so many packets that the long
+    /// path is better. A message that is alone has no train to share.
+    #[inline]
+    pub fn is_for_long_path(&self, length: usize) -> bool {
+        let least = if self.outgoing.is_idle() { LONG_FROM_PACKETS } else { LONG_FROM_PACKETS_IN_BURST };
+        self.settings.long_packet_size > 0 && length > least * self.frame_max()
+    }
+
+    /// The largest `head` plus `payload` that fills one packet on the long path, unless the path is closed.
+    pub fn long_frame_max(&self) -> Option<usize> {
+        (self.outgoing.long != LongPath::Closed)
+            .then(|| self.settings.messages_max(self.settings.long_packet_size) - FRAME_PREFIX)
+    }
+
+    /// Notes whether the long path takes packets. While it is not closed, messages of more than
+    /// [`Self::frame_max`] take it. Its packets in flight are sent again on other paths once it is closed.
+    pub fn set_long_path(&mut self, long: LongPath) {
+        if self.settings.long_packet_size > 0 && long != self.outgoing.long {
+            self.outgoing.set_long(long, &self.settings);
+        }
+    }
+
+    /// Returns whether the peer answers on path 0, and leaves the packets on the long path unanswered for
+    /// long: its carrier does not deliver them.
+    pub fn has_long_path_failed(&self) -> bool {
+        self.outgoing.long_failed
+    }
+
+    /// The state of the long path, as the driver has told it.
+    pub fn long_path(&self) -> LongPath {
+        self.outgoing.long
+    }
+
     /// Bytes of the longest packet that leaves as a whole at present.
     pub fn packet_size(&self) -> usize {
         self.outgoing.packet_size()
@@ -189,9 +224,9 @@ impl Flow {
     }
 
     /// Sends `head` and `payload` as one message on the ordered channel. Both are copied. Panics if they
-    /// exceed the first value of `frame_max`. Without effect once the peer has failed.
+    /// exceed the first value of `frame_max`, or `long_frame_max`. Without effect once the peer has failed.
     pub fn submit_message(&mut self, head: &[u8], payload: &[u8]) {
-        let most = self.settings.messages_max(self.settings.packet_size) - FRAME_PREFIX;
+        let most = self.settings.messages_max(self.settings.longest()) - FRAME_PREFIX;
         assert!(head.len() + payload.len() <= most, "a message larger than frame_max");
         if !self.failed {
             self.counters.messages_sent += 1;

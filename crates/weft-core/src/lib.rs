@@ -38,6 +38,7 @@ pub mod agreement;
 mod assembly;
 pub mod collective;
 pub mod connection;
+pub mod distrust;
 pub mod file_view;
 pub mod fingerprint;
 pub mod flow;

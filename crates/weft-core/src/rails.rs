@@ -218,6 +218,9 @@ impl Rails {
 
     fn steer_after_news(&mut self, flow: &mut Flow, doubts: u8, alive: u8) {
         self.is_stale = false;
+        // The long path, which comes after the paths of bulk data, has no rail.
+        let of_rails = ((2_u32 << self.bulk_paths()) - 1) as u8;
+        let (doubts, alive) = (doubts & of_rails, alive & of_rails);
         if core::mem::take(&mut self.news) {
             flow.ask_again();
         }

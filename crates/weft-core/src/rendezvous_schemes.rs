@@ -10,6 +10,7 @@
 //! their scheme. But the receiver's scheme may keep them waiting, and only the time of both directions shows
 //! that.
 
+use crate::distrust::Distrust;
 use crate::time::{Duration, Instant};
 
 /// What brings the data of an announced message.
@@ -43,10 +44,6 @@ const ROUND_MESSAGES_MAX: u32 = 64;
 /// The time after which messages that have not arrived are no longer waited for: their receives were given
 /// up.
 const ABANDONED_AFTER: Duration = Duration::from_millis(200);
-/// The time for which nothing is written after writes have failed; it doubles with each further failure.
-const DISTRUSTED_FOR: Duration = Duration::from_secs(10);
-/// The number of times that it doubles at most.
-const DISTRUST_DOUBLINGS_MAX: u32 = 8;
 /// The fewest rounds between two tries of the slower scheme.
 const TRY_AFTER_MIN: u64 = 32;
 /// The most rounds between two tries of the slower scheme.
@@ -156,15 +153,14 @@ pub struct SchemeChoice {
     to_peer: u32,
     /// Set once a round of writes has ended: the first one has to make a connection.
     has_written: bool,
-    /// The failures of writes since one has succeeded, and the time until which nothing is written for that.
-    failures: u32,
-    distrusted_until: Instant,
+    /// Nothing is written for a time after writes have failed.
+    distrust: Distrust,
 }
 
 impl SchemeChoice {
     /// Begins a message of `bytes` bytes, and says what brings it. `may_write`: it may be written.
     pub fn begin(&mut self, now: Instant, bytes: u64, may_write: bool) -> RendezvousScheme {
-        let may_write = may_write && now >= self.distrusted_until;
+        let may_write = may_write && self.distrust.is_over(now);
         self.forget_abandoned(now);
         if let Some(round) = self.round.filter(|round| round.begun >= ROUND_MESSAGES_MAX) {
             self.measure(now, &round);
@@ -202,8 +198,7 @@ impl SchemeChoice {
 
     /// Notes that writes have failed: messages that were to be written come as packets, late.
     pub fn failed(&mut self, now: Instant) {
-        self.distrusted_until = now + Duration(DISTRUSTED_FOR.0 << self.failures.min(DISTRUST_DOUBLINGS_MAX));
-        self.failures = self.failures.saturating_add(1);
+        self.distrust.failed(now);
         // How long these messages take says nothing of either scheme.
         self.round = None;
     }
@@ -256,7 +251,7 @@ impl SchemeChoice {
             return;
         }
         if is_write {
-            self.failures = 0;
+            self.distrust.succeeded();
         }
         let per_byte = now.since(round.began).0.saturating_mul(1000) / round.bytes;
         self.classes[class(round.longest)].of(scheme).measure(per_byte);

@@ -14,7 +14,8 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use weft_core::connection::Connection;
-use weft_core::flow::{Counters, Event, Flow, Parked, Settings as FlowSettings};
+use weft_core::distrust::Distrust;
+use weft_core::flow::{Counters, Event, Flow, LongPath, Parked, Settings as FlowSettings};
 use weft_core::path_validation::{Ends, Keys};
 use weft_core::placement::Placements;
 use weft_core::rails::{Handled, PathFrame, RAILS_MAX, RailCarrier, Rails, Role};
@@ -170,6 +171,13 @@ impl Carriers {
         }
     }
 
+    /// Notes that packets come or leave by a carrier, as long packets of flows do from some time on.
+    #[cold]
+    pub(crate) fn note_packets(&mut self, id: CarrierId) {
+        self.open[usize::from(id.0)].has_packets = true;
+        self.count_awaited();
+    }
+
     /// Notes which carriers the packets to a peer take.
     pub(crate) fn carry_packets(&mut self, remote: &Remote) {
         for CarrierPath { carrier, .. } in &remote.carrier_paths {
@@ -193,6 +201,12 @@ impl Carriers {
     #[inline]
     pub(crate) fn has_packets(&self, id: CarrierId) -> bool {
         self.open[usize::from(id.0)].has_packets
+    }
+
+    /// Returns whether peers may be writing to memory of this process by a carrier.
+    #[inline]
+    pub(crate) fn may_be_written_by(&self, id: CarrierId) -> bool {
+        self.open[usize::from(id.0)].registered > 0
     }
 
     /// Something may come by a carrier that has packets, or writes to memory that is registered.
@@ -287,6 +301,8 @@ pub(crate) struct Access {
     pub(crate) placements: Placements,
     /// Set while the carrier refuses the next write.
     pub(crate) refusal: Option<Refusal>,
+    /// The trust in the carrier as the long path of the flow.
+    distrust: Distrust,
 }
 
 /// The protocol to which messages for a peer are submitted.
@@ -429,7 +445,98 @@ impl Remote {
     /// then it must tell of its writes ([`Placement::tells`]).
     pub fn with_remote_memory(self, carrier_path: CarrierPath, placement: Placement) -> Self {
         let placements = Placements::new(placement.bytes_max);
-        Self { access: Some(Box::new(Access { carrier_path, placement, placements, refusal: None })), ..self }
+        Self {
+            access: Some(Box::new(Access {
+                carrier_path,
+                placement,
+                placements,
+                refusal: None,
+                distrust: Distrust::default(),
+            })),
+            ..self
+        }
+    }
+
+    /// Makes the carrier that writes to the peer ([`Self::with_remote_memory`]) the long path of the flow as
+    /// well, with packets of at most `packet_size` bytes. Both ends do the same.
+    pub fn with_long_path(self, packet_size: usize) -> Self {
+        let settings = FlowSettings { long_packet_size: packet_size, ..(*self.settings).clone() };
+        Self { settings: Arc::new(settings), ..self }
+    }
+
+    /// The carrier that is the long path of the flow.
+    #[inline]
+    fn long(&self) -> Option<&Access> {
+        self.access.as_deref().filter(|_| self.settings.long_packet_size > 0)
+    }
+
+    /// Tells the flow whether its long path takes packets. To be called before messages for that path are
+    /// submitted or leave.
+    pub(crate) fn look_at_long_path(&mut self, carriers: &mut Carriers, now: Instant, jobs: &Jobs) {
+        let Some(Access { carrier_path: CarrierPath { carrier, to }, distrust, .. }) = self.long() else { return };
+        let (carrier, to, is_trusted) = (*carrier, *to, distrust.is_over(now));
+        let asked = carriers.get_mut(carrier).filter(|_| is_trusted).map(|carrier| carrier.long_path(&to));
+        let state = asked.unwrap_or(LongPath::Closed);
+        if state != LongPath::Closed && !carriers.has_packets(carrier) {
+            carriers.note_packets(carrier);
+        }
+        if let Some(flow) = self.flow(jobs) {
+            flow.set_long_path(state);
+        }
+    }
+
+    /// Closes the long path for some time: its carrier does not deliver what it has taken.
+    #[cold]
+    pub(crate) fn give_up_long_path(&mut self, now: Instant) {
+        let Some(access) = self.access.as_deref_mut() else { return };
+        access.distrust.failed(now);
+        if let Some(flow) = self.current_flow_mut() {
+            flow.set_long_path(LongPath::Closed);
+        }
+    }
+
+    /// Returns whether the carrier of the long path does not deliver what it takes.
+    #[inline]
+    pub(crate) fn has_long_path_failed(&self) -> bool {
+        self.current_flow().is_some_and(Flow::has_long_path_failed)
+    }
+
+    /// Returns whether the long path was open at the last look.
+    #[inline]
+    pub(crate) fn has_long_path(&self) -> bool {
+        self.current_flow().is_some_and(|flow| flow.long_path() != LongPath::Closed)
+    }
+
+    /// The carrier of the long path, if the path waits for it to take more.
+    #[inline]
+    pub(crate) fn full_long_path(&self) -> Option<CarrierId> {
+        let is_full = |flow: &Flow| flow.long_path() == LongPath::Full;
+        self.access
+            .as_ref()
+            .filter(|_| self.current_flow().is_some_and(is_full))
+            .map(|access| access.carrier_path.carrier)
+    }
+
+    /// The carrier of the long path, if `path` is that path.
+    #[inline]
+    pub(crate) fn long_carrier(&self, path: usize) -> Option<CarrierPath> {
+        self.long().filter(|_| self.settings.is_long(path)).map(|access| access.carrier_path)
+    }
+
+    /// The largest message that fits a packet of the long path, head and payload, in bytes, if a message of
+    /// `length` bytes is for that path and it is open.
+    pub(crate) fn long_frame_max(
+        &mut self,
+        length: usize,
+        carriers: &mut Carriers,
+        now: impl FnOnce() -> Instant,
+        jobs: &Jobs,
+    ) -> Option<usize> {
+        if !self.current_flow().is_some_and(|flow| flow.is_for_long_path(length)) {
+            return None;
+        }
+        self.look_at_long_path(carriers, now(), jobs);
+        self.current_flow().and_then(Flow::long_frame_max)
     }
 
     /// The flow to the peer, if there is one at present.

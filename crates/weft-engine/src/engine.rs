@@ -305,9 +305,8 @@ impl<P: Platform> Engine<P> {
     /// Takes in the packets that the carriers have, and notes the remote writes and reads that they have
     /// completed.
     fn poll_network(&mut self, now: Instant) {
-        let all_are_due = self.network.is_every_look_due();
         for id in self.network.looked_at() {
-            if all_are_due || self.network.is_always_due(id) {
+            if self.network.is_look_due(id) {
                 let found = self.receive(id, now);
                 self.network.note_found(id, found);
             }

@@ -24,7 +24,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::ops::Range;
 use std::os::fd::AsFd;
 
-use weft_core::flow;
+use weft_core::flow::{self, LongPath};
 use weft_core::time::{Duration, Instant};
 use weft_engine::memory::UserData;
 
@@ -71,7 +71,11 @@ const LISTENER: u64 = u64::MAX;
 const PLACED_MIN: u64 = 32 << 10;
 /// Largest message that is sent eagerly, as packets, where this carrier is. A connection moves a longer one
 /// sooner, with the announcement and its answer (docs/design/rails.md).
-const EAGER_MAX: u64 = 48 << 10;
+const EAGER_MAX: u64 = 64 << 10;
+
+/// Bytes of a packet on the long path of a flow, where this carrier is beside others. The receiver begins
+/// with the first packet of a longer message while the sender makes the second.
+pub const LONG_PACKET_BYTES: usize = 33 << 10;
 
 /// The carrier's writes to memory of peers.
 const PLACEMENT: Placement = Placement {
@@ -649,6 +653,15 @@ impl Carrier for Tcp {
 
     fn take_broken(&mut self) -> Option<Address> {
         self.broken.pop_front()
+    }
+
+    fn long_path(&mut self, to: &Address) -> LongPath {
+        let Ok(peer) = self.peer(to) else { return LongPath::Closed };
+        match self.open_connection(peer) {
+            None => LongPath::Closed,
+            Some(_) if self.peers[peer].outgoing.waiting() > 0 => LongPath::Full,
+            Some(_) => LongPath::Open,
+        }
     }
 
     fn rma(&mut self) -> Option<&mut dyn RemoteMemoryAccess> {

@@ -7,7 +7,7 @@ use crate::plan::Plan;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
-use weft_core::flow::{Counters, Flow, SMALLER_BYTES, Settings, striped_bytes};
+use weft_core::flow::{Counters, Flow, SMALLER_BYTES, Settings, paths_bytes};
 use weft_core::process::Parties;
 use weft_core::rails::{Rails, Role};
 use weft_core::time::{Duration, Instant};
@@ -64,7 +64,8 @@ impl Peer {
     pub(crate) fn kept_bytes(&self) -> usize {
         let smaller =
             if self.flow.counters().packets_smaller + self.past.packets_smaller > 0 { SMALLER_BYTES } else { 0 };
-        smaller + self.rails.as_ref().map_or(0, |rails| striped_bytes(rails.bulk_paths() as u8))
+        let of = |rails: &Rails| paths_bytes(&Settings { bulk_paths: rails.bulk_paths() as u8, ..Settings::default() });
+        smaller + self.rails.as_ref().map_or(0, of)
     }
 }
 

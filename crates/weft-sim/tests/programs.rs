@@ -24,7 +24,7 @@ fn programs_by_chance_end_as_they_must() {
     let sum = play(0..PROGRAMS, None);
     // Messages have taken every way that there is.
     assert!(sum.packets > sum.connected && sum.connected > 0, "{sum}");
-    assert!(sum.placed > 0 && sum.anew > 0, "{sum}");
+    assert!(sum.placed > 0 && sum.anew > 0 && sum.long > 0, "{sum}");
     assert!(sum.frames > 0 && sum.copies > 0 && sum.written > 0, "{sum}");
 }
 

@@ -103,6 +103,9 @@ impl Outgoing {
         }
         progress.lost_by_denial += self.believe_what_is_missing();
         let probed = self.probe_answered(now, ack.echo);
+        if probed.is_some_and(|probed| probed.path == 0) {
+            self.doubt_long(now, settings);
+        }
         if newly > 0 || probed.is_some() {
             self.probe_timeout.progress();
         }

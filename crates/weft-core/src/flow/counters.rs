@@ -33,6 +33,8 @@ counters! {
     packets_received,
     /// Packets with messages or data that were sent for the first time.
     data_packets_sent,
+    /// Packets with messages that were sent for the first time on the long path.
+    long_packets_sent,
     /// Packets with messages or data that arrived for the first time.
     data_packets_received,
     /// Messages submitted on the ordered channel.

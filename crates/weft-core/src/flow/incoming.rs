@@ -302,9 +302,15 @@ impl Incoming {
 
     /// Returns whether a packet with messages may be taken. False for messages that were delivered already; a
     /// peer that keeps to the protocol never sends these under a new packet number.
-    pub(super) fn expects_messages(&self, first: Number, window: u32) -> bool {
-        let held = || self.waiting.as_ref().map_or(0, |waiting| waiting.held.len());
-        !self.next_message.is_after(first) && (first == self.next_message || held() < window as usize)
+    ///
+    /// Messages behind a gap are held. They occupy no more memory than a window of packets that are not long.
+    pub(super) fn expects_messages(&self, first: Number, bytes: usize, settings: &Settings) -> bool {
+        let has_room = || {
+            let Some(waiting) = &self.waiting else { return true };
+            let window = settings.window_packets as usize;
+            waiting.held.len() < window && waiting.held_bytes + bytes <= window * settings.packet_size
+        };
+        !self.next_message.is_after(first) && (first == self.next_message || has_room())
     }
 
     /// Delivers messages whose turn it is and holds the others. Returns how many were delivered, and their

@@ -40,6 +40,17 @@ pub(super) enum State {
     Acknowledged,
 }
 
+/// The state of the long path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LongPath {
+    /// Its carrier has no connection to the peer: messages take the other paths.
+    Closed,
+    /// Its carrier takes no further packet at present: messages for the path wait.
+    Full,
+    /// It takes packets.
+    Open,
+}
+
 /// A numbered packet that was sent.
 #[derive(Debug)]
 pub(super) struct Record {
@@ -107,8 +118,13 @@ pub(super) struct Outgoing {
     pub(super) in_vain: Duration,
     /// A packet does not get through.
     pub(super) hopeless: bool,
-    /// Bytes of the longest packet that leaves as a whole at present.
+    /// Bytes of the longest packet that leaves as a whole at present, on any path but the long one.
     pub(super) size: u16,
+    pub(super) long: LongPath,
+    /// The first answer on path 0 while the long path was silent, and has been since.
+    pub(super) long_silent_since: Option<Instant>,
+    /// The peer answers on path 0, and has not answered on the long path for long.
+    pub(super) long_failed: bool,
     /// The number of times that packets have become smaller, and larger, since the last report.
     pub(super) size_changes: [u8; 2],
     /// The number of times that the present size was in doubt and has arrived, since the loss of a packet
@@ -143,16 +159,44 @@ impl Outgoing {
             hopeless: false,
             // No packet is longer than 2¹⁶ bytes.
             size: settings.packet_size as u16,
+            long: LongPath::Closed,
+            long_silent_since: None,
+            long_failed: false,
             size_changes: [0; 2],
             vouched: 0,
             mtu: None,
         }
     }
 
-    /// Bytes of the longest packet that leaves as a whole at present.
+    /// Bytes of the longest packet that leaves as a whole at present, on any path but the long one.
     #[inline]
     pub(super) const fn packet_size(&self) -> usize {
         self.size as usize
+    }
+
+    /// Bytes of the longest packet that leaves as a whole at present on this path.
+    #[inline]
+    pub(super) const fn packet_size_on(&self, path: usize, settings: &Settings) -> usize {
+        if settings.is_long(path) { settings.long_packet_size } else { self.size as usize }
+    }
+
+    /// Notes whether the long path takes packets.
+    pub(super) fn set_long(&mut self, long: LongPath, settings: &Settings) {
+        if long == LongPath::Closed {
+            self.give_up(settings.long_path());
+        } else {
+            self.paths.prepare(settings);
+        }
+        if self.long == LongPath::Closed || long == LongPath::Closed {
+            (self.long_failed, self.long_silent_since) = (false, None);
+        }
+        self.long = long;
+    }
+
+    /// Returns whether the next message is for the long path.
+    #[inline]
+    pub(super) fn is_next_long(&self, settings: &Settings) -> bool {
+        self.long != LongPath::Closed && self.queue.is_first_longer(self.messages_max(settings))
     }
 
     /// Most bytes of messages, with their prefixes, that a packet takes at present.
@@ -193,7 +237,13 @@ impl Outgoing {
 
     /// Returns whether a packet may be sent for the first time on this path.
     pub(super) fn window_is_open(&self, path: usize, data: bool, settings: &Settings) -> bool {
-        self.is_within_reach(data, settings) && !self.paths[path].is_full()
+        self.is_within_reach(data, settings) && self.has_room(path, settings)
+    }
+
+    /// Returns whether the window of a path, and its carrier, take another packet.
+    #[inline]
+    fn has_room(&self, path: usize, settings: &Settings) -> bool {
+        !(self.paths[path].is_full() || self.long == LongPath::Full && settings.is_long(path))
     }
 
     /// Returns whether pacing lets bulk data leave now on a path.
@@ -230,7 +280,7 @@ impl Outgoing {
     fn peek_path(&self, now: Instant, settings: &Settings) -> Option<(usize, bool)> {
         if self.queue.has_unsent_messages() && self.is_within_reach(false, settings) {
             let path = self.messages_path(settings);
-            if !self.paths[path].is_full() {
+            if self.has_room(path, settings) {
                 return Some((path, false));
             }
         }
@@ -242,6 +292,9 @@ impl Outgoing {
     /// The path of the unsent messages. A run takes a path of bulk data, but all of the run takes one path:
     /// messages that overtake others would wait for them at the receiver.
     fn messages_path(&self, settings: &Settings) -> usize {
+        if self.is_next_long(settings) {
+            return settings.long_path();
+        }
         let run = settings.bulk_paths > 0 && self.queue.is_run(self.messages_max(settings));
         if run { self.paths.bulk(settings).next().unwrap_or(0) } else { 0 }
     }
@@ -334,8 +387,11 @@ impl Outgoing {
         data: bool,
         max: usize,
     ) -> Departure {
-        let content = if data { self.queue.next_data(max) } else { Some(self.queue.next_messages(max)) };
-        let content = content.expect("next_way says what there is");
+        let content = match data {
+            true => self.queue.next_data(max).expect("next_path says that there is data"),
+            false if settings.is_long(path) => self.queue.next_long(max),
+            false => self.queue.next_messages(max),
+        };
         self.message_packets += u16::from(!data);
         let number = self.base + self.records.len() as u64;
         if self.records.capacity() == 0 {
@@ -367,7 +423,7 @@ impl Outgoing {
         request
     }
 
-    /// Gives a path of bulk data up at the driver's wish: its packets in flight are lost.
+    /// Gives a path other than path 0 up at the driver's wish: its packets in flight are lost.
     pub(super) fn give_up(&mut self, path: usize) {
         if path == 0 || self.paths.get(path).is_none_or(|path| path.in_flight == 0) {
             return;

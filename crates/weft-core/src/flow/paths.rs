@@ -2,7 +2,8 @@
 //! unanswered probe says something only about its own path.
 //!
 //! Path 0 is that of messages. Bulk data takes path 0 too, or paths of its own: each packet takes the path on
-//! which it will have arrived first.
+//! which it will have arrived first. Behind these may come the long path, for messages that are longer than a
+//! packet of the others.
 
 use super::congestion::Congestion;
 use super::loss_detection::OutstandingProbes;
@@ -279,9 +280,9 @@ impl Paths {
         self.iter().enumerate().map(of).max().unwrap_or(0)
     }
 
-    /// Makes room for several paths of bulk data before bulk data leaves, if it may take several.
+    /// Makes room for further paths before packets leave there, if there are any.
     pub(super) fn prepare(&mut self, settings: &Settings) {
-        let more = usize::from(settings.bulk_paths).saturating_sub(INLINE - 1);
+        let more = settings.other_paths().saturating_sub(INLINE - 1);
         if more > 0 && self.stripes.is_none() {
             let paths = (0..more).map(|_| Path::new(settings)).collect();
             self.stripes = Some(Box::new(Stripes { paths, rates: [Rate::default(); PATHS_MAX] }));
@@ -302,7 +303,9 @@ impl Paths {
     /// A path whose window is full may still be that path: then waiting for it is better than taking a slow
     /// path.
     pub(super) fn choose(&self, now: Instant, settings: &Settings, but: Option<usize>) -> usize {
-        let Some(stripes) = &self.stripes else { return self.bulk(settings).next().unwrap_or(0) };
+        let Some(stripes) = self.stripes.as_ref().filter(|_| settings.bulk_paths > 1) else {
+            return self.bulk(settings).next().unwrap_or(0);
+        };
         let best = stripes.rates.iter().map(|rate| rate.packets).max().unwrap_or(0).max(1);
         let cost = |path: &usize| {
             let Rate { packets, told, .. } = stripes.rates[*path];
@@ -434,9 +437,9 @@ impl Paths {
         self.stripes.as_ref().map_or(0, |stripes| size_of::<Stripes>() + size_of_val(&*stripes.paths))
     }
 
-    /// Most bytes allocated by flows with `bulk_paths` paths of bulk data.
-    pub(super) const fn bytes_max(bulk_paths: usize) -> usize {
-        match bulk_paths.saturating_sub(INLINE - 1) {
+    /// Most bytes allocated by flows with so many paths behind path 0.
+    pub(super) const fn bytes_max(others: usize) -> usize {
+        match others.saturating_sub(INLINE - 1) {
             0 => 0,
             more => size_of::<Stripes>() + more * size_of::<Path>(),
         }

@@ -215,6 +215,25 @@ impl Queue {
         (length, messages)
     }
 
+    /// Returns whether the first unsent message alone is longer than a packet that takes `max` bytes.
+    pub(super) fn is_first_longer(&self, max: usize) -> bool {
+        let at = self.index(self.unsent);
+        let (Some(&low), Some(&high)) = (self.frames.get(at), self.frames.get(at + 1)) else { return false };
+        FRAME_PREFIX + usize::from(u16::from_le_bytes([low, high])) > max
+    }
+
+    /// Takes all whole messages that fit into a packet of the long path. Like a run they are sent again on a
+    /// path of bulk data.
+    pub(super) fn next_long(&mut self, max: usize) -> Content {
+        let was_run = self.run;
+        let content = self.next_messages(max);
+        self.run = was_run && self.has_unsent_messages();
+        match content {
+            Content::Messages { start, length, first, .. } => Content::Messages { start, length, first, run: true },
+            other => other,
+        }
+    }
+
     /// Takes all whole messages that fit into a packet.
     pub(super) fn next_messages(&mut self, max: usize) -> Content {
         let (start, first, run) = (self.unsent, self.next_message, self.is_run(max));

@@ -132,7 +132,7 @@ impl Flow {
                 self.counters.duplicates += 1;
                 self.incoming.ack_now(Cause::Duplicate);
             }
-            Arrival::New if usize::from(piece.whole) > self.settings.packet_size => self.counters.malformed += 1,
+            Arrival::New if usize::from(piece.whole) > self.settings.longest() => self.counters.malformed += 1,
             Arrival::New => {
                 let Some(whole) = self.incoming.assemble(&piece, bytes) else { return };
                 if !is_payload(&piece.channel, &whole) {
@@ -164,7 +164,7 @@ impl Flow {
         }
         if let Channel::Messages { first } = channel
             && !payload.is_empty()
-            && !self.incoming.expects_messages(first, self.settings.window_packets)
+            && !self.incoming.expects_messages(first, payload.len(), &self.settings)
         {
             self.counters.malformed += 1;
             return false;

@@ -67,6 +67,18 @@ pub const WINDOW_GROWTH_SHARE: u32 = 8;
 pub const HOST_DELAY_MEMORY: Duration = Duration::from_millis(20);
 /// Unanswered probes of a path before the driver is told to doubt it: a single answer may only be late.
 pub const PATH_DOUBTS: u8 = 2;
+/// Packets that a message must fill to be better off on the long path: there it costs the work of one packet,
+/// but the carrier's own work for each is dearer (docs/design/flow.md).
+pub const LONG_FROM_PACKETS: usize = 4;
+/// The same while other packets are under way: short ones travel with them in trains.
+pub const LONG_FROM_PACKETS_IN_BURST: usize = 12;
+/// Unanswered probes of the long path after which an answer on path 0 shows that the long path is silent, and
+/// not the peer.
+pub const LONG_DOUBTS: u8 = 4;
+/// The time for which the long path may be silent while the peer answers on path 0; then it has failed. A
+/// peer that has computed answers on path 0 first. A stream repairs the loss of its last segment after 200
+/// ms.
+pub const LONG_PATIENCE: Duration = Duration::from_millis(20);
 /// Transmissions of a packet after which it is sent on another path, if there is one, because this path may
 /// not carry the packet's size.
 pub const PATH_TRIES: u8 = 4;
@@ -150,6 +162,10 @@ pub struct Settings {
     /// it; below `wire::PATHS_MAX`. Overtaking on another path proves no loss. 0: all packets take the same
     /// path.
     pub bulk_paths: u8,
+    /// Bytes of the longest packet on the long path, header included, at most [`PACKET_SIZE_MAX`]. The long
+    /// path is that of a carrier that takes longer packets than the others, such as TCP, and loses none while
+    /// its connection lasts. 0: there is none.
+    pub long_packet_size: usize,
     /// Most packets in flight on a short path, and most packets of messages that the receiver keeps behind a
     /// gap; `1..=WINDOW_MAX`.
     pub window_packets: u32,
@@ -191,6 +207,26 @@ impl Settings {
         size - wire::MESSAGES_OVERHEAD - self.seal_size()
     }
 
+    /// The number of the long path: it comes after the paths of bulk data.
+    pub const fn long_path(&self) -> usize {
+        self.bulk_paths as usize + 1
+    }
+
+    /// Returns whether this is the long path.
+    pub const fn is_long(&self, path: usize) -> bool {
+        self.long_packet_size > 0 && path == self.long_path()
+    }
+
+    /// Bytes of the longest packet on any path.
+    pub(super) const fn longest(&self) -> usize {
+        if self.long_packet_size > self.packet_size { self.long_packet_size } else { self.packet_size }
+    }
+
+    /// The number of paths behind path 0.
+    pub(super) const fn other_paths(&self) -> usize {
+        self.bulk_paths as usize + (self.long_packet_size > 0) as usize
+    }
+
     /// Most packets between the oldest unacknowledged and the newest, however long the path is.
     pub(super) const fn reach(&self) -> u32 {
         let packets = self.far_bytes / self.packet_size as u64;
@@ -221,6 +257,7 @@ impl Default for Settings {
         Self {
             packet_size: 1452,
             bulk_paths: 0,
+            long_packet_size: 0,
             window_packets: 1024,
             far_bytes: 512 << 20,
             ack_scheme: AckScheme::default(),

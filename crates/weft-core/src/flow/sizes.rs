@@ -57,6 +57,10 @@ impl Outgoing {
     /// size may be the reason.
     #[cold]
     pub(super) fn doubt_lost(&mut self, now: Instant, lost: u8, path: u8, settings: &Settings) {
+        // The long path has lost the packet with its connection.
+        if settings.is_long(usize::from(path)) {
+            return;
+        }
         if lost <= CUT_AFTER {
             self.vouched = 0;
         }
@@ -124,7 +128,8 @@ impl Outgoing {
     /// Returns whether a packet is too long to leave as a whole; then it leaves in pieces.
     #[inline]
     pub(super) fn begins_cut(&mut self, departure: &Departure, settings: &Settings) -> bool {
-        if self.mtu.is_none() && departure.transmission <= CUT_AFTER {
+        let is_long = settings.long_packet_size > 0 && departure.content.packet_bytes() > settings.packet_size;
+        if self.mtu.is_none() && departure.transmission <= CUT_AFTER && !is_long || settings.is_long(departure.path) {
             return false;
         }
         self.cut(departure, settings)

@@ -65,7 +65,7 @@ impl Side {
 
     /// The packets that may leave now.
     fn packets(&mut self, now: Instant) -> Vec<Vec<u8>> {
-        let mut out = vec![0; self.flow.settings.packet_size];
+        let mut out = vec![0; self.flow.settings.longest()];
         let mut packets = Vec::new();
         while let Some(length) = self.flow.poll_transmit(now, &mut self.memory, &mut out) {
             packets.push(out[..length].to_vec());
@@ -763,4 +763,119 @@ proptest! {
             prop_assert!(pair.b.flow.memory_bytes() < 100_000);
         }
     }
+}
+
+/// The long path of a flow, with packets of 5,000 bytes beside those of 300.
+fn with_long_path() -> Settings {
+    Settings { bulk_paths: 1, long_packet_size: 5_000, ..small() }
+}
+
+/// The packets of a side that may leave now, each with its path.
+fn packets_on_paths(side: &mut Side, now: Instant) -> Vec<(usize, Vec<u8>)> {
+    let mut out = vec![0; side.flow.settings.longest()];
+    let mut packets = Vec::new();
+    while let Some(train) = side.flow.poll_train(now, &mut side.memory, &mut out, 64) {
+        packets.extend(out[..train.bytes].chunks(train.segment).map(|packet| (train.path, packet.to_vec())));
+        assert!(packets.len() < 50_000, "poll_train never ends");
+    }
+    packets
+}
+
+/// Carries everything both ways but what is on the long path, until both sides are idle.
+fn run_without_long_path(pair: &mut Pair) {
+    for _ in 0..100_000 {
+        let now = pair.later(us(10));
+        let long = pair.a.flow.settings.long_path();
+        let [from_a, from_b] = [&mut pair.a, &mut pair.b].map(|side| packets_on_paths(side, now));
+        let now = pair.later(us(10));
+        let others = |packets: &[(usize, Vec<u8>)]| {
+            packets.iter().filter(|(path, _)| *path != long).map(|(_, packet)| packet.clone()).collect::<Vec<_>>()
+        };
+        pair.b.receive(now, &others(&from_a));
+        pair.a.receive(now, &others(&from_b));
+        if pair.a.flow.has_long_path_failed() {
+            pair.a.flow.set_long_path(LongPath::Closed);
+        }
+        if from_a.is_empty() && from_b.is_empty() {
+            match [pair.a.flow.next_timeout(), pair.b.flow.next_timeout()].into_iter().flatten().min() {
+                None => return,
+                Some(at) => pair.now = pair.now.max(at),
+            }
+        }
+    }
+    panic!("the flows never come to rest");
+}
+
+/// Messages of 10, 3,000 and 10 bytes while the long path is open.   Expect: the one of 3,000 takes it as one
+/// packet, the others take path 0, and all arrive in order though the long one is late.
+#[test]
+fn a_message_longer_than_a_packet_takes_the_long_path() {
+    let mut pair = Pair::new(&with_long_path());
+    assert_eq!(pair.a.flow.long_frame_max(), None);
+    pair.a.flow.set_long_path(LongPath::Open);
+    assert!(pair.a.flow.long_frame_max() > Some(4_900) && pair.a.flow.frame_max() < 300);
+    assert!(pair.a.flow.is_for_long_path(3_000) && !pair.a.flow.is_for_long_path(1_000));
+    pair.a.flow.submit_message(&[0], &[]);
+    assert!(!pair.a.flow.is_for_long_path(3_000) && pair.a.flow.is_for_long_path(4_000), "another is under way");
+    pair.run_until_idle();
+    pair.b.memory.messages.clear();
+    let sent: Vec<Vec<u8>> = vec![vec![1; 10], vec![2; 3_000], vec![3; 10]];
+    for message in &sent {
+        pair.a.flow.submit_message(message, &[]);
+        let now = pair.now;
+        let packets = packets_on_paths(&mut pair.a, now);
+        assert_eq!(packets.len(), 1);
+        let (path, packet) = &packets[0];
+        assert_eq!((*path, packet.len() > 300), if message.len() > 300 { (2, true) } else { (0, false) });
+        if message.len() < 300 {
+            pair.b.receive(now, core::slice::from_ref(packet));
+        } else {
+            pair.b.memory.placed.push((0, 0, packet.clone()));
+        }
+    }
+    assert_eq!(pair.b.memory.messages, sent[..1], "the last one waits for the long one");
+    let (_, _, late) = pair.b.memory.placed.pop().expect("the long packet");
+    let now = pair.now;
+    pair.b.receive(now, &[late]);
+    assert_eq!(pair.b.memory.messages, sent);
+    pair.run_until_idle();
+    assert_eq!((pair.a.flow.counters().long_packets_sent, pair.a.flow.counters().resent()), (1, 0));
+}
+
+/// The carrier of the long path takes packets and delivers none, while the peer answers on path 0.   Expect:
+/// the path has failed within some milliseconds, and what it took arrives in pieces on other paths. No path
+/// is thought to carry smaller packets.
+#[test]
+fn what_the_long_path_does_not_deliver_comes_in_pieces() {
+    for sealed in [false, true] {
+        let mut pair = Pair::new(&Settings { sealed, ..with_long_path() });
+        pair.a.flow.set_long_path(LongPath::Open);
+        let sent: Vec<Vec<u8>> = (1..=20).map(|number| vec![number; 200 * usize::from(number)]).collect();
+        let began = pair.now;
+        for message in &sent {
+            pair.a.flow.submit_message(message, &[]);
+        }
+        run_without_long_path(&mut pair);
+        assert_eq!(pair.b.memory.messages, sent);
+        let counters = pair.a.flow.counters();
+        assert!(counters.long_packets_sent > 0 && counters.cut >= counters.long_packets_sent);
+        assert_eq!((counters.packets_smaller, counters.long_packets_sent), (0, counters.resent_by_path));
+        assert!(pair.now.since(began) < Duration::from_millis(100), "{:?}", pair.now.since(began));
+    }
+}
+
+/// The carrier of the long path takes no packet for 50 ms.   Expect: messages for the path, and those behind
+/// them, wait without a timeout, and nothing is sent in vain; then they arrive in order.
+#[test]
+fn messages_wait_for_a_long_path_that_is_full() {
+    let mut pair = Pair::new(&with_long_path());
+    pair.a.flow.set_long_path(LongPath::Full);
+    pair.a.flow.submit_message(&[1; 3_000], &[]);
+    pair.a.flow.submit_message(&[2; 10], &[]);
+    pair.run_until_idle();
+    assert_eq!((pair.b.memory.messages.len(), pair.a.flow.next_timeout()), (0, None));
+    pair.later(Duration::from_millis(50));
+    pair.a.flow.set_long_path(LongPath::Open);
+    pair.run_until_idle();
+    assert_eq!(pair.b.memory.messages, [vec![1; 3_000], vec![2; 10]]);
 }

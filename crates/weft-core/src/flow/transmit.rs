@@ -52,7 +52,7 @@ impl Flow {
     ) -> Option<Train> {
         let Written { length, path, fresh } = self.poll_one(now, regions, out)?;
         let mut train = Train { bytes: length, segment: length, path, more: true };
-        let Some(content) = fresh else { return Some(train) };
+        let Some(content) = fresh.filter(|_| !self.settings.is_long(path)) else { return Some(train) };
         let window = self.outgoing.paths[path].congestion.window() as usize;
         let packets_max = packets_max.min(window / 2).min(out.len() / length);
         let packets = self.even(packets_max, content.is_data());
@@ -243,8 +243,12 @@ impl Flow {
 
     #[inline]
     fn next_new(&mut self, now: Instant, path: usize, data: bool) -> Departure {
-        let (messages_max, data_max) = self.payload_max();
+        let (mut messages_max, data_max) = self.payload_max();
         self.counters.data_packets_sent += 1;
+        if self.settings.is_long(path) {
+            self.counters.long_packets_sent += 1;
+            messages_max = self.settings.messages_max(self.settings.long_packet_size);
+        }
         self.outgoing.next_new(now, &self.settings, path, data, if data { data_max } else { messages_max })
     }
 
@@ -274,7 +278,7 @@ impl Flow {
         match content {
             Content::Messages { run, .. } if messages_wait => {
                 let without_echo = MESSAGES_OVERHEAD - ECHO_SIZE + queue.peek_messages(messages_max) + seal;
-                let echo = if self.has_room_for_echo(without_echo, *run) { echo } else { 0 };
+                let echo = if self.has_room_for_echo(without_echo, *run, path) { echo } else { 0 };
                 *run == queue.is_run(messages_max) && without_echo + echo <= segment
             }
             // Messages overtake bulk data, unless their own path is full.
@@ -287,8 +291,9 @@ impl Flow {
 
     /// Returns whether a packet of `length` bytes has room for an echo. In a run the full packets do without
     /// an echo, so that all of them have one size.
-    fn has_room_for_echo(&self, length: usize, run: bool) -> bool {
-        length + if run { 2 * ECHO_SIZE } else { ECHO_SIZE } <= self.outgoing.packet_size()
+    fn has_room_for_echo(&self, length: usize, run: bool, path: usize) -> bool {
+        let most = self.outgoing.packet_size_on(path, &self.settings);
+        length + if run { 2 * ECHO_SIZE } else { ECHO_SIZE } <= most
     }
 
     /// Writes a packet that is at least `least` bytes long: zeros fill it up.
@@ -310,7 +315,7 @@ impl Flow {
         let (channel, length) = (self.channel(&content), usize::from(content.payload_bytes()));
         let kind = Kind::Numbered { number: Number(number as u32), transmission, order, channel };
         let run = matches!(content, Content::Messages { run: true, .. });
-        let echoes = self.has_room_for_echo(content.packet_bytes() + self.settings.seal_size(), run);
+        let echoes = self.has_room_for_echo(content.packet_bytes() + self.settings.seal_size(), run, path);
         let head = self.head(now, kind, request, path, echoes);
         let at = head.emit(length, out);
         self.read_content(&content, 0, regions, &mut out[at..at + length]);

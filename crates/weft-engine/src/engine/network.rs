@@ -9,7 +9,7 @@ mod remotes;
 use std::collections::VecDeque;
 
 use weft_core::connection::Connection;
-use weft_core::flow::{Counters, Event, Failure, PACKET_SIZE_MIN, Regions, Train};
+use weft_core::flow::{Counters, Event, Failure, LongPath, PACKET_SIZE_MIN, Regions, Train};
 use weft_core::rails::PathFrame;
 use weft_core::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use intake::{Intake, OnStream, without_questions};
 pub(super) use remotes::Remotes;
 
 use crate::carriers::{
-    BoxedCarrier, COALESCE_TIME_MAX, CarrierId, CarrierPath, Carriers, Conversation, Remote, Submission,
+    BoxedCarrier, CARRIERS_MAX, COALESCE_TIME_MAX, CarrierId, CarrierPath, Carriers, Conversation, Remote, Submission,
     coalesced_bytes_max,
 };
 use crate::group::PeerId;
@@ -35,11 +35,15 @@ const TRAIN_BYTES_MAX: usize = 64 << 10;
 /// The number of passes for one look at a carrier whose look is a system call, while other carriers are
 /// looked at in memory.
 const SYSTEM_CALL_EVERY: u32 = 16;
-/// The number of passes for one look at a carrier whose look is a system call, while something has come by
-/// that carrier within the last `SYSTEM_CALL_BUSY` passes. The carrier is not looked at in each pass: a
-/// waiter counts passes until it yields its processor, so a pass must stay short.
+/// The number of passes for one look at such a carrier while something has come by it within the last
+/// `SYSTEM_CALL_BUSY` passes. The carrier is not looked at in each pass: a waiter counts passes until it
+/// yields its processor, so a pass must stay short.
 const SYSTEM_CALL_EVERY_BUSY: u32 = 4;
 const SYSTEM_CALL_BUSY: u32 = 512;
+/// The number of passes in each of which such a carrier is looked at after a few packets have come by it: an
+/// answer to an answer comes soon, and the same way. Many packets are bulk data, of which more should gather.
+const SYSTEM_CALL_FAVOURED: u32 = 32;
+const FEW_PACKETS: usize = 2;
 /// The number of passes for one look at a carrier by which nothing is expected.
 const UNEXPECTED_EVERY: u32 = 4096;
 /// The number of idle flows that keep their memory.
@@ -55,10 +59,10 @@ pub(super) struct Stalled {
 }
 
 /// The schedule of looks at carriers whose look is a system call.
-#[derive(Default)]
 pub(super) struct Looks {
     passes: u32,
-    busy: u32,
+    /// For each carrier, the passes that are left in which it counts as busy, and as favoured.
+    left: [(u32, u32); CARRIERS_MAX],
     /// The number of passes since the last look at carriers by which nothing is expected.
     quiet: u32,
 }
@@ -66,17 +70,22 @@ pub(super) struct Looks {
 impl Looks {
     /// Makes a schedule with a look in the next pass.
     pub(super) const fn now() -> Self {
-        Self { passes: SYSTEM_CALL_EVERY - 1, busy: 0, quiet: UNEXPECTED_EVERY - 1 }
+        Self { passes: SYSTEM_CALL_EVERY - 1, left: [(0, 0); CARRIERS_MAX], quiet: UNEXPECTED_EVERY - 1 }
     }
 
-    fn is_due(&mut self) -> bool {
-        self.passes = self.passes.wrapping_add(1);
-        self.busy = self.busy.saturating_sub(1);
-        self.passes.is_multiple_of(if self.busy > 0 { SYSTEM_CALL_EVERY_BUSY } else { SYSTEM_CALL_EVERY })
+    /// Returns whether a carrier is looked at in this pass, of which this is told once.
+    #[inline]
+    fn is_due(&mut self, id: CarrierId) -> bool {
+        let (busy, favoured) = &mut self.left[usize::from(id.0)];
+        let every = if *busy > 0 { SYSTEM_CALL_EVERY_BUSY } else { SYSTEM_CALL_EVERY };
+        let is_due = *favoured > 0 || self.passes.is_multiple_of(every);
+        (*busy, *favoured) = (busy.saturating_sub(1), favoured.saturating_sub(1));
+        is_due
     }
 
-    fn found(&mut self) {
-        self.busy = SYSTEM_CALL_BUSY;
+    fn found(&mut self, id: CarrierId, packets: usize) {
+        let favoured = if packets <= FEW_PACKETS { SYSTEM_CALL_FAVOURED } else { 0 };
+        self.left[usize::from(id.0)] = (SYSTEM_CALL_BUSY, favoured);
     }
 }
 
@@ -124,7 +133,7 @@ impl Network {
             train: train_room(&carriers),
             looks_in_memory: is_any_in_memory(&carriers),
             carriers,
-            looks: Looks::default(),
+            looks: Looks::now(),
             writes: false,
             cached: VecDeque::new(),
             past: Counters::default(),
@@ -146,25 +155,28 @@ impl Network {
         Some(id)
     }
 
-    /// Returns whether carriers are looked at in this pass whose look is a system call.
-    pub(super) fn is_every_look_due(&mut self) -> bool {
-        !self.looks_in_memory || self.looks.is_due()
-    }
-
     /// The carriers that are looked at in this pass, as far as it does not depend on what a look costs. Those
     /// by which nothing is expected have their turn now and then: somebody may have sent something all the
     /// same.
     #[inline]
     pub(super) fn looked_at(&mut self) -> impl Iterator<Item = CarrierId> + use<> {
+        self.looks.passes = self.looks.passes.wrapping_add(1);
         self.looks.quiet = self.looks.quiet.wrapping_add(1);
         let has_turn = self.looks.quiet.is_multiple_of(UNEXPECTED_EVERY) || self.writes;
         self.carriers.looked_at(has_turn)
     }
 
-    /// Returns whether this carrier is looked at in each pass that looks at it at all: the look costs little,
-    /// or only writes come by it, and they are expected.
-    pub(super) fn is_always_due(&self, id: CarrierId) -> bool {
-        self.is_look_cheap(id) || !self.carriers.has_packets(id)
+    /// Returns whether this carrier, one of [`Self::looked_at`], is looked at in this pass. It always is if
+    /// the look costs little, if no carrier is looked at in memory, or if only writes come by it. If packets
+    /// come by it as well, it is while something may be written, here or there.
+    #[inline]
+    pub(super) fn is_look_due(&mut self, id: CarrierId) -> bool {
+        !self.looks_in_memory
+            || self.is_look_cheap(id)
+            || !self.carriers.has_packets(id)
+            || self.carriers.may_be_written_by(id)
+            || self.writes && self.carriers.attributes(id).remote_memory.is_some()
+            || self.looks.is_due(id)
     }
 
     /// Returns whether this carrier is looked at in memory.
@@ -175,7 +187,7 @@ impl Network {
     /// Notes that a look at a carrier has found packets: more of them will follow.
     pub(super) fn note_found(&mut self, id: CarrierId, found: usize) {
         if found > 0 && !self.is_look_cheap(id) {
-            self.looks.found();
+            self.looks.found(id, found);
         }
     }
 }
@@ -223,6 +235,9 @@ impl<P: Platform> PointToPoint<P> {
         for (carrier_path, answer) in &answers {
             say(carriers, carrier_path, answer);
         }
+        if count > 0 && !network.carriers.has_packets(id) {
+            network.carriers.note_packets(id);
+        }
         network.packets_arrived |= count > 0;
         (count, broken)
     }
@@ -250,6 +265,9 @@ impl<P: Platform> PointToPoint<P> {
             return self.peer_failed(peer, "its connection broke");
         }
         let now = self.platform.now();
+        if let Some(remote) = self.network.remotes.get_mut(peer) {
+            remote.give_up_long_path(now);
+        }
         self.give_up_writes(peer, now);
     }
 
@@ -309,7 +327,9 @@ impl<P: Platform> PointToPoint<P> {
         let may_coalesce = self.network.attended
             && match &remote.conversation {
                 Conversation::Flow { flow: Some(flow), .. } => {
-                    flow.may_coalesce(length, coalesced_bytes_max(length, flow.frame_max(), train))
+                    // Messages for the long path leave one by one.
+                    (flow.long_path() == LongPath::Closed || !flow.is_for_long_path(length))
+                        && flow.may_coalesce(length, coalesced_bytes_max(length, flow.frame_max(), train))
                 }
                 Conversation::Connection { connection: Some(connection), .. } => {
                     connection.queued_bytes() + length <= connection.frame_max()
@@ -340,8 +360,11 @@ impl<P: Platform> PointToPoint<P> {
 
     /// Sends the packets of `peer`'s flow, consecutive packets of equal size together.
     pub(super) fn transmit_to(&mut self, peer: PeerId, now: Instant) {
+        if self.network.remotes.get(peer).is_some_and(Remote::has_long_path_failed) {
+            self.long_path_failed(peer, now);
+        }
         let Self { platform, messages, network, .. } = self;
-        let Network { carriers, remotes, train, stalled, jobs, .. } = network;
+        let Network { carriers, remotes, train, stalled, jobs, looks, .. } = network;
         if !send_stalled(carriers, stalled) {
             return;
         }
@@ -356,6 +379,9 @@ impl<P: Platform> PointToPoint<P> {
         if remote.has_placements() {
             super::placement::write_pieces(carriers, peer, remote, messages, (jobs, now));
         }
+        if remote.has_long_path() {
+            remote.look_at_long_path(carriers, now, jobs);
+        }
         for carrier in 0..remote.carriers() {
             if let Some((carrier_path, question)) = remote.poll_challenge(carrier, now, jobs) {
                 say(carriers, &carrier_path, &question);
@@ -369,12 +395,29 @@ impl<P: Platform> PointToPoint<P> {
                 break;
             };
             packets += next.bytes.div_ceil(next.segment);
-            send_train(carriers, remote, &train[..next.bytes], &next, stalled);
+            match remote.long_carrier(next.path) {
+                Some(carrier_path) => send_long(carriers, remote, &carrier_path, &train[..next.bytes], now, jobs),
+                None => send_train(carriers, remote, &train[..next.bytes], &next, stalled),
+            }
             if !next.more {
                 break;
             }
         }
         remote.steer();
+        // The carrier takes more once it has been looked at.
+        if let Some(carrier) = remote.full_long_path() {
+            looks.found(carrier, 1);
+        }
+    }
+
+    /// Ends the connection of a peer's long path, which does not deliver what it takes. Packets that it has
+    /// taken leave on other paths, and messages that it was to write are asked for anew.
+    #[cold]
+    fn long_path_failed(&mut self, peer: PeerId, now: Instant) {
+        if let Some(remote) = self.network.remotes.get_mut(peer) {
+            remote.give_up_long_path(now);
+        }
+        self.give_up_writes(peer, now);
     }
 
     pub(super) fn collect_events(&mut self, peer: PeerId) {
@@ -420,6 +463,23 @@ fn transmit_connected(
         connection.taken();
         remote.note_sent(rail_carrier, 1, length);
         packets += 1;
+    }
+}
+
+/// Sends a packet on the long path, and asks its carrier whether it takes another one. A carrier that does
+/// not take the packet has lost its connection.
+fn send_long(
+    carriers: &mut Carriers,
+    remote: &mut Remote,
+    carrier_path: &CarrierPath,
+    packet: &[u8],
+    now: Instant,
+    jobs: &Jobs,
+) {
+    let sent = carriers.get_mut(carrier_path.carrier).map(|carrier| carrier.send(&carrier_path.to, packet));
+    match sent {
+        Some(Ok(Outcome::Sent)) => remote.look_at_long_path(carriers, now, jobs),
+        _ => remote.give_up_long_path(now),
     }
 }
 

@@ -229,8 +229,12 @@ impl<P: Platform> PointToPoint<P> {
         let (whole, first) =
             (Head::eager(send.envelope, acknowledge), Head::eager_first(send.envelope, acknowledge, total));
         let more = Head::eager_more();
+        let mut long = None;
         let frame_max = match &self.peers[peer].route {
-            Route::Remote(()) => self.submission(peer).frame_max() as u64,
+            Route::Remote(()) => {
+                long = self.long_frame_max(peer, whole.as_bytes().len() as u64 + total);
+                long.unwrap_or_else(|| self.submission(peer).frame_max()) as u64
+            }
             Route::Shared(_) => {
                 let piece_max = self.piece_max(peer);
                 if total <= piece_max {
@@ -244,8 +248,9 @@ impl<P: Platform> PointToPoint<P> {
             return self.carry(peer, &whole, &send.data, 0, total).then_some(total);
         }
         // The queue of a flow takes all pieces once it takes the first. The first piece fills up the rest of
-        // the last packet of earlier messages. All others but the last fill a packet each.
-        let room = self.submission(peer).frame_room() as u64;
+        // the last packet of earlier messages. All others but the last fill a packet each. Pieces for the
+        // long path share no packet.
+        let room = if long.is_some() { 0 } else { self.submission(peer).frame_room() as u64 };
         let first_max = if room > FIRST_PIECE_MIN { room } else { frame_max };
         let mut offset = first_max - first.as_bytes().len() as u64;
         if !self.carry(peer, &first, &send.data, 0, offset) {
@@ -257,6 +262,14 @@ impl<P: Platform> PointToPoint<P> {
             offset += length;
         }
         Some(total)
+    }
+
+    /// The largest piece, head included, of a message of `length` bytes that takes the flow's long path;
+    /// `None` if it does not.
+    fn long_frame_max(&mut self, peer: PeerId, length: u64) -> Option<usize> {
+        let Self { network, platform, .. } = self;
+        let remote = network.remotes.get_mut(peer)?;
+        remote.long_frame_max(length as usize, &mut network.carriers, || platform.now(), &network.jobs)
     }
 
     /// Puts the pieces of a message from `offset` on into the ring of `peer`, as long as there is room.

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::RawFd;
 
+use weft_core::flow::LongPath;
 use weft_core::rails::Role;
 
 use super::placement::{Begun, Placement, Registration, RemoteMemory, Written};
@@ -351,6 +352,13 @@ pub trait Carrier {
     /// once. Asked of carriers with [`Delivery::Ordered`]; `None` for all others.
     /// [`Diagnostics::last_refusal`] says why.
     fn take_broken(&mut self) -> Option<Address>;
+
+    /// The state of the carrier's way to this address as the long path of a flow whose other packets take
+    /// other carriers. A carrier that could be one begins to connect.
+    fn long_path(&mut self, to: &Address) -> LongPath {
+        let _ = to;
+        LongPath::Closed
+    }
 
     /// Notes that nothing is sent to this address any more, and nothing of the process there is wanted.
     fn let_go(&mut self, to: &Address) {

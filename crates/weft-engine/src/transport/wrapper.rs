@@ -3,6 +3,8 @@
 
 use std::io;
 
+use weft_core::flow::LongPath;
+
 use super::{Address, Arrival, Carrier, CarrierAttributes, Diagnostics, Multicast, Outcome, RemoteMemoryAccess};
 
 /// A carrier that wraps another one, such as one that injects faults or writes the packets that pass to a
@@ -69,6 +71,11 @@ pub trait Wrapper {
         self.inner_mut().take_broken()
     }
 
+    /// [`Carrier::long_path`].
+    fn long_path(&mut self, to: &Address) -> LongPath {
+        self.inner_mut().long_path(to)
+    }
+
     /// [`Carrier::let_go`].
     fn let_go(&mut self, to: &Address) {
         self.inner_mut().let_go(to);
@@ -125,6 +132,10 @@ impl<W: Wrapper> Carrier for W {
     #[inline]
     fn take_broken(&mut self) -> Option<Address> {
         Wrapper::take_broken(self)
+    }
+
+    fn long_path(&mut self, to: &Address) -> LongPath {
+        Wrapper::long_path(self, to)
     }
 
     fn let_go(&mut self, to: &Address) {

@@ -7,7 +7,7 @@ use weft_core::rails::{RAILS_MAX, RailCarrier, Role};
 use weft_core::time::Duration;
 use weft_net::carrier::{Address, Carrier, CarrierAttributes, Placement};
 use weft_net::fabric::Fabric;
-use weft_net::tcp::Tcp;
+use weft_net::tcp::{LONG_PACKET_BYTES, Tcp};
 use weft_net::udp::{self, Pair};
 use weft_net::verbs::VerbsRails;
 
@@ -83,7 +83,8 @@ pub(super) fn remote(
     let route = route(&mut found, refusal, (settings, ack_delay), size);
     match (route, writes((own, peer), links, first)) {
         (Route::Remote(remote), Some((carrier_path, placement))) => {
-            Route::Remote(Box::new(remote.with_remote_memory(carrier_path, placement)))
+            let remote = remote.with_remote_memory(carrier_path, placement);
+            Route::Remote(Box::new(remote.with_long_path(LONG_PACKET_BYTES)))
         }
         (route, _) => route,
     }

@@ -104,7 +104,11 @@ impl Carriers {
         Route::Remote(Box::new(match &paths[..] {
             [paths @ .., (_, streams)] if machine.wires.ordered.is_some_and(|ordered| ordered.beside) => {
                 let remote = Remote::new(paths, settings);
-                if let Some(placement) = placement { remote.with_remote_memory(*streams, placement) } else { remote }
+                let long = machine.wires.ordered.map_or(0, |ordered| ordered.long_packet_size);
+                match placement {
+                    Some(placement) => remote.with_remote_memory(*streams, placement).with_long_path(long),
+                    None => remote,
+                }
             }
             [(carrier, carrier_path)] if machine.wires.ordered.is_some() => {
                 Remote::connected(*carrier, *carrier_path, placement, settings)

@@ -11,6 +11,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weft_core::flow::LongPath;
 use weft_core::multicast::Scheme;
 use weft_core::rails::Role;
 use weft_core::time::Instant;
@@ -48,7 +49,7 @@ pub(super) struct Wires {
     /// and each copy has its own outcome; or packets to groups reach no process.
     pub(super) multicast: Option<Multicast>,
     /// The carriers that deliver every packet once and in order, if the network has them: flows are then
-    /// replaced by connections, unless these carriers are beside others and only write.
+    /// replaced by connections, unless these carriers are beside others.
     pub(super) ordered: Option<Ordered>,
 }
 
@@ -133,6 +134,7 @@ struct Inner {
     joined: Vec<(usize, SocketAddr)>,
     serial: u64,
     packets: u64,
+    long: u64,
     grouped: u64,
     placed: u64,
 }
@@ -158,6 +160,7 @@ impl Network {
             joined: Vec::new(),
             serial: 0,
             packets: 0,
+            long: 0,
             grouped: 0,
             placed: 0,
         })))
@@ -208,6 +211,11 @@ impl Network {
         self.inner().placed
     }
 
+    /// The number of packets that have been sent on the long paths of flows.
+    pub(super) fn long(&self) -> u64 {
+        self.inner().long
+    }
+
     /// The number of packets that have been sent to groups.
     pub(super) fn grouped(&self) -> u64 {
         self.inner().grouped
@@ -231,10 +239,13 @@ impl Network {
                 multicast: multicast.map(|_| MulticastAttributes { packet_size, receives: None }),
                 ..CarrierAttributes::packets("udp", packet_size, Look::SystemCall)
             },
-            Medium::Streams => CarrierAttributes {
-                delivery: Delivery::Ordered,
-                ..CarrierAttributes::packets("tcp", packet_size, Look::SystemCall)
-            },
+            Medium::Streams => {
+                let long = ordered.map_or(0, |ordered| ordered.long_packet_size);
+                CarrierAttributes {
+                    delivery: Delivery::Ordered,
+                    ..CarrierAttributes::packets("tcp", packet_size.max(long), Look::SystemCall)
+                }
+            }
         };
         let remote_memory = ordered.and_then(|ordered| ordered.placing).map(|placing| placing.placement());
         let attributes = CarrierAttributes { remote_memory, ..plain };
@@ -298,6 +309,7 @@ impl Inner {
         let sent = free + (bytes.len() as u64 + 66) * 8 / self.wires.gigabits;
         self.free[from] = sent;
         self.packets += 1;
+        self.long += u64::from(medium == Medium::Streams);
         if self.dead[from] {
             return Outcome::Sent;
         }
@@ -498,6 +510,13 @@ impl Carrier for Device {
 
     fn take_broken(&mut self) -> Option<Address> {
         self.network.inner().take_broken(self.rank).map(|to| address(to, self.medium))
+    }
+
+    fn long_path(&mut self, to: &Address) -> LongPath {
+        match (self.to(to), self.medium) {
+            (Ok(to), Medium::Streams) => self.network.inner().long_path(self.rank, to),
+            _ => LongPath::Closed,
+        }
     }
 
     fn rma(&mut self) -> Option<&mut dyn RemoteMemoryAccess> {

@@ -27,6 +27,8 @@ pub struct Played {
     pub packets: u64,
     /// Packets over carriers that deliver each packet once and in order; `packets` counts them as well.
     pub connected: u64,
+    /// Packets on the long paths of flows; `packets` counts them as well.
+    pub long: u64,
     /// Packets that were sent to multicast groups.
     pub grouped: u64,
     /// Pieces of messages that carriers have written to memory of peers.
@@ -51,6 +53,7 @@ impl Played {
         self.calls += other.calls;
         self.packets += other.packets;
         self.connected += other.connected;
+        self.long += other.long;
         self.grouped += other.grouped;
         self.placed += other.placed;
         self.anew += other.anew;
@@ -69,6 +72,7 @@ impl fmt::Display for Played {
             calls,
             packets,
             connected,
+            long,
             grouped,
             placed,
             anew,
@@ -79,7 +83,7 @@ impl fmt::Display for Played {
         } = self;
         write!(
             f,
-            "{calls} calls and {turns} turns in {} us; {packets} packets, {connected} of them over connections, {grouped} to groups, {placed} pieces written by carriers, {anew} messages asked for anew, {frames} frames, {copies} single copies, {written} \
+            "{calls} calls and {turns} turns in {} us; {packets} packets, {connected} of them over connections, {long} on long paths, {grouped} to groups, {placed} pieces written by carriers, {anew} messages asked for anew, {frames} frames, {copies} single copies, {written} \
              receives written to, {shared} pieces copied from the other side",
             nanoseconds / 1000
         )
@@ -224,6 +228,7 @@ impl Job {
             nanoseconds: carriers.clock.now(),
             turns: self.turns,
             packets: carriers.network.packets(),
+            long: carriers.network.long(),
             grouped: carriers.network.grouped(),
             placed: carriers.network.placed(),
             copies: carriers.memory.copies(),

@@ -3,7 +3,7 @@
 use super::{Outgoing, State};
 use crate::flow::loss_detection::ProbeTimeout;
 use crate::flow::paths::Path;
-use crate::flow::settings::{PATH_DOUBTS, Settings};
+use crate::flow::settings::{LONG_DOUBTS, LONG_PATIENCE, PATH_DOUBTS, Settings};
 use crate::time::{Duration, Instant};
 use crate::wire::Number;
 
@@ -13,6 +13,23 @@ impl Outgoing {
         self.paths.get(path).is_some_and(|path| path.in_flight > 0 && path.unanswered >= PATH_DOUBTS)
     }
 
+    /// Returns whether packets are in flight on the long path, and the last probes for them went unanswered.
+    fn is_long_silent(&self, settings: &Settings) -> bool {
+        settings.long_packet_size > 0 && self.is_silent(settings.long_path())
+    }
+
+    /// Notes an answer to a probe on path 0: the peer looks. If the probes on the long path stay unanswered
+    /// all the same for long, the path has failed.
+    pub(in crate::flow) fn doubt_long(&mut self, now: Instant, settings: &Settings) {
+        let path = self.paths.get(settings.long_path()).filter(|_| settings.long_packet_size > 0);
+        if !path.is_some_and(|path| path.in_flight > 0 && path.unanswered >= LONG_DOUBTS) {
+            self.long_silent_since = None;
+            return;
+        }
+        let since = *self.long_silent_since.get_or_insert(now);
+        self.long_failed |= now.since(since) >= LONG_PATIENCE;
+    }
+
     /// Notes an authentic packet from the peer.
     pub(in crate::flow) fn heard(&mut self, now: Instant) {
         self.probe_timeout.heard(now);
@@ -20,8 +37,19 @@ impl Outgoing {
 
     /// The path on which a probe is due first, and the time.
     pub(super) fn probe_at(&self, watched: bool, settings: &Settings) -> Option<(Instant, usize)> {
-        let due = |index: usize, path: &Path| path.asked_at + self.probe_interval(index, path, settings);
-        let waiting = self.paths.iter().enumerate().filter(|(_, path)| path.in_flight > 0);
+        let due = |index: usize, path: &Path| {
+            // Path 0 alone has nothing to ask: it is asked together with the long path.
+            let timed = if index == 0 && path.in_flight == 0 && self.is_long_silent(settings) {
+                settings.long_path()
+            } else {
+                index
+            };
+            path.asked_at + self.probe_interval(timed, &self.paths[timed], settings)
+        };
+        // Path 0 shows whether it is the peer that is silent, or only the long path.
+        let is_asked =
+            |(index, path): &(usize, &Path)| path.in_flight > 0 || *index == 0 && self.is_long_silent(settings);
+        let waiting = self.paths.iter().enumerate().filter(is_asked);
         let unsettled = || self.is_unsettled().then(|| (due(0, &self.paths[0]), 0));
         let keepalive = || {
             let quiet_since = self.probe_timeout.quiet_since().max(self.paths[0].asked_at);
@@ -61,7 +89,10 @@ impl Outgoing {
             waits |= path.in_flight > 0;
             path.in_flight == 0 || now < path.asked_at + settings.pto_min
         };
-        if self.paths.iter().all(&mut is_recent) && (waits || !(watched || self.is_unsettled())) {
+        if self.paths.iter().all(&mut is_recent)
+            && (waits || !(watched || self.is_unsettled()))
+            && !self.is_long_silent(settings)
+        {
             debug_assert!(self.probe_at(watched, settings).is_none_or(|(at, _)| at > now));
             return None;
         }

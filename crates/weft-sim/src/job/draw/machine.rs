@@ -5,7 +5,7 @@ use crate::job::machine::Machine;
 use crate::job::network::{Break, Multicast, Ordered, Placing, Wires};
 use crate::job::node::Habits;
 use crate::nuisance::Nuisance;
-use weft_core::flow::PACKET_SIZE_MIN;
+use weft_core::flow::{PACKET_SIZE_MAX, PACKET_SIZE_MIN};
 use weft_core::multicast::Scheme;
 use weft_core::time::{Duration, Instant};
 use weft_engine::protocols::CostModel;
@@ -127,11 +127,12 @@ pub(super) fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) 
             proof: random.pick(&[Proof::Answer, Proof::Completion, Proof::Read]),
             tells: false,
         }),
+        long_packet_size: 0,
     });
 }
 
-/// Puts carriers beside those of the nodes that only write to memory of peers. A connection of theirs may
-/// break or stall, and all messages arrive all the same.
+/// Puts carriers beside those of the nodes that write to memory of peers and carry long packets of flows. A
+/// connection of theirs may break or stall, and all messages arrive all the same.
 pub(super) fn add_streams(machine: &mut Machine, random: &mut Random) {
     let ranks = machine.ranks() as u64;
     let mut fails = |chance: u32| {
@@ -160,6 +161,7 @@ pub(super) fn add_streams(machine: &mut Machine, random: &mut Random) {
             proof: Proof::Answer,
             tells: true,
         }),
+        long_packet_size: random.pick(&[0, 5_000, 33 << 10, PACKET_SIZE_MAX]),
     });
 }
 

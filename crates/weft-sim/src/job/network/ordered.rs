@@ -7,6 +7,7 @@ use super::Inner;
 use crate::nuisance::Flight;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use weft_core::flow::LongPath;
 use weft_core::rails::Role;
 use weft_core::time::Instant;
 use weft_engine::memory::UserData;
@@ -15,7 +16,7 @@ use weft_engine::transport::{Begun, Placement, Proof, Registration, RemoteMemory
 /// The properties of a carrier that delivers every packet once and in order.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::job) struct Ordered {
-    /// Says whether the carrier is beside others: it only writes, and they carry the packets.
+    /// Says whether the carrier is beside others: it writes, and carries the long packets of flows.
     pub(in crate::job) beside: bool,
     /// The most packets for one peer that the carrier holds.
     pub(in crate::job) room: usize,
@@ -32,6 +33,9 @@ pub(in crate::job) struct Ordered {
     pub(in crate::job) stalls: Option<Break>,
     /// The properties of remote writes, if the carrier writes to memory of peers by itself.
     pub(in crate::job) placing: Option<Placing>,
+    /// Bytes of the longest packet on the long paths of flows, if the carrier is their long path; 0: it is
+    /// not.
+    pub(in crate::job) long_packet_size: usize,
 }
 
 /// The properties of a carrier that writes to memory of peers. Chances are cases per million.
@@ -328,9 +332,22 @@ impl Inner {
             if flight.number.is_some() {
                 line.arrives = arrives;
             }
-            self.deliver(arrives, 0, flight, (false, None));
+            let device = self.wires.line_device(self.devices);
+            self.deliver(arrives, device, flight, (false, None));
         }
         self.outcome = outcome;
+    }
+
+    /// The state of a line as the long path of a flow.
+    pub(super) fn long_path(&self, from: usize, to: usize) -> LongPath {
+        let Some(ordered) = self.wires.ordered.filter(|ordered| ordered.long_packet_size > 0) else {
+            return LongPath::Closed;
+        };
+        match self.line_at(from, to).health {
+            Health::Whole if self.held(from, to) < ordered.room => LongPath::Open,
+            Health::Whole => LongPath::Full,
+            Health::Broken(_) | Health::Told => LongPath::Closed,
+        }
     }
 
     /// Exposes memory of a process to its peers.

@@ -40,6 +40,7 @@ const ORDERED: Ordered = Ordered {
     breaks: None,
     stalls: None,
     placing: Some(PLACING),
+    long_packet_size: 0,
 };
 
 /// The promises that two processes with these wires between them keep, each with a wrapper around its
