@@ -197,7 +197,7 @@ static UNUSUAL_CALL int unusual_MPI_Improbe(int source, int tag, F_Comm comm, in
     return code;
 }
 int face_MPI_Improbe(int source, int tag, F_Comm comm, int *flag, F_Message *message, F_Status *status) {
-    if (!LIKELY(comm_is_usual(comm) && is_ignored(status) && (source | tag) >= 0)) {
+    if (!LIKELY(is_ignored(status) && comm_is_usual(comm) && (source | tag) >= 0)) {
         return unusual_MPI_Improbe(source, tag, comm, flag, message, status);
     }
     HANDLE_ROOM(MPI_Message, message);
@@ -270,7 +270,7 @@ static UNUSUAL_CALL int unusual_MPI_Iprobe(int source, int tag, F_Comm comm, int
     return code;
 }
 int face_MPI_Iprobe(int source, int tag, F_Comm comm, int *flag, F_Status *status) {
-    if (!LIKELY(comm_is_usual(comm) && is_ignored(status) && (source | tag) >= 0)) {
+    if (!LIKELY(is_ignored(status) && comm_is_usual(comm) && (source | tag) >= 0)) {
         return unusual_MPI_Iprobe(source, tag, comm, flag, status);
     }
     return library.MPI_Iprobe(source, tag, comm_usual_c(comm), flag, MPI_STATUS_IGNORE);
@@ -540,7 +540,7 @@ static UNUSUAL_CALL int unusual_MPI_Mprobe(int source, int tag, F_Comm comm, F_M
     return code;
 }
 int face_MPI_Mprobe(int source, int tag, F_Comm comm, F_Message *message, F_Status *status) {
-    if (!LIKELY(comm_is_usual(comm) && is_ignored(status) && (source | tag) >= 0)) {
+    if (!LIKELY(is_ignored(status) && comm_is_usual(comm) && (source | tag) >= 0)) {
         return unusual_MPI_Mprobe(source, tag, comm, message, status);
     }
     HANDLE_ROOM(MPI_Message, message);
@@ -562,7 +562,7 @@ static UNUSUAL_CALL int unusual_MPI_Mrecv(void *buf, int count, F_Datatype datat
     return code;
 }
 int face_MPI_Mrecv(void *buf, int count, F_Datatype datatype, F_Message *message, F_Status *status) {
-    if (!LIKELY(datatype_is_usual(datatype) && is_ignored(status) && (BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && (BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Mrecv(buf, count, datatype, message, status);
     }
     HANDLE_ROOM(MPI_Message, message);
@@ -583,7 +583,7 @@ static UNUSUAL_CALL int unusual_MPI_Mrecv_c(void *buf, MPI_Count count, F_Dataty
     return code;
 }
 int face_MPI_Mrecv_c(void *buf, MPI_Count count, F_Datatype datatype, F_Message *message, F_Status *status) {
-    if (!LIKELY(datatype_is_usual(datatype) && is_ignored(status) && (BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && (BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Mrecv_c(buf, count, datatype, message, status);
     }
     HANDLE_ROOM(MPI_Message, message);
@@ -601,7 +601,7 @@ static UNUSUAL_CALL int unusual_MPI_Probe(int source, int tag, F_Comm comm, F_St
     return code;
 }
 int face_MPI_Probe(int source, int tag, F_Comm comm, F_Status *status) {
-    if (!LIKELY(comm_is_usual(comm) && is_ignored(status) && (source | tag) >= 0)) {
+    if (!LIKELY(is_ignored(status) && comm_is_usual(comm) && (source | tag) >= 0)) {
         return unusual_MPI_Probe(source, tag, comm, status);
     }
     return library.MPI_Probe(source, tag, comm_usual_c(comm), MPI_STATUS_IGNORE);
@@ -615,7 +615,7 @@ static UNUSUAL_CALL int unusual_MPI_Recv(void *buf, int count, F_Datatype dataty
     return code;
 }
 int face_MPI_Recv(void *buf, int count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && is_ignored(status) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && comm_is_usual(comm) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Recv(buf, count, datatype, source, tag, comm, status);
     }
     return library.MPI_Recv(buf, count, datatype_usual_c(datatype), source, tag, comm_usual_c(comm), MPI_STATUS_IGNORE);
@@ -629,7 +629,7 @@ static UNUSUAL_CALL int unusual_MPI_Recv_c(void *buf, MPI_Count count, F_Datatyp
     return code;
 }
 int face_MPI_Recv_c(void *buf, MPI_Count count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && is_ignored(status) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && comm_is_usual(comm) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Recv_c(buf, count, datatype, source, tag, comm, status);
     }
     return library.MPI_Recv_c(buf, count, datatype_usual_c(datatype), source, tag, comm_usual_c(comm), MPI_STATUS_IGNORE);
@@ -703,7 +703,7 @@ static UNUSUAL_CALL int unusual_MPI_Request_get_status(F_Request request, int *f
     return error_f(code);
 }
 int face_MPI_Request_get_status(F_Request request, int *flag, F_Status *status) {
-    if (!LIKELY(request_is_usual(request) && is_ignored(status))) {
+    if (!LIKELY(is_ignored(status) && request_is_usual(request))) {
         return unusual_MPI_Request_get_status(request, flag, status);
     }
     return error_f(library.MPI_Request_get_status(request_usual_c(request), flag, MPI_STATUS_IGNORE));
@@ -845,7 +845,7 @@ static UNUSUAL_CALL int unusual_MPI_Sendrecv(const void *sendbuf, int sendcount,
     return code;
 }
 int face_MPI_Sendrecv(const void *sendbuf, int sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && is_ignored(status) && (dest | source | recvtag | BUFFER_SIGN(sendbuf) | BUFFER_SIGN(recvbuf)) >= 0)) {
+    if (!LIKELY(is_ignored(status) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(sendbuf) | BUFFER_SIGN(recvbuf)) >= 0)) {
         return unusual_MPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
     }
     return library.MPI_Sendrecv(sendbuf, sendcount, datatype_usual_c(sendtype), dest, sendtag, recvbuf, recvcount, datatype_usual_c(recvtype), source, recvtag, comm_usual_c(comm), MPI_STATUS_IGNORE);
@@ -859,7 +859,7 @@ static UNUSUAL_CALL int unusual_MPI_Sendrecv_c(const void *sendbuf, MPI_Count se
     return code;
 }
 int face_MPI_Sendrecv_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && is_ignored(status) && (dest | source | recvtag | BUFFER_SIGN(sendbuf) | BUFFER_SIGN(recvbuf)) >= 0)) {
+    if (!LIKELY(is_ignored(status) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(sendbuf) | BUFFER_SIGN(recvbuf)) >= 0)) {
         return unusual_MPI_Sendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
     }
     return library.MPI_Sendrecv_c(sendbuf, sendcount, datatype_usual_c(sendtype), dest, sendtag, recvbuf, recvcount, datatype_usual_c(recvtype), source, recvtag, comm_usual_c(comm), MPI_STATUS_IGNORE);
@@ -873,7 +873,7 @@ static UNUSUAL_CALL int unusual_MPI_Sendrecv_replace(void *buf, int count, F_Dat
     return code;
 }
 int face_MPI_Sendrecv_replace(void *buf, int count, F_Datatype datatype, int dest, int sendtag, int source, int recvtag, F_Comm comm, F_Status *status) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && is_ignored(status) && (dest | source | recvtag | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Sendrecv_replace(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
     }
     return library.MPI_Sendrecv_replace(buf, count, datatype_usual_c(datatype), dest, sendtag, source, recvtag, comm_usual_c(comm), MPI_STATUS_IGNORE);
@@ -887,7 +887,7 @@ static UNUSUAL_CALL int unusual_MPI_Sendrecv_replace_c(void *buf, MPI_Count coun
     return code;
 }
 int face_MPI_Sendrecv_replace_c(void *buf, MPI_Count count, F_Datatype datatype, int dest, int sendtag, int source, int recvtag, F_Comm comm, F_Status *status) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && is_ignored(status) && (dest | source | recvtag | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Sendrecv_replace_c(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
     }
     return library.MPI_Sendrecv_replace_c(buf, count, datatype_usual_c(datatype), dest, sendtag, source, recvtag, comm_usual_c(comm), MPI_STATUS_IGNORE);
@@ -1037,7 +1037,7 @@ static UNUSUAL_CALL int unusual_MPI_Test(F_Request *request, int *flag, F_Status
     return error_f(code);
 }
 int face_MPI_Test(F_Request *request, int *flag, F_Status *status) {
-    if (!LIKELY(request && request_is_made(*request) && is_ignored(status))) {
+    if (!LIKELY(is_ignored(status) && request && request_is_made(*request))) {
         return unusual_MPI_Test(request, flag, status);
     }
     REQUEST_START(request);
@@ -1063,7 +1063,7 @@ static UNUSUAL_CALL int unusual_MPI_Wait(F_Request *request, F_Status *status) {
     return error_f(code);
 }
 int face_MPI_Wait(F_Request *request, F_Status *status) {
-    if (!LIKELY(request && request_is_made(*request) && is_ignored(status))) {
+    if (!LIKELY(is_ignored(status) && request && request_is_made(*request))) {
         return unusual_MPI_Wait(request, status);
     }
     REQUEST_START(request);

@@ -200,6 +200,8 @@ impl Function<'_> {
         let mut signs = Vec::new();
         for (test, _) in shapes.iter().filter_map(|shape| shape.usual.as_ref()) {
             match test {
+                // A status costs least to look at, and is given most often.
+                Test::Holds(condition) if condition.contains("ignored") => conditions.insert(0, condition.clone()),
                 Test::Holds(condition) => conditions.push(condition.clone()),
                 Test::NotNegative(number) => signs.push(number.as_str()),
             }
