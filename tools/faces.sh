@@ -97,13 +97,7 @@ spellings() {
 fortran() {
     ! is_new "$into/$2" "$top/fortran/library" "$top/faces/fortran" "$top/faces/$1" || return 0
     objects=$(mktemp -d "$into/objects.XXXXXX")
-    for source in "$top"/fortran/library/*.c "$top/faces/$1/fortran"/*.c; do
-        name=$(basename "$source" .c)
-        echo "$source $objects/$name.o -UWEFT_PROFILING"
-        case $name in
-            calls_* | special) echo "$source $objects/$name.profiling.o -DWEFT_PROFILING" ;;
-        esac
-    done |
+    "$top/tools/fortran-sources.sh" "$top/faces/$1/fortran" "$objects" |
         compile -ffunction-sections -I"$top/faces/$1/fortran" -I"$top/faces/fortran" -I"$top/faces/$1" -I"$top/fortran/library"
     spellings "$1" >"$objects/spellings.ld"
     # Functions are looked up when they are called: the library runs over the other MPI, too, and older

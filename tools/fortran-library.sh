@@ -25,14 +25,7 @@ whole=-fno-reorder-blocks-and-partition
 echo 'int main(void) { return 0; }' >"$objects/whole.c"
 "$cc" -Werror "$whole" -c "$objects/whole.c" -o "$objects/whole.try" 2>/dev/null || whole=-O2
 
-# Sources of procedures are compiled for mpi_x_ and for pmpi_x_ (fortran.h).
-for source in "$top"/fortran/library/*.c "$top"/fortran/library/abi/*.c; do
-    name=$(basename "$source" .c)
-    echo "$source $objects/$name.o -UWEFT_PROFILING"
-    case $name in
-        calls_* | special) echo "$source $objects/$name.profiling.o -DWEFT_PROFILING" ;;
-    esac
-done |
+"$top/tools/fortran-sources.sh" "$top/fortran/library/abi" "$objects" |
     xargs -L 1 -P "$(getconf _NPROCESSORS_ONLN)" sh -c '"$0" -std=gnu11 -O2 "$2" -fno-optimize-sibling-calls -Wall -Wextra \
         -Wno-cast-function-type -Wno-deprecated-declarations -fPIC -I"$1/include" -I"$1/fortran/library" -I"$1/fortran/library/abi" -c "$3" -o "$4" "$5"' "$cc" "$top" "$whole"
 # The name in the standard is mpifort_abi (MPI-5.0 §20.4.2).

@@ -2,8 +2,7 @@
 #include "face.h"
 
 int face_MPI_Abi_get_fortran_booleans(int logical_size, void *logical_true, void *logical_false, int *is_set) {
-    int code = library.MPI_Abi_get_fortran_booleans(logical_size, logical_true, logical_false, is_set);
-    return error_f(code);
+    return error_f(library.MPI_Abi_get_fortran_booleans(logical_size, logical_true, logical_false, is_set));
 }
 EXPORT(MPI_Abi_get_fortran_booleans)
 
@@ -30,19 +29,16 @@ int face_MPI_Abi_get_info(F_Info *info) {
 EXPORT(MPI_Abi_get_info)
 
 int face_MPI_Abi_get_version(int *abi_major, int *abi_minor) {
-    int code = library.MPI_Abi_get_version(abi_major, abi_minor);
-    return error_f(code);
+    return error_f(library.MPI_Abi_get_version(abi_major, abi_minor));
 }
 EXPORT(MPI_Abi_get_version)
 
 int face_MPI_Abi_set_fortran_booleans(int logical_size, void *logical_true, void *logical_false) {
-    int code = library.MPI_Abi_set_fortran_booleans(logical_size, logical_true, logical_false);
-    return error_f(code);
+    return error_f(library.MPI_Abi_set_fortran_booleans(logical_size, logical_true, logical_false));
 }
 EXPORT(MPI_Abi_set_fortran_booleans)
 
 int face_MPI_Abi_set_fortran_info(F_Info info) {
-    int code = library.MPI_Abi_set_fortran_info(info_c(info));
-    return error_f(code);
+    return error_f(library.MPI_Abi_set_fortran_info(info_c(info)));
 }
 EXPORT(MPI_Abi_set_fortran_info)

@@ -47,8 +47,7 @@ int face_MPI_Comm_create_group(F_Comm comm, F_Group group, int tag, F_Comm *newc
 EXPORT(MPI_Comm_create_group)
 
 int face_MPI_Comm_delete_attr(F_Comm comm, int comm_keyval) {
-    int code = library.MPI_Comm_delete_attr(comm_c(comm), keyval_c(comm_keyval));
-    return error_f(code);
+    return error_f(library.MPI_Comm_delete_attr(comm_c(comm), keyval_c(comm_keyval)));
 }
 EXPORT(MPI_Comm_delete_attr)
 
@@ -129,11 +128,11 @@ EXPORT(MPI_Comm_group)
 
 int face_MPI_Comm_idup(F_Comm comm, F_Comm *newcomm, F_Request *request) {
     HANDLE_ROOM(MPI_Comm, newcomm);
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Comm_idup(comm_c(comm), HANDLE_AT(MPI_Comm, newcomm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newcomm);
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -142,11 +141,11 @@ EXPORT(MPI_Comm_idup)
 
 int face_MPI_Comm_idup_with_info(F_Comm comm, F_Info info, F_Comm *newcomm, F_Request *request) {
     HANDLE_ROOM(MPI_Comm, newcomm);
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Comm_idup_with_info(comm_c(comm), info_c(info), HANDLE_AT(MPI_Comm, newcomm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newcomm);
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -177,32 +176,27 @@ int face_MPI_Comm_remote_group(F_Comm comm, F_Group *group) {
 EXPORT(MPI_Comm_remote_group)
 
 int face_MPI_Comm_remote_size(F_Comm comm, int *size) {
-    int code = library.MPI_Comm_remote_size(comm_c(comm), size);
-    return error_f(code);
+    return error_f(library.MPI_Comm_remote_size(comm_c(comm), size));
 }
 EXPORT(MPI_Comm_remote_size)
 
 int face_MPI_Comm_set_attr(F_Comm comm, int comm_keyval, void *attribute_val) {
-    int code = library.MPI_Comm_set_attr(comm_c(comm), keyval_c(comm_keyval), attribute_val);
-    return error_f(code);
+    return error_f(library.MPI_Comm_set_attr(comm_c(comm), keyval_c(comm_keyval), attribute_val));
 }
 EXPORT(MPI_Comm_set_attr)
 
 int face_MPI_Comm_set_info(F_Comm comm, F_Info info) {
-    int code = library.MPI_Comm_set_info(comm_c(comm), info_c(info));
-    return error_f(code);
+    return error_f(library.MPI_Comm_set_info(comm_c(comm), info_c(info)));
 }
 EXPORT(MPI_Comm_set_info)
 
 int face_MPI_Comm_set_name(F_Comm comm, const char *comm_name) {
-    int code = library.MPI_Comm_set_name(comm_c(comm), comm_name);
-    return error_f(code);
+    return error_f(library.MPI_Comm_set_name(comm_c(comm), comm_name));
 }
 EXPORT(MPI_Comm_set_name)
 
 int face_MPI_Comm_size(F_Comm comm, int *size) {
-    int code = library.MPI_Comm_size(comm_c(comm), size);
-    return error_f(code);
+    return error_f(library.MPI_Comm_size(comm_c(comm), size));
 }
 EXPORT(MPI_Comm_size)
 
@@ -229,8 +223,7 @@ int face_MPI_Comm_split_type(F_Comm comm, int split_type, int key, F_Info info, 
 EXPORT(MPI_Comm_split_type)
 
 int face_MPI_Comm_test_inter(F_Comm comm, int *flag) {
-    int code = library.MPI_Comm_test_inter(comm_c(comm), flag);
-    return error_f(code);
+    return error_f(library.MPI_Comm_test_inter(comm_c(comm), flag));
 }
 EXPORT(MPI_Comm_test_inter)
 
@@ -345,8 +338,7 @@ int face_MPI_Group_rank(F_Group group, int *rank) {
 EXPORT(MPI_Group_rank)
 
 int face_MPI_Group_size(F_Group group, int *size) {
-    int code = library.MPI_Group_size(group_c(group), size);
-    return error_f(code);
+    return error_f(library.MPI_Group_size(group_c(group), size));
 }
 EXPORT(MPI_Group_size)
 
@@ -416,8 +408,7 @@ int face_MPI_Intercomm_merge(F_Comm intercomm, int high, F_Comm *newintracomm) {
 EXPORT(MPI_Intercomm_merge)
 
 int face_MPI_Type_delete_attr(F_Datatype datatype, int type_keyval) {
-    int code = library.MPI_Type_delete_attr(datatype_c(datatype), keyval_c(type_keyval));
-    return error_f(code);
+    return error_f(library.MPI_Type_delete_attr(datatype_c(datatype), keyval_c(type_keyval)));
 }
 EXPORT(MPI_Type_delete_attr)
 
@@ -444,20 +435,17 @@ int face_MPI_Type_get_name(F_Datatype datatype, char *type_name, int *resultlen)
 EXPORT(MPI_Type_get_name)
 
 int face_MPI_Type_set_attr(F_Datatype datatype, int type_keyval, void *attribute_val) {
-    int code = library.MPI_Type_set_attr(datatype_c(datatype), keyval_c(type_keyval), attribute_val);
-    return error_f(code);
+    return error_f(library.MPI_Type_set_attr(datatype_c(datatype), keyval_c(type_keyval), attribute_val));
 }
 EXPORT(MPI_Type_set_attr)
 
 int face_MPI_Type_set_name(F_Datatype datatype, const char *type_name) {
-    int code = library.MPI_Type_set_name(datatype_c(datatype), type_name);
-    return error_f(code);
+    return error_f(library.MPI_Type_set_name(datatype_c(datatype), type_name));
 }
 EXPORT(MPI_Type_set_name)
 
 int face_MPI_Win_delete_attr(F_Win win, int win_keyval) {
-    int code = library.MPI_Win_delete_attr(win_c(win), keyval_c(win_keyval));
-    return error_f(code);
+    return error_f(library.MPI_Win_delete_attr(win_c(win), keyval_c(win_keyval)));
 }
 EXPORT(MPI_Win_delete_attr)
 
@@ -484,13 +472,11 @@ int face_MPI_Win_get_name(F_Win win, char *win_name, int *resultlen) {
 EXPORT(MPI_Win_get_name)
 
 int face_MPI_Win_set_attr(F_Win win, int win_keyval, void *attribute_val) {
-    int code = library.MPI_Win_set_attr(win_c(win), keyval_c(win_keyval), attribute_val);
-    return error_f(code);
+    return error_f(library.MPI_Win_set_attr(win_c(win), keyval_c(win_keyval), attribute_val));
 }
 EXPORT(MPI_Win_set_attr)
 
 int face_MPI_Win_set_name(F_Win win, const char *win_name) {
-    int code = library.MPI_Win_set_name(win_c(win), win_name);
-    return error_f(code);
+    return error_f(library.MPI_Win_set_name(win_c(win), win_name));
 }
 EXPORT(MPI_Win_set_name)

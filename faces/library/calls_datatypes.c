@@ -8,70 +8,59 @@ MPI_Aint face_MPI_Aint_diff(MPI_Aint addr1, MPI_Aint addr2) { return library.MPI
 EXPORT(MPI_Aint_diff)
 
 int face_MPI_Get_address(const void *location, MPI_Aint *address) {
-    int code = library.MPI_Get_address(location, address);
-    return error_f(code);
+    return error_f(library.MPI_Get_address(location, address));
 }
 EXPORT(MPI_Get_address)
 
 int face_MPI_Get_elements(const F_Status *status, F_Datatype datatype, int *count) {
     MPI_Status c_status;
-    int code = library.MPI_Get_elements(status_c(status, &c_status), datatype_c(datatype), count);
-    return error_f(code);
+    return error_f(library.MPI_Get_elements(status_c(status, &c_status), datatype_c(datatype), count));
 }
 EXPORT(MPI_Get_elements)
 
 int face_MPI_Get_elements_c(const F_Status *status, F_Datatype datatype, MPI_Count *count) {
     MPI_Status c_status;
-    int code = library.MPI_Get_elements_c(status_c(status, &c_status), datatype_c(datatype), count);
-    return error_f(code);
+    return error_f(library.MPI_Get_elements_c(status_c(status, &c_status), datatype_c(datatype), count));
 }
 EXPORT(MPI_Get_elements_c)
 
 int face_MPI_Pack(const void *inbuf, int incount, F_Datatype datatype, void *outbuf, int outsize, int *position, F_Comm comm) {
-    int code = library.MPI_Pack(in_place_c(inbuf), incount, datatype_c(datatype), in_place_c(outbuf), outsize, position, comm_c(comm));
-    return error_f(code);
+    return error_f(library.MPI_Pack(in_place_c(inbuf), incount, datatype_c(datatype), in_place_c(outbuf), outsize, position, comm_c(comm)));
 }
 EXPORT(MPI_Pack)
 
 int face_MPI_Pack_c(const void *inbuf, MPI_Count incount, F_Datatype datatype, void *outbuf, MPI_Count outsize, MPI_Count *position, F_Comm comm) {
-    int code = library.MPI_Pack_c(in_place_c(inbuf), incount, datatype_c(datatype), in_place_c(outbuf), outsize, position, comm_c(comm));
-    return error_f(code);
+    return error_f(library.MPI_Pack_c(in_place_c(inbuf), incount, datatype_c(datatype), in_place_c(outbuf), outsize, position, comm_c(comm)));
 }
 EXPORT(MPI_Pack_c)
 
 int face_MPI_Pack_external(const char *datarep, const void *inbuf, int incount, F_Datatype datatype, void *outbuf, MPI_Aint outsize, MPI_Aint *position) {
-    int code = library.MPI_Pack_external(datarep, in_place_c(inbuf), incount, datatype_c(datatype), in_place_c(outbuf), outsize, position);
-    return error_f(code);
+    return error_f(library.MPI_Pack_external(datarep, in_place_c(inbuf), incount, datatype_c(datatype), in_place_c(outbuf), outsize, position));
 }
 EXPORT(MPI_Pack_external)
 
 int face_MPI_Pack_external_c(const char *datarep, const void *inbuf, MPI_Count incount, F_Datatype datatype, void *outbuf, MPI_Count outsize, MPI_Count *position) {
-    int code = library.MPI_Pack_external_c(datarep, in_place_c(inbuf), incount, datatype_c(datatype), in_place_c(outbuf), outsize, position);
-    return error_f(code);
+    return error_f(library.MPI_Pack_external_c(datarep, in_place_c(inbuf), incount, datatype_c(datatype), in_place_c(outbuf), outsize, position));
 }
 EXPORT(MPI_Pack_external_c)
 
 int face_MPI_Pack_external_size(const char *datarep, int incount, F_Datatype datatype, MPI_Aint *size) {
-    int code = library.MPI_Pack_external_size(datarep, incount, datatype_c(datatype), size);
-    return error_f(code);
+    return error_f(library.MPI_Pack_external_size(datarep, incount, datatype_c(datatype), size));
 }
 EXPORT(MPI_Pack_external_size)
 
 int face_MPI_Pack_external_size_c(const char *datarep, MPI_Count incount, F_Datatype datatype, MPI_Count *size) {
-    int code = library.MPI_Pack_external_size_c(datarep, incount, datatype_c(datatype), size);
-    return error_f(code);
+    return error_f(library.MPI_Pack_external_size_c(datarep, incount, datatype_c(datatype), size));
 }
 EXPORT(MPI_Pack_external_size_c)
 
 int face_MPI_Pack_size(int incount, F_Datatype datatype, F_Comm comm, int *size) {
-    int code = library.MPI_Pack_size(incount, datatype_c(datatype), comm_c(comm), size);
-    return error_f(code);
+    return error_f(library.MPI_Pack_size(incount, datatype_c(datatype), comm_c(comm), size));
 }
 EXPORT(MPI_Pack_size)
 
 int face_MPI_Pack_size_c(MPI_Count incount, F_Datatype datatype, F_Comm comm, MPI_Count *size) {
-    int code = library.MPI_Pack_size_c(incount, datatype_c(datatype), comm_c(comm), size);
-    return error_f(code);
+    return error_f(library.MPI_Pack_size_c(incount, datatype_c(datatype), comm_c(comm), size));
 }
 EXPORT(MPI_Pack_size_c)
 
@@ -385,26 +374,22 @@ int face_MPI_Type_get_envelope_c(F_Datatype datatype, MPI_Count *num_integers, M
 EXPORT(MPI_Type_get_envelope_c)
 
 int face_MPI_Type_get_extent(F_Datatype datatype, MPI_Aint *lb, MPI_Aint *extent) {
-    int code = library.MPI_Type_get_extent(datatype_c(datatype), lb, extent);
-    return error_f(code);
+    return error_f(library.MPI_Type_get_extent(datatype_c(datatype), lb, extent));
 }
 EXPORT(MPI_Type_get_extent)
 
 int face_MPI_Type_get_extent_c(F_Datatype datatype, MPI_Count *lb, MPI_Count *extent) {
-    int code = library.MPI_Type_get_extent_c(datatype_c(datatype), lb, extent);
-    return error_f(code);
+    return error_f(library.MPI_Type_get_extent_c(datatype_c(datatype), lb, extent));
 }
 EXPORT(MPI_Type_get_extent_c)
 
 int face_MPI_Type_get_true_extent(F_Datatype datatype, MPI_Aint *true_lb, MPI_Aint *true_extent) {
-    int code = library.MPI_Type_get_true_extent(datatype_c(datatype), true_lb, true_extent);
-    return error_f(code);
+    return error_f(library.MPI_Type_get_true_extent(datatype_c(datatype), true_lb, true_extent));
 }
 EXPORT(MPI_Type_get_true_extent)
 
 int face_MPI_Type_get_true_extent_c(F_Datatype datatype, MPI_Count *true_lb, MPI_Count *true_extent) {
-    int code = library.MPI_Type_get_true_extent_c(datatype_c(datatype), true_lb, true_extent);
-    return error_f(code);
+    return error_f(library.MPI_Type_get_true_extent_c(datatype_c(datatype), true_lb, true_extent));
 }
 EXPORT(MPI_Type_get_true_extent_c)
 
@@ -442,14 +427,12 @@ int face_MPI_Type_indexed_c(MPI_Count count, const MPI_Count array_of_blocklengt
 EXPORT(MPI_Type_indexed_c)
 
 int face_MPI_Type_size(F_Datatype datatype, int *size) {
-    int code = library.MPI_Type_size(datatype_c(datatype), size);
-    return error_f(code);
+    return error_f(library.MPI_Type_size(datatype_c(datatype), size));
 }
 EXPORT(MPI_Type_size)
 
 int face_MPI_Type_size_c(F_Datatype datatype, MPI_Count *size) {
-    int code = library.MPI_Type_size_c(datatype_c(datatype), size);
-    return error_f(code);
+    return error_f(library.MPI_Type_size_c(datatype_c(datatype), size));
 }
 EXPORT(MPI_Type_size_c)
 
@@ -476,25 +459,21 @@ int face_MPI_Type_vector_c(MPI_Count count, MPI_Count blocklength, MPI_Count str
 EXPORT(MPI_Type_vector_c)
 
 int face_MPI_Unpack(const void *inbuf, int insize, int *position, void *outbuf, int outcount, F_Datatype datatype, F_Comm comm) {
-    int code = library.MPI_Unpack(in_place_c(inbuf), insize, position, in_place_c(outbuf), outcount, datatype_c(datatype), comm_c(comm));
-    return error_f(code);
+    return error_f(library.MPI_Unpack(in_place_c(inbuf), insize, position, in_place_c(outbuf), outcount, datatype_c(datatype), comm_c(comm)));
 }
 EXPORT(MPI_Unpack)
 
 int face_MPI_Unpack_c(const void *inbuf, MPI_Count insize, MPI_Count *position, void *outbuf, MPI_Count outcount, F_Datatype datatype, F_Comm comm) {
-    int code = library.MPI_Unpack_c(in_place_c(inbuf), insize, position, in_place_c(outbuf), outcount, datatype_c(datatype), comm_c(comm));
-    return error_f(code);
+    return error_f(library.MPI_Unpack_c(in_place_c(inbuf), insize, position, in_place_c(outbuf), outcount, datatype_c(datatype), comm_c(comm)));
 }
 EXPORT(MPI_Unpack_c)
 
 int face_MPI_Unpack_external(const char *datarep, const void *inbuf, MPI_Aint insize, MPI_Aint *position, void *outbuf, int outcount, F_Datatype datatype) {
-    int code = library.MPI_Unpack_external(datarep, in_place_c(inbuf), insize, position, in_place_c(outbuf), outcount, datatype_c(datatype));
-    return error_f(code);
+    return error_f(library.MPI_Unpack_external(datarep, in_place_c(inbuf), insize, position, in_place_c(outbuf), outcount, datatype_c(datatype)));
 }
 EXPORT(MPI_Unpack_external)
 
 int face_MPI_Unpack_external_c(const char *datarep, const void *inbuf, MPI_Count insize, MPI_Count *position, void *outbuf, MPI_Count outcount, F_Datatype datatype) {
-    int code = library.MPI_Unpack_external_c(datarep, in_place_c(inbuf), insize, position, in_place_c(outbuf), outcount, datatype_c(datatype));
-    return error_f(code);
+    return error_f(library.MPI_Unpack_external_c(datarep, in_place_c(inbuf), insize, position, in_place_c(outbuf), outcount, datatype_c(datatype)));
 }
 EXPORT(MPI_Unpack_external_c)

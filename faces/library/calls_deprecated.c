@@ -2,33 +2,28 @@
 #include "face.h"
 
 int face_MPI_Attr_delete(F_Comm comm, int keyval) {
-    int code = library.MPI_Attr_delete(comm_c(comm), keyval_c(keyval));
-    return error_f(code);
+    return error_f(library.MPI_Attr_delete(comm_c(comm), keyval_c(keyval)));
 }
 EXPORT(MPI_Attr_delete)
 
 int face_MPI_Attr_put(F_Comm comm, int keyval, void *attribute_val) {
-    int code = library.MPI_Attr_put(comm_c(comm), keyval_c(keyval), attribute_val);
-    return error_f(code);
+    return error_f(library.MPI_Attr_put(comm_c(comm), keyval_c(keyval), attribute_val));
 }
 EXPORT(MPI_Attr_put)
 
 int face_MPI_Get_elements_x(const F_Status *status, F_Datatype datatype, MPI_Count *count) {
     MPI_Status c_status;
-    int code = library.MPI_Get_elements_x(status_c(status, &c_status), datatype_c(datatype), count);
-    return error_f(code);
+    return error_f(library.MPI_Get_elements_x(status_c(status, &c_status), datatype_c(datatype), count));
 }
 EXPORT(MPI_Get_elements_x)
 
 int face_MPI_Info_get(F_Info info, const char *key, int valuelen, char *value, int *flag) {
-    int code = library.MPI_Info_get(info_c(info), key, valuelen, value, flag);
-    return error_f(code);
+    return error_f(library.MPI_Info_get(info_c(info), key, valuelen, value, flag));
 }
 EXPORT(MPI_Info_get)
 
 int face_MPI_Info_get_valuelen(F_Info info, const char *key, int *valuelen, int *flag) {
-    int code = library.MPI_Info_get_valuelen(info_c(info), key, valuelen, flag);
-    return error_f(code);
+    return error_f(library.MPI_Info_get_valuelen(info_c(info), key, valuelen, flag));
 }
 EXPORT(MPI_Info_get_valuelen)
 
@@ -57,19 +52,16 @@ int face_MPI_Status_set_elements_x(F_Status *status, F_Datatype datatype, MPI_Co
 EXPORT(MPI_Status_set_elements_x)
 
 int face_MPI_Type_get_extent_x(F_Datatype datatype, MPI_Count *lb, MPI_Count *extent) {
-    int code = library.MPI_Type_get_extent_x(datatype_c(datatype), lb, extent);
-    return error_f(code);
+    return error_f(library.MPI_Type_get_extent_x(datatype_c(datatype), lb, extent));
 }
 EXPORT(MPI_Type_get_extent_x)
 
 int face_MPI_Type_get_true_extent_x(F_Datatype datatype, MPI_Count *true_lb, MPI_Count *true_extent) {
-    int code = library.MPI_Type_get_true_extent_x(datatype_c(datatype), true_lb, true_extent);
-    return error_f(code);
+    return error_f(library.MPI_Type_get_true_extent_x(datatype_c(datatype), true_lb, true_extent));
 }
 EXPORT(MPI_Type_get_true_extent_x)
 
 int face_MPI_Type_size_x(F_Datatype datatype, MPI_Count *size) {
-    int code = library.MPI_Type_size_x(datatype_c(datatype), size);
-    return error_f(code);
+    return error_f(library.MPI_Type_size_x(datatype_c(datatype), size));
 }
 EXPORT(MPI_Type_size_x)

@@ -25,20 +25,17 @@ int face_MPI_Add_error_code(int errorclass, int *errorcode) {
 EXPORT(MPI_Add_error_code)
 
 int face_MPI_Add_error_string(int errorcode, const char *string) {
-    int code = library.MPI_Add_error_string(error_c(errorcode), string);
-    return error_f(code);
+    return error_f(library.MPI_Add_error_string(error_c(errorcode), string));
 }
 EXPORT(MPI_Add_error_string)
 
 int face_MPI_Alloc_mem(MPI_Aint size, F_Info info, void *baseptr) {
-    int code = library.MPI_Alloc_mem(size, info_c(info), baseptr);
-    return error_f(code);
+    return error_f(library.MPI_Alloc_mem(size, info_c(info), baseptr));
 }
 EXPORT(MPI_Alloc_mem)
 
 int face_MPI_Comm_call_errhandler(F_Comm comm, int errorcode) {
-    int code = library.MPI_Comm_call_errhandler(comm_c(comm), error_c(errorcode));
-    return error_f(code);
+    return error_f(library.MPI_Comm_call_errhandler(comm_c(comm), error_c(errorcode)));
 }
 EXPORT(MPI_Comm_call_errhandler)
 
@@ -54,8 +51,7 @@ int face_MPI_Comm_get_errhandler(F_Comm comm, F_Errhandler *errhandler) {
 EXPORT(MPI_Comm_get_errhandler)
 
 int face_MPI_Comm_set_errhandler(F_Comm comm, F_Errhandler errhandler) {
-    int code = library.MPI_Comm_set_errhandler(comm_c(comm), errhandler_c(errhandler));
-    return error_f(code);
+    return error_f(library.MPI_Comm_set_errhandler(comm_c(comm), errhandler_c(errhandler)));
 }
 EXPORT(MPI_Comm_set_errhandler)
 
@@ -69,8 +65,7 @@ int face_MPI_Errhandler_free(F_Errhandler *errhandler) {
 EXPORT(MPI_Errhandler_free)
 
 int face_MPI_File_call_errhandler(F_File fh, int errorcode) {
-    int code = library.MPI_File_call_errhandler(file_c(fh), error_c(errorcode));
-    return error_f(code);
+    return error_f(library.MPI_File_call_errhandler(file_c(fh), error_c(errorcode)));
 }
 EXPORT(MPI_File_call_errhandler)
 
@@ -86,14 +81,12 @@ int face_MPI_File_get_errhandler(F_File file, F_Errhandler *errhandler) {
 EXPORT(MPI_File_get_errhandler)
 
 int face_MPI_File_set_errhandler(F_File file, F_Errhandler errhandler) {
-    int code = library.MPI_File_set_errhandler(file_c(file), errhandler_c(errhandler));
-    return error_f(code);
+    return error_f(library.MPI_File_set_errhandler(file_c(file), errhandler_c(errhandler)));
 }
 EXPORT(MPI_File_set_errhandler)
 
 int face_MPI_Free_mem(void *base) {
-    int code = library.MPI_Free_mem(in_place_c(base));
-    return error_f(code);
+    return error_f(library.MPI_Free_mem(in_place_c(base)));
 }
 EXPORT(MPI_Free_mem)
 
@@ -129,32 +122,27 @@ int face_MPI_Get_processor_name(char *name, int *resultlen) {
 EXPORT(MPI_Get_processor_name)
 
 int face_MPI_Get_version(int *version, int *subversion) {
-    int code = library.MPI_Get_version(version, subversion);
-    return error_f(code);
+    return error_f(library.MPI_Get_version(version, subversion));
 }
 EXPORT(MPI_Get_version)
 
 int face_MPI_Remove_error_class(int errorclass) {
-    int code = library.MPI_Remove_error_class(error_c(errorclass));
-    return error_f(code);
+    return error_f(library.MPI_Remove_error_class(error_c(errorclass)));
 }
 EXPORT(MPI_Remove_error_class)
 
 int face_MPI_Remove_error_code(int errorcode) {
-    int code = library.MPI_Remove_error_code(error_c(errorcode));
-    return error_f(code);
+    return error_f(library.MPI_Remove_error_code(error_c(errorcode)));
 }
 EXPORT(MPI_Remove_error_code)
 
 int face_MPI_Remove_error_string(int errorcode) {
-    int code = library.MPI_Remove_error_string(error_c(errorcode));
-    return error_f(code);
+    return error_f(library.MPI_Remove_error_string(error_c(errorcode)));
 }
 EXPORT(MPI_Remove_error_string)
 
 int face_MPI_Session_call_errhandler(F_Session session, int errorcode) {
-    int code = library.MPI_Session_call_errhandler(session_c(session), error_c(errorcode));
-    return error_f(code);
+    return error_f(library.MPI_Session_call_errhandler(session_c(session), error_c(errorcode)));
 }
 EXPORT(MPI_Session_call_errhandler)
 
@@ -170,14 +158,12 @@ int face_MPI_Session_get_errhandler(F_Session session, F_Errhandler *errhandler)
 EXPORT(MPI_Session_get_errhandler)
 
 int face_MPI_Session_set_errhandler(F_Session session, F_Errhandler errhandler) {
-    int code = library.MPI_Session_set_errhandler(session_c(session), errhandler_c(errhandler));
-    return error_f(code);
+    return error_f(library.MPI_Session_set_errhandler(session_c(session), errhandler_c(errhandler)));
 }
 EXPORT(MPI_Session_set_errhandler)
 
 int face_MPI_Win_call_errhandler(F_Win win, int errorcode) {
-    int code = library.MPI_Win_call_errhandler(win_c(win), error_c(errorcode));
-    return error_f(code);
+    return error_f(library.MPI_Win_call_errhandler(win_c(win), error_c(errorcode)));
 }
 EXPORT(MPI_Win_call_errhandler)
 
@@ -193,8 +179,7 @@ int face_MPI_Win_get_errhandler(F_Win win, F_Errhandler *errhandler) {
 EXPORT(MPI_Win_get_errhandler)
 
 int face_MPI_Win_set_errhandler(F_Win win, F_Errhandler errhandler) {
-    int code = library.MPI_Win_set_errhandler(win_c(win), errhandler_c(errhandler));
-    return error_f(code);
+    return error_f(library.MPI_Win_set_errhandler(win_c(win), errhandler_c(errhandler)));
 }
 EXPORT(MPI_Win_set_errhandler)
 

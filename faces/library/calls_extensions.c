@@ -2,20 +2,17 @@
 #include "face.h"
 
 int face_MPIX_Comm_ack_failed(F_Comm comm, int num_to_ack, int *num_acked) {
-    int code = library.MPIX_Comm_ack_failed(comm_c(comm), num_to_ack, num_acked);
-    return error_f(code);
+    return error_f(library.MPIX_Comm_ack_failed(comm_c(comm), num_to_ack, num_acked));
 }
 EXPORT(MPIX_Comm_ack_failed)
 
 int face_MPIX_Comm_agree(F_Comm comm, int *flag) {
-    int code = library.MPIX_Comm_agree(comm_c(comm), flag);
-    return error_f(code);
+    return error_f(library.MPIX_Comm_agree(comm_c(comm), flag));
 }
 EXPORT(MPIX_Comm_agree)
 
 int face_MPIX_Comm_failure_ack(F_Comm comm) {
-    int code = library.MPIX_Comm_failure_ack(comm_c(comm));
-    return error_f(code);
+    return error_f(library.MPIX_Comm_failure_ack(comm_c(comm)));
 }
 EXPORT(MPIX_Comm_failure_ack)
 
@@ -42,10 +39,10 @@ int face_MPIX_Comm_get_failed(F_Comm comm, F_Group *failedgrp) {
 EXPORT(MPIX_Comm_get_failed)
 
 int face_MPIX_Comm_iagree(F_Comm comm, int *flag, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPIX_Comm_iagree(comm_c(comm), flag, HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -53,18 +50,17 @@ int face_MPIX_Comm_iagree(F_Comm comm, int *flag, F_Request *request) {
 EXPORT(MPIX_Comm_iagree)
 
 int face_MPIX_Comm_is_revoked(F_Comm comm, int *flag) {
-    int code = library.MPIX_Comm_is_revoked(comm_c(comm), flag);
-    return error_f(code);
+    return error_f(library.MPIX_Comm_is_revoked(comm_c(comm), flag));
 }
 EXPORT(MPIX_Comm_is_revoked)
 
 int face_MPIX_Comm_ishrink(F_Comm comm, F_Comm *newcomm, F_Request *request) {
     HANDLE_ROOM(MPI_Comm, newcomm);
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPIX_Comm_ishrink(comm_c(comm), HANDLE_AT(MPI_Comm, newcomm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
         HANDLE_DONE(comm, newcomm);
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -72,8 +68,7 @@ int face_MPIX_Comm_ishrink(F_Comm comm, F_Comm *newcomm, F_Request *request) {
 EXPORT(MPIX_Comm_ishrink)
 
 int face_MPIX_Comm_revoke(F_Comm comm) {
-    int code = library.MPIX_Comm_revoke(comm_c(comm));
-    return error_f(code);
+    return error_f(library.MPIX_Comm_revoke(comm_c(comm)));
 }
 EXPORT(MPIX_Comm_revoke)
 
@@ -89,25 +84,21 @@ int face_MPIX_Comm_shrink(F_Comm comm, F_Comm *newcomm) {
 EXPORT(MPIX_Comm_shrink)
 
 int face_MPIX_File_is_revoked(F_File fh, int *flag) {
-    int code = library.MPIX_File_is_revoked(file_c(fh), flag);
-    return error_f(code);
+    return error_f(library.MPIX_File_is_revoked(file_c(fh), flag));
 }
 EXPORT(MPIX_File_is_revoked)
 
 int face_MPIX_File_revoke(F_File fh) {
-    int code = library.MPIX_File_revoke(file_c(fh));
-    return error_f(code);
+    return error_f(library.MPIX_File_revoke(file_c(fh)));
 }
 EXPORT(MPIX_File_revoke)
 
 int face_MPIX_Win_is_revoked(F_Win win, int *flag) {
-    int code = library.MPIX_Win_is_revoked(win_c(win), flag);
-    return error_f(code);
+    return error_f(library.MPIX_Win_is_revoked(win_c(win), flag));
 }
 EXPORT(MPIX_Win_is_revoked)
 
 int face_MPIX_Win_revoke(F_Win win) {
-    int code = library.MPIX_Win_revoke(win_c(win));
-    return error_f(code);
+    return error_f(library.MPIX_Win_revoke(win_c(win)));
 }
 EXPORT(MPIX_Win_revoke)

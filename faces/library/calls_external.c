@@ -2,8 +2,7 @@
 #include "face.h"
 
 int face_MPI_Grequest_complete(F_Request request) {
-    int code = library.MPI_Grequest_complete(request_c(request));
-    return error_f(code);
+    return error_f(library.MPI_Grequest_complete(request_c(request)));
 }
 EXPORT(MPI_Grequest_complete)
 

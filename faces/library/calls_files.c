@@ -11,8 +11,7 @@ int face_MPI_File_close(F_File *fh) {
 EXPORT(MPI_File_close)
 
 int face_MPI_File_delete(const char *filename, F_Info info) {
-    int code = library.MPI_File_delete(filename, info_c(info));
-    return error_f(code);
+    return error_f(library.MPI_File_delete(filename, info_c(info)));
 }
 EXPORT(MPI_File_delete)
 
@@ -29,14 +28,12 @@ int face_MPI_File_get_amode(F_File fh, int *amode) {
 EXPORT(MPI_File_get_amode)
 
 int face_MPI_File_get_atomicity(F_File fh, int *flag) {
-    int code = library.MPI_File_get_atomicity(file_c(fh), flag);
-    return error_f(code);
+    return error_f(library.MPI_File_get_atomicity(file_c(fh), flag));
 }
 EXPORT(MPI_File_get_atomicity)
 
 int face_MPI_File_get_byte_offset(F_File fh, MPI_Offset offset, MPI_Offset *disp) {
-    int code = library.MPI_File_get_byte_offset(file_c(fh), offset, disp);
-    return error_f(code);
+    return error_f(library.MPI_File_get_byte_offset(file_c(fh), offset, disp));
 }
 EXPORT(MPI_File_get_byte_offset)
 
@@ -63,32 +60,27 @@ int face_MPI_File_get_info(F_File fh, F_Info *info_used) {
 EXPORT(MPI_File_get_info)
 
 int face_MPI_File_get_position(F_File fh, MPI_Offset *offset) {
-    int code = library.MPI_File_get_position(file_c(fh), offset);
-    return error_f(code);
+    return error_f(library.MPI_File_get_position(file_c(fh), offset));
 }
 EXPORT(MPI_File_get_position)
 
 int face_MPI_File_get_position_shared(F_File fh, MPI_Offset *offset) {
-    int code = library.MPI_File_get_position_shared(file_c(fh), offset);
-    return error_f(code);
+    return error_f(library.MPI_File_get_position_shared(file_c(fh), offset));
 }
 EXPORT(MPI_File_get_position_shared)
 
 int face_MPI_File_get_size(F_File fh, MPI_Offset *size) {
-    int code = library.MPI_File_get_size(file_c(fh), size);
-    return error_f(code);
+    return error_f(library.MPI_File_get_size(file_c(fh), size));
 }
 EXPORT(MPI_File_get_size)
 
 int face_MPI_File_get_type_extent(F_File fh, F_Datatype datatype, MPI_Aint *extent) {
-    int code = library.MPI_File_get_type_extent(file_c(fh), datatype_c(datatype), extent);
-    return error_f(code);
+    return error_f(library.MPI_File_get_type_extent(file_c(fh), datatype_c(datatype), extent));
 }
 EXPORT(MPI_File_get_type_extent)
 
 int face_MPI_File_get_type_extent_c(F_File fh, F_Datatype datatype, MPI_Count *extent) {
-    int code = library.MPI_File_get_type_extent_c(file_c(fh), datatype_c(datatype), extent);
-    return error_f(code);
+    return error_f(library.MPI_File_get_type_extent_c(file_c(fh), datatype_c(datatype), extent));
 }
 EXPORT(MPI_File_get_type_extent_c)
 
@@ -107,10 +99,10 @@ int face_MPI_File_get_view(F_File fh, MPI_Offset *disp, F_Datatype *etype, F_Dat
 EXPORT(MPI_File_get_view)
 
 int face_MPI_File_iread(F_File fh, void *buf, int count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iread(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -118,10 +110,10 @@ int face_MPI_File_iread(F_File fh, void *buf, int count, F_Datatype datatype, F_
 EXPORT(MPI_File_iread)
 
 int face_MPI_File_iread_c(F_File fh, void *buf, MPI_Count count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iread_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -129,10 +121,10 @@ int face_MPI_File_iread_c(F_File fh, void *buf, MPI_Count count, F_Datatype data
 EXPORT(MPI_File_iread_c)
 
 int face_MPI_File_iread_all(F_File fh, void *buf, int count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iread_all(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -140,10 +132,10 @@ int face_MPI_File_iread_all(F_File fh, void *buf, int count, F_Datatype datatype
 EXPORT(MPI_File_iread_all)
 
 int face_MPI_File_iread_all_c(F_File fh, void *buf, MPI_Count count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iread_all_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -151,10 +143,10 @@ int face_MPI_File_iread_all_c(F_File fh, void *buf, MPI_Count count, F_Datatype 
 EXPORT(MPI_File_iread_all_c)
 
 int face_MPI_File_iread_at(F_File fh, MPI_Offset offset, void *buf, int count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iread_at(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -162,10 +154,10 @@ int face_MPI_File_iread_at(F_File fh, MPI_Offset offset, void *buf, int count, F
 EXPORT(MPI_File_iread_at)
 
 int face_MPI_File_iread_at_c(F_File fh, MPI_Offset offset, void *buf, MPI_Count count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iread_at_c(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -173,10 +165,10 @@ int face_MPI_File_iread_at_c(F_File fh, MPI_Offset offset, void *buf, MPI_Count 
 EXPORT(MPI_File_iread_at_c)
 
 int face_MPI_File_iread_at_all(F_File fh, MPI_Offset offset, void *buf, int count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iread_at_all(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -184,10 +176,10 @@ int face_MPI_File_iread_at_all(F_File fh, MPI_Offset offset, void *buf, int coun
 EXPORT(MPI_File_iread_at_all)
 
 int face_MPI_File_iread_at_all_c(F_File fh, MPI_Offset offset, void *buf, MPI_Count count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iread_at_all_c(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -195,10 +187,10 @@ int face_MPI_File_iread_at_all_c(F_File fh, MPI_Offset offset, void *buf, MPI_Co
 EXPORT(MPI_File_iread_at_all_c)
 
 int face_MPI_File_iread_shared(F_File fh, void *buf, int count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iread_shared(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -206,10 +198,10 @@ int face_MPI_File_iread_shared(F_File fh, void *buf, int count, F_Datatype datat
 EXPORT(MPI_File_iread_shared)
 
 int face_MPI_File_iread_shared_c(F_File fh, void *buf, MPI_Count count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iread_shared_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -217,10 +209,10 @@ int face_MPI_File_iread_shared_c(F_File fh, void *buf, MPI_Count count, F_Dataty
 EXPORT(MPI_File_iread_shared_c)
 
 int face_MPI_File_iwrite(F_File fh, const void *buf, int count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iwrite(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -228,10 +220,10 @@ int face_MPI_File_iwrite(F_File fh, const void *buf, int count, F_Datatype datat
 EXPORT(MPI_File_iwrite)
 
 int face_MPI_File_iwrite_c(F_File fh, const void *buf, MPI_Count count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iwrite_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -239,10 +231,10 @@ int face_MPI_File_iwrite_c(F_File fh, const void *buf, MPI_Count count, F_Dataty
 EXPORT(MPI_File_iwrite_c)
 
 int face_MPI_File_iwrite_all(F_File fh, const void *buf, int count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iwrite_all(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -250,10 +242,10 @@ int face_MPI_File_iwrite_all(F_File fh, const void *buf, int count, F_Datatype d
 EXPORT(MPI_File_iwrite_all)
 
 int face_MPI_File_iwrite_all_c(F_File fh, const void *buf, MPI_Count count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iwrite_all_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -261,10 +253,10 @@ int face_MPI_File_iwrite_all_c(F_File fh, const void *buf, MPI_Count count, F_Da
 EXPORT(MPI_File_iwrite_all_c)
 
 int face_MPI_File_iwrite_at(F_File fh, MPI_Offset offset, const void *buf, int count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iwrite_at(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -272,10 +264,10 @@ int face_MPI_File_iwrite_at(F_File fh, MPI_Offset offset, const void *buf, int c
 EXPORT(MPI_File_iwrite_at)
 
 int face_MPI_File_iwrite_at_c(F_File fh, MPI_Offset offset, const void *buf, MPI_Count count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iwrite_at_c(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -283,10 +275,10 @@ int face_MPI_File_iwrite_at_c(F_File fh, MPI_Offset offset, const void *buf, MPI
 EXPORT(MPI_File_iwrite_at_c)
 
 int face_MPI_File_iwrite_at_all(F_File fh, MPI_Offset offset, const void *buf, int count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iwrite_at_all(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -294,10 +286,10 @@ int face_MPI_File_iwrite_at_all(F_File fh, MPI_Offset offset, const void *buf, i
 EXPORT(MPI_File_iwrite_at_all)
 
 int face_MPI_File_iwrite_at_all_c(F_File fh, MPI_Offset offset, const void *buf, MPI_Count count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iwrite_at_all_c(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -305,10 +297,10 @@ int face_MPI_File_iwrite_at_all_c(F_File fh, MPI_Offset offset, const void *buf,
 EXPORT(MPI_File_iwrite_at_all_c)
 
 int face_MPI_File_iwrite_shared(F_File fh, const void *buf, int count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iwrite_shared(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -316,10 +308,10 @@ int face_MPI_File_iwrite_shared(F_File fh, const void *buf, int count, F_Datatyp
 EXPORT(MPI_File_iwrite_shared)
 
 int face_MPI_File_iwrite_shared_c(F_File fh, const void *buf, MPI_Count count, F_Datatype datatype, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_File_iwrite_shared_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -338,8 +330,7 @@ int face_MPI_File_open(F_Comm comm, const char *filename, int amode, F_Info info
 EXPORT(MPI_File_open)
 
 int face_MPI_File_preallocate(F_File fh, MPI_Offset size) {
-    int code = library.MPI_File_preallocate(file_c(fh), size);
-    return error_f(code);
+    return error_f(library.MPI_File_preallocate(file_c(fh), size));
 }
 EXPORT(MPI_File_preallocate)
 
@@ -376,14 +367,12 @@ int face_MPI_File_read_all_c(F_File fh, void *buf, MPI_Count count, F_Datatype d
 EXPORT(MPI_File_read_all_c)
 
 int face_MPI_File_read_all_begin(F_File fh, void *buf, int count, F_Datatype datatype) {
-    int code = library.MPI_File_read_all_begin(file_c(fh), in_place_c(buf), count, datatype_c(datatype));
-    return error_f(code);
+    return error_f(library.MPI_File_read_all_begin(file_c(fh), in_place_c(buf), count, datatype_c(datatype)));
 }
 EXPORT(MPI_File_read_all_begin)
 
 int face_MPI_File_read_all_begin_c(F_File fh, void *buf, MPI_Count count, F_Datatype datatype) {
-    int code = library.MPI_File_read_all_begin_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype));
-    return error_f(code);
+    return error_f(library.MPI_File_read_all_begin_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype)));
 }
 EXPORT(MPI_File_read_all_begin_c)
 
@@ -428,14 +417,12 @@ int face_MPI_File_read_at_all_c(F_File fh, MPI_Offset offset, void *buf, MPI_Cou
 EXPORT(MPI_File_read_at_all_c)
 
 int face_MPI_File_read_at_all_begin(F_File fh, MPI_Offset offset, void *buf, int count, F_Datatype datatype) {
-    int code = library.MPI_File_read_at_all_begin(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype));
-    return error_f(code);
+    return error_f(library.MPI_File_read_at_all_begin(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype)));
 }
 EXPORT(MPI_File_read_at_all_begin)
 
 int face_MPI_File_read_at_all_begin_c(F_File fh, MPI_Offset offset, void *buf, MPI_Count count, F_Datatype datatype) {
-    int code = library.MPI_File_read_at_all_begin_c(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype));
-    return error_f(code);
+    return error_f(library.MPI_File_read_at_all_begin_c(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype)));
 }
 EXPORT(MPI_File_read_at_all_begin_c)
 
@@ -464,14 +451,12 @@ int face_MPI_File_read_ordered_c(F_File fh, void *buf, MPI_Count count, F_Dataty
 EXPORT(MPI_File_read_ordered_c)
 
 int face_MPI_File_read_ordered_begin(F_File fh, void *buf, int count, F_Datatype datatype) {
-    int code = library.MPI_File_read_ordered_begin(file_c(fh), in_place_c(buf), count, datatype_c(datatype));
-    return error_f(code);
+    return error_f(library.MPI_File_read_ordered_begin(file_c(fh), in_place_c(buf), count, datatype_c(datatype)));
 }
 EXPORT(MPI_File_read_ordered_begin)
 
 int face_MPI_File_read_ordered_begin_c(F_File fh, void *buf, MPI_Count count, F_Datatype datatype) {
-    int code = library.MPI_File_read_ordered_begin_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype));
-    return error_f(code);
+    return error_f(library.MPI_File_read_ordered_begin_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype)));
 }
 EXPORT(MPI_File_read_ordered_begin_c)
 
@@ -500,44 +485,37 @@ int face_MPI_File_read_shared_c(F_File fh, void *buf, MPI_Count count, F_Datatyp
 EXPORT(MPI_File_read_shared_c)
 
 int face_MPI_File_seek(F_File fh, MPI_Offset offset, int whence) {
-    int code = library.MPI_File_seek(file_c(fh), offset, whence_c(whence));
-    return error_f(code);
+    return error_f(library.MPI_File_seek(file_c(fh), offset, whence_c(whence)));
 }
 EXPORT(MPI_File_seek)
 
 int face_MPI_File_seek_shared(F_File fh, MPI_Offset offset, int whence) {
-    int code = library.MPI_File_seek_shared(file_c(fh), offset, whence_c(whence));
-    return error_f(code);
+    return error_f(library.MPI_File_seek_shared(file_c(fh), offset, whence_c(whence)));
 }
 EXPORT(MPI_File_seek_shared)
 
 int face_MPI_File_set_atomicity(F_File fh, int flag) {
-    int code = library.MPI_File_set_atomicity(file_c(fh), flag);
-    return error_f(code);
+    return error_f(library.MPI_File_set_atomicity(file_c(fh), flag));
 }
 EXPORT(MPI_File_set_atomicity)
 
 int face_MPI_File_set_info(F_File fh, F_Info info) {
-    int code = library.MPI_File_set_info(file_c(fh), info_c(info));
-    return error_f(code);
+    return error_f(library.MPI_File_set_info(file_c(fh), info_c(info)));
 }
 EXPORT(MPI_File_set_info)
 
 int face_MPI_File_set_size(F_File fh, MPI_Offset size) {
-    int code = library.MPI_File_set_size(file_c(fh), size);
-    return error_f(code);
+    return error_f(library.MPI_File_set_size(file_c(fh), size));
 }
 EXPORT(MPI_File_set_size)
 
 int face_MPI_File_set_view(F_File fh, MPI_Offset disp, F_Datatype etype, F_Datatype filetype, const char *datarep, F_Info info) {
-    int code = library.MPI_File_set_view(file_c(fh), displacement_c(disp), datatype_c(etype), datatype_c(filetype), datarep, info_c(info));
-    return error_f(code);
+    return error_f(library.MPI_File_set_view(file_c(fh), displacement_c(disp), datatype_c(etype), datatype_c(filetype), datarep, info_c(info)));
 }
 EXPORT(MPI_File_set_view)
 
 int face_MPI_File_sync(F_File fh) {
-    int code = library.MPI_File_sync(file_c(fh));
-    return error_f(code);
+    return error_f(library.MPI_File_sync(file_c(fh)));
 }
 EXPORT(MPI_File_sync)
 
@@ -574,14 +552,12 @@ int face_MPI_File_write_all_c(F_File fh, const void *buf, MPI_Count count, F_Dat
 EXPORT(MPI_File_write_all_c)
 
 int face_MPI_File_write_all_begin(F_File fh, const void *buf, int count, F_Datatype datatype) {
-    int code = library.MPI_File_write_all_begin(file_c(fh), in_place_c(buf), count, datatype_c(datatype));
-    return error_f(code);
+    return error_f(library.MPI_File_write_all_begin(file_c(fh), in_place_c(buf), count, datatype_c(datatype)));
 }
 EXPORT(MPI_File_write_all_begin)
 
 int face_MPI_File_write_all_begin_c(F_File fh, const void *buf, MPI_Count count, F_Datatype datatype) {
-    int code = library.MPI_File_write_all_begin_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype));
-    return error_f(code);
+    return error_f(library.MPI_File_write_all_begin_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype)));
 }
 EXPORT(MPI_File_write_all_begin_c)
 
@@ -626,14 +602,12 @@ int face_MPI_File_write_at_all_c(F_File fh, MPI_Offset offset, const void *buf, 
 EXPORT(MPI_File_write_at_all_c)
 
 int face_MPI_File_write_at_all_begin(F_File fh, MPI_Offset offset, const void *buf, int count, F_Datatype datatype) {
-    int code = library.MPI_File_write_at_all_begin(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype));
-    return error_f(code);
+    return error_f(library.MPI_File_write_at_all_begin(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype)));
 }
 EXPORT(MPI_File_write_at_all_begin)
 
 int face_MPI_File_write_at_all_begin_c(F_File fh, MPI_Offset offset, const void *buf, MPI_Count count, F_Datatype datatype) {
-    int code = library.MPI_File_write_at_all_begin_c(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype));
-    return error_f(code);
+    return error_f(library.MPI_File_write_at_all_begin_c(file_c(fh), offset, in_place_c(buf), count, datatype_c(datatype)));
 }
 EXPORT(MPI_File_write_at_all_begin_c)
 
@@ -662,14 +636,12 @@ int face_MPI_File_write_ordered_c(F_File fh, const void *buf, MPI_Count count, F
 EXPORT(MPI_File_write_ordered_c)
 
 int face_MPI_File_write_ordered_begin(F_File fh, const void *buf, int count, F_Datatype datatype) {
-    int code = library.MPI_File_write_ordered_begin(file_c(fh), in_place_c(buf), count, datatype_c(datatype));
-    return error_f(code);
+    return error_f(library.MPI_File_write_ordered_begin(file_c(fh), in_place_c(buf), count, datatype_c(datatype)));
 }
 EXPORT(MPI_File_write_ordered_begin)
 
 int face_MPI_File_write_ordered_begin_c(F_File fh, const void *buf, MPI_Count count, F_Datatype datatype) {
-    int code = library.MPI_File_write_ordered_begin_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype));
-    return error_f(code);
+    return error_f(library.MPI_File_write_ordered_begin_c(file_c(fh), in_place_c(buf), count, datatype_c(datatype)));
 }
 EXPORT(MPI_File_write_ordered_begin_c)
 

@@ -24,8 +24,7 @@ int face_MPI_Info_create_env(int argc, char *argv[], F_Info *info) {
 EXPORT(MPI_Info_create_env)
 
 int face_MPI_Info_delete(F_Info info, const char *key) {
-    int code = library.MPI_Info_delete(info_c(info), key);
-    return error_f(code);
+    return error_f(library.MPI_Info_delete(info_c(info), key));
 }
 EXPORT(MPI_Info_delete)
 
@@ -50,8 +49,7 @@ int face_MPI_Info_free(F_Info *info) {
 EXPORT(MPI_Info_free)
 
 int face_MPI_Info_get_nkeys(F_Info info, int *nkeys) {
-    int code = library.MPI_Info_get_nkeys(info_c(info), nkeys);
-    return error_f(code);
+    return error_f(library.MPI_Info_get_nkeys(info_c(info), nkeys));
 }
 EXPORT(MPI_Info_get_nkeys)
 
@@ -66,13 +64,11 @@ int face_MPI_Info_get_nthkey(F_Info info, int n, char *key) {
 EXPORT(MPI_Info_get_nthkey)
 
 int face_MPI_Info_get_string(F_Info info, const char *key, int *buflen, char *value, int *flag) {
-    int code = library.MPI_Info_get_string(info_c(info), key, buflen, value, flag);
-    return error_f(code);
+    return error_f(library.MPI_Info_get_string(info_c(info), key, buflen, value, flag));
 }
 EXPORT(MPI_Info_get_string)
 
 int face_MPI_Info_set(F_Info info, const char *key, const char *value) {
-    int code = library.MPI_Info_set(info_c(info), key, value);
-    return error_f(code);
+    return error_f(library.MPI_Info_set(info_c(info), key, value));
 }
 EXPORT(MPI_Info_set)

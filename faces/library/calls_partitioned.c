@@ -2,34 +2,30 @@
 #include "face.h"
 
 int face_MPI_Parrived(F_Request request, int partition, int *flag) {
-    int code = library.MPI_Parrived(request_c(request), partition, flag);
-    return error_f(code);
+    return error_f(library.MPI_Parrived(request_c(request), partition, flag));
 }
 EXPORT(MPI_Parrived)
 
 int face_MPI_Pready(int partition, F_Request request) {
-    int code = library.MPI_Pready(partition, request_c(request));
-    return error_f(code);
+    return error_f(library.MPI_Pready(partition, request_c(request)));
 }
 EXPORT(MPI_Pready)
 
 int face_MPI_Pready_list(int length, const int array_of_partitions[], F_Request request) {
-    int code = library.MPI_Pready_list(length, array_of_partitions, request_c(request));
-    return error_f(code);
+    return error_f(library.MPI_Pready_list(length, array_of_partitions, request_c(request)));
 }
 EXPORT(MPI_Pready_list)
 
 int face_MPI_Pready_range(int partition_low, int partition_high, F_Request request) {
-    int code = library.MPI_Pready_range(partition_low, partition_high, request_c(request));
-    return error_f(code);
+    return error_f(library.MPI_Pready_range(partition_low, partition_high, request_c(request)));
 }
 EXPORT(MPI_Pready_range)
 
 int face_MPI_Precv_init(void *buf, int partitions, MPI_Count count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Info info, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Precv_init(in_place_c(buf), partitions, count, datatype_c(datatype), rank_c(source), tag_c(tag), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -37,10 +33,10 @@ int face_MPI_Precv_init(void *buf, int partitions, MPI_Count count, F_Datatype d
 EXPORT(MPI_Precv_init)
 
 int face_MPI_Precv_init_c(void *buf, int partitions, MPI_Count count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Info info, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Precv_init_c(in_place_c(buf), partitions, count, datatype_c(datatype), rank_c(source), tag_c(tag), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -48,10 +44,10 @@ int face_MPI_Precv_init_c(void *buf, int partitions, MPI_Count count, F_Datatype
 EXPORT(MPI_Precv_init_c)
 
 int face_MPI_Psend_init(const void *buf, int partitions, MPI_Count count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Info info, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Psend_init(in_place_c(buf), partitions, count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -59,10 +55,10 @@ int face_MPI_Psend_init(const void *buf, int partitions, MPI_Count count, F_Data
 EXPORT(MPI_Psend_init)
 
 int face_MPI_Psend_init_c(const void *buf, int partitions, MPI_Count count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Info info, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Psend_init_c(in_place_c(buf), partitions, count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);

@@ -2,14 +2,12 @@
 #include "face.h"
 
 int face_MPI_Abort(F_Comm comm, int errorcode) {
-    int code = library.MPI_Abort(comm_c(comm), error_c(errorcode));
-    return error_f(code);
+    return error_f(library.MPI_Abort(comm_c(comm), error_c(errorcode)));
 }
 EXPORT(MPI_Abort)
 
 int face_MPI_Close_port(const char *port_name) {
-    int code = library.MPI_Close_port(port_name);
-    return error_f(code);
+    return error_f(library.MPI_Close_port(port_name));
 }
 EXPORT(MPI_Close_port)
 
@@ -67,20 +65,17 @@ int face_MPI_Comm_join(int fd, F_Comm *intercomm) {
 EXPORT(MPI_Comm_join)
 
 int face_MPI_Finalize(void) {
-    int code = library.MPI_Finalize();
-    return error_f(code);
+    return error_f(library.MPI_Finalize());
 }
 EXPORT(MPI_Finalize)
 
 int face_MPI_Finalized(int *flag) {
-    int code = library.MPI_Finalized(flag);
-    return error_f(code);
+    return error_f(library.MPI_Finalized(flag));
 }
 EXPORT(MPI_Finalized)
 
 int face_MPI_Init(int *argc, char ***argv) {
-    int code = library.MPI_Init(argc, argv);
-    return error_f(code);
+    return error_f(library.MPI_Init(argc, argv));
 }
 EXPORT(MPI_Init)
 
@@ -97,14 +92,12 @@ int face_MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
 EXPORT(MPI_Init_thread)
 
 int face_MPI_Initialized(int *flag) {
-    int code = library.MPI_Initialized(flag);
-    return error_f(code);
+    return error_f(library.MPI_Initialized(flag));
 }
 EXPORT(MPI_Initialized)
 
 int face_MPI_Is_thread_main(int *flag) {
-    int code = library.MPI_Is_thread_main(flag);
-    return error_f(code);
+    return error_f(library.MPI_Is_thread_main(flag));
 }
 EXPORT(MPI_Is_thread_main)
 
@@ -129,8 +122,7 @@ int face_MPI_Open_port(F_Info info, char *port_name) {
 EXPORT(MPI_Open_port)
 
 int face_MPI_Publish_name(const char *service_name, F_Info info, const char *port_name) {
-    int code = library.MPI_Publish_name(service_name, info_c(info), port_name);
-    return error_f(code);
+    return error_f(library.MPI_Publish_name(service_name, info_c(info), port_name));
 }
 EXPORT(MPI_Publish_name)
 
@@ -167,14 +159,12 @@ int face_MPI_Session_get_info(F_Session session, F_Info *info_used) {
 EXPORT(MPI_Session_get_info)
 
 int face_MPI_Session_get_nth_pset(F_Session session, F_Info info, int n, int *pset_len, char *pset_name) {
-    int code = library.MPI_Session_get_nth_pset(session_c(session), info_c(info), n, pset_len, pset_name);
-    return error_f(code);
+    return error_f(library.MPI_Session_get_nth_pset(session_c(session), info_c(info), n, pset_len, pset_name));
 }
 EXPORT(MPI_Session_get_nth_pset)
 
 int face_MPI_Session_get_num_psets(F_Session session, F_Info info, int *npset_names) {
-    int code = library.MPI_Session_get_num_psets(session_c(session), info_c(info), npset_names);
-    return error_f(code);
+    return error_f(library.MPI_Session_get_num_psets(session_c(session), info_c(info), npset_names));
 }
 EXPORT(MPI_Session_get_num_psets)
 
@@ -201,7 +191,6 @@ int face_MPI_Session_init(F_Info info, F_Errhandler errhandler, F_Session *sessi
 EXPORT(MPI_Session_init)
 
 int face_MPI_Unpublish_name(const char *service_name, F_Info info, const char *port_name) {
-    int code = library.MPI_Unpublish_name(service_name, info_c(info), port_name);
-    return error_f(code);
+    return error_f(library.MPI_Unpublish_name(service_name, info_c(info), port_name));
 }
 EXPORT(MPI_Unpublish_name)

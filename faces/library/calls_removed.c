@@ -2,8 +2,7 @@
 #include "face.h"
 
 int face_MPI_Address(void *location, MPI_Aint *address) {
-    int code = library.MPI_Address(location, address);
-    return error_f(code);
+    return error_f(library.MPI_Address(location, address));
 }
 EXPORT(MPI_Address)
 
@@ -19,14 +18,12 @@ int face_MPI_Errhandler_get(F_Comm comm, F_Errhandler *errhandler) {
 EXPORT(MPI_Errhandler_get)
 
 int face_MPI_Errhandler_set(F_Comm comm, F_Errhandler errhandler) {
-    int code = library.MPI_Errhandler_set(comm_c(comm), errhandler_c(errhandler));
-    return error_f(code);
+    return error_f(library.MPI_Errhandler_set(comm_c(comm), errhandler_c(errhandler)));
 }
 EXPORT(MPI_Errhandler_set)
 
 int face_MPI_Type_extent(F_Datatype datatype, MPI_Aint *extent) {
-    int code = library.MPI_Type_extent(datatype_c(datatype), extent);
-    return error_f(code);
+    return error_f(library.MPI_Type_extent(datatype_c(datatype), extent));
 }
 EXPORT(MPI_Type_extent)
 
@@ -53,8 +50,7 @@ int face_MPI_Type_hvector(int count, int blocklength, MPI_Aint stride, F_Datatyp
 EXPORT(MPI_Type_hvector)
 
 int face_MPI_Type_lb(F_Datatype datatype, MPI_Aint *displacement) {
-    int code = library.MPI_Type_lb(datatype_c(datatype), displacement);
-    return error_f(code);
+    return error_f(library.MPI_Type_lb(datatype_c(datatype), displacement));
 }
 EXPORT(MPI_Type_lb)
 
@@ -79,7 +75,6 @@ int face_MPI_Type_struct(int count, int array_of_blocklengths[], MPI_Aint array_
 EXPORT(MPI_Type_struct)
 
 int face_MPI_Type_ub(F_Datatype datatype, MPI_Aint *displacement) {
-    int code = library.MPI_Type_ub(datatype_c(datatype), displacement);
-    return error_f(code);
+    return error_f(library.MPI_Type_ub(datatype_c(datatype), displacement));
 }
 EXPORT(MPI_Type_ub)

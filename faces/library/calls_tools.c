@@ -2,62 +2,52 @@
 #include "face.h"
 
 int face_MPI_T_category_changed(int *update_number) {
-    int code = library.MPI_T_category_changed(update_number);
-    return error_f(code);
+    return error_f(library.MPI_T_category_changed(update_number));
 }
 EXPORT(MPI_T_category_changed)
 
 int face_MPI_T_category_get_categories(int cat_index, int len, int indices[]) {
-    int code = library.MPI_T_category_get_categories(cat_index, len, indices);
-    return error_f(code);
+    return error_f(library.MPI_T_category_get_categories(cat_index, len, indices));
 }
 EXPORT(MPI_T_category_get_categories)
 
 int face_MPI_T_category_get_cvars(int cat_index, int len, int indices[]) {
-    int code = library.MPI_T_category_get_cvars(cat_index, len, indices);
-    return error_f(code);
+    return error_f(library.MPI_T_category_get_cvars(cat_index, len, indices));
 }
 EXPORT(MPI_T_category_get_cvars)
 
 int face_MPI_T_category_get_events(int cat_index, int len, int indices[]) {
-    int code = library.MPI_T_category_get_events(cat_index, len, indices);
-    return error_f(code);
+    return error_f(library.MPI_T_category_get_events(cat_index, len, indices));
 }
 EXPORT(MPI_T_category_get_events)
 
 int face_MPI_T_category_get_index(const char *name, int *cat_index) {
-    int code = library.MPI_T_category_get_index(name, cat_index);
-    return error_f(code);
+    return error_f(library.MPI_T_category_get_index(name, cat_index));
 }
 EXPORT(MPI_T_category_get_index)
 
 int face_MPI_T_category_get_info(int cat_index, char *name, int *name_len, char *desc, int *desc_len, int *num_cvars, int *num_pvars, int *num_categories) {
-    int code = library.MPI_T_category_get_info(cat_index, name, name_len, desc, desc_len, num_cvars, num_pvars, num_categories);
-    return error_f(code);
+    return error_f(library.MPI_T_category_get_info(cat_index, name, name_len, desc, desc_len, num_cvars, num_pvars, num_categories));
 }
 EXPORT(MPI_T_category_get_info)
 
 int face_MPI_T_category_get_num(int *num_cat) {
-    int code = library.MPI_T_category_get_num(num_cat);
-    return error_f(code);
+    return error_f(library.MPI_T_category_get_num(num_cat));
 }
 EXPORT(MPI_T_category_get_num)
 
 int face_MPI_T_category_get_num_events(int cat_index, int *num_events) {
-    int code = library.MPI_T_category_get_num_events(cat_index, num_events);
-    return error_f(code);
+    return error_f(library.MPI_T_category_get_num_events(cat_index, num_events));
 }
 EXPORT(MPI_T_category_get_num_events)
 
 int face_MPI_T_category_get_pvars(int cat_index, int len, int indices[]) {
-    int code = library.MPI_T_category_get_pvars(cat_index, len, indices);
-    return error_f(code);
+    return error_f(library.MPI_T_category_get_pvars(cat_index, len, indices));
 }
 EXPORT(MPI_T_category_get_pvars)
 
 int face_MPI_T_cvar_get_index(const char *name, int *cvar_index) {
-    int code = library.MPI_T_cvar_get_index(name, cvar_index);
-    return error_f(code);
+    return error_f(library.MPI_T_cvar_get_index(name, cvar_index));
 }
 EXPORT(MPI_T_cvar_get_index)
 
@@ -82,44 +72,37 @@ int face_MPI_T_cvar_get_info(int cvar_index, char *name, int *name_len, int *ver
 EXPORT(MPI_T_cvar_get_info)
 
 int face_MPI_T_cvar_get_num(int *num_cvar) {
-    int code = library.MPI_T_cvar_get_num(num_cvar);
-    return error_f(code);
+    return error_f(library.MPI_T_cvar_get_num(num_cvar));
 }
 EXPORT(MPI_T_cvar_get_num)
 
 int face_MPI_T_cvar_handle_alloc(int cvar_index, void *obj_handle, MPI_T_cvar_handle *handle, int *count) {
-    int code = library.MPI_T_cvar_handle_alloc(cvar_index, obj_handle, handle, count);
-    return error_f(code);
+    return error_f(library.MPI_T_cvar_handle_alloc(cvar_index, obj_handle, handle, count));
 }
 EXPORT(MPI_T_cvar_handle_alloc)
 
 int face_MPI_T_cvar_handle_free(MPI_T_cvar_handle *handle) {
-    int code = library.MPI_T_cvar_handle_free(handle);
-    return error_f(code);
+    return error_f(library.MPI_T_cvar_handle_free(handle));
 }
 EXPORT(MPI_T_cvar_handle_free)
 
 int face_MPI_T_cvar_read(MPI_T_cvar_handle handle, void *buf) {
-    int code = library.MPI_T_cvar_read(handle, in_place_c(buf));
-    return error_f(code);
+    return error_f(library.MPI_T_cvar_read(handle, in_place_c(buf)));
 }
 EXPORT(MPI_T_cvar_read)
 
 int face_MPI_T_cvar_write(MPI_T_cvar_handle handle, const void *buf) {
-    int code = library.MPI_T_cvar_write(handle, in_place_c(buf));
-    return error_f(code);
+    return error_f(library.MPI_T_cvar_write(handle, in_place_c(buf)));
 }
 EXPORT(MPI_T_cvar_write)
 
 int face_MPI_T_enum_get_info(MPI_T_enum enumtype, int *num, char *name, int *name_len) {
-    int code = library.MPI_T_enum_get_info(enumtype, num, name, name_len);
-    return error_f(code);
+    return error_f(library.MPI_T_enum_get_info(enumtype, num, name, name_len));
 }
 EXPORT(MPI_T_enum_get_info)
 
 int face_MPI_T_enum_get_item(MPI_T_enum enumtype, int index, int *value, char *name, int *name_len) {
-    int code = library.MPI_T_enum_get_item(enumtype, index, value, name, name_len);
-    return error_f(code);
+    return error_f(library.MPI_T_enum_get_item(enumtype, index, value, name, name_len));
 }
 EXPORT(MPI_T_enum_get_item)
 
@@ -135,44 +118,37 @@ int face_MPI_T_event_callback_get_info(MPI_T_event_registration event_registrati
 EXPORT(MPI_T_event_callback_get_info)
 
 int face_MPI_T_event_callback_set_info(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, F_Info info) {
-    int code = library.MPI_T_event_callback_set_info(event_registration, callback_safety_c(cb_safety), info_c(info));
-    return error_f(code);
+    return error_f(library.MPI_T_event_callback_set_info(event_registration, callback_safety_c(cb_safety), info_c(info)));
 }
 EXPORT(MPI_T_event_callback_set_info)
 
 int face_MPI_T_event_copy(MPI_T_event_instance event_instance, void *buffer) {
-    int code = library.MPI_T_event_copy(event_instance, buffer);
-    return error_f(code);
+    return error_f(library.MPI_T_event_copy(event_instance, buffer));
 }
 EXPORT(MPI_T_event_copy)
 
 int face_MPI_T_event_get_index(const char *name, int *event_index) {
-    int code = library.MPI_T_event_get_index(name, event_index);
-    return error_f(code);
+    return error_f(library.MPI_T_event_get_index(name, event_index));
 }
 EXPORT(MPI_T_event_get_index)
 
 int face_MPI_T_event_get_num(int *num_events) {
-    int code = library.MPI_T_event_get_num(num_events);
-    return error_f(code);
+    return error_f(library.MPI_T_event_get_num(num_events));
 }
 EXPORT(MPI_T_event_get_num)
 
 int face_MPI_T_event_get_source(MPI_T_event_instance event_instance, int *source_index) {
-    int code = library.MPI_T_event_get_source(event_instance, source_index);
-    return error_f(code);
+    return error_f(library.MPI_T_event_get_source(event_instance, source_index));
 }
 EXPORT(MPI_T_event_get_source)
 
 int face_MPI_T_event_get_timestamp(MPI_T_event_instance event_instance, MPI_Count *event_timestamp) {
-    int code = library.MPI_T_event_get_timestamp(event_instance, event_timestamp);
-    return error_f(code);
+    return error_f(library.MPI_T_event_get_timestamp(event_instance, event_timestamp));
 }
 EXPORT(MPI_T_event_get_timestamp)
 
 int face_MPI_T_event_handle_alloc(int event_index, void *obj_handle, F_Info info, MPI_T_event_registration *event_registration) {
-    int code = library.MPI_T_event_handle_alloc(event_index, obj_handle, info_c(info), event_registration);
-    return error_f(code);
+    return error_f(library.MPI_T_event_handle_alloc(event_index, obj_handle, info_c(info), event_registration));
 }
 EXPORT(MPI_T_event_handle_alloc)
 
@@ -188,20 +164,17 @@ int face_MPI_T_event_handle_get_info(MPI_T_event_registration event_registration
 EXPORT(MPI_T_event_handle_get_info)
 
 int face_MPI_T_event_handle_set_info(MPI_T_event_registration event_registration, F_Info info) {
-    int code = library.MPI_T_event_handle_set_info(event_registration, info_c(info));
-    return error_f(code);
+    return error_f(library.MPI_T_event_handle_set_info(event_registration, info_c(info)));
 }
 EXPORT(MPI_T_event_handle_set_info)
 
 int face_MPI_T_event_read(MPI_T_event_instance event_instance, int element_index, void *buffer) {
-    int code = library.MPI_T_event_read(event_instance, element_index, buffer);
-    return error_f(code);
+    return error_f(library.MPI_T_event_read(event_instance, element_index, buffer));
 }
 EXPORT(MPI_T_event_read)
 
 int face_MPI_T_finalize(void) {
-    int code = library.MPI_T_finalize();
-    return error_f(code);
+    return error_f(library.MPI_T_finalize());
 }
 EXPORT(MPI_T_finalize)
 
@@ -218,8 +191,7 @@ int face_MPI_T_init_thread(int required, int *provided) {
 EXPORT(MPI_T_init_thread)
 
 int face_MPI_T_pvar_get_index(const char *name, int var_class, int *pvar_index) {
-    int code = library.MPI_T_pvar_get_index(name, pvar_class_c(var_class), pvar_index);
-    return error_f(code);
+    return error_f(library.MPI_T_pvar_get_index(name, pvar_class_c(var_class), pvar_index));
 }
 EXPORT(MPI_T_pvar_get_index)
 
@@ -244,8 +216,7 @@ int face_MPI_T_pvar_get_info(int pvar_index, char *name, int *name_len, int *ver
 EXPORT(MPI_T_pvar_get_info)
 
 int face_MPI_T_pvar_get_num(int *num_pvar) {
-    int code = library.MPI_T_pvar_get_num(num_pvar);
-    return error_f(code);
+    return error_f(library.MPI_T_pvar_get_num(num_pvar));
 }
 EXPORT(MPI_T_pvar_get_num)
 
@@ -274,50 +245,42 @@ int face_MPI_T_pvar_handle_free(MPI_T_pvar_session pe_session, MPI_T_pvar_handle
 EXPORT(MPI_T_pvar_handle_free)
 
 int face_MPI_T_pvar_read(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle, void *buf) {
-    int code = library.MPI_T_pvar_read(pe_session, pvar_c(handle), in_place_c(buf));
-    return error_f(code);
+    return error_f(library.MPI_T_pvar_read(pe_session, pvar_c(handle), in_place_c(buf)));
 }
 EXPORT(MPI_T_pvar_read)
 
 int face_MPI_T_pvar_readreset(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle, void *buf) {
-    int code = library.MPI_T_pvar_readreset(pe_session, pvar_c(handle), in_place_c(buf));
-    return error_f(code);
+    return error_f(library.MPI_T_pvar_readreset(pe_session, pvar_c(handle), in_place_c(buf)));
 }
 EXPORT(MPI_T_pvar_readreset)
 
 int face_MPI_T_pvar_reset(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle) {
-    int code = library.MPI_T_pvar_reset(pe_session, pvar_c(handle));
-    return error_f(code);
+    return error_f(library.MPI_T_pvar_reset(pe_session, pvar_c(handle)));
 }
 EXPORT(MPI_T_pvar_reset)
 
 int face_MPI_T_pvar_session_create(MPI_T_pvar_session *pe_session) {
-    int code = library.MPI_T_pvar_session_create(pe_session);
-    return error_f(code);
+    return error_f(library.MPI_T_pvar_session_create(pe_session));
 }
 EXPORT(MPI_T_pvar_session_create)
 
 int face_MPI_T_pvar_session_free(MPI_T_pvar_session *pe_session) {
-    int code = library.MPI_T_pvar_session_free(pe_session);
-    return error_f(code);
+    return error_f(library.MPI_T_pvar_session_free(pe_session));
 }
 EXPORT(MPI_T_pvar_session_free)
 
 int face_MPI_T_pvar_start(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle) {
-    int code = library.MPI_T_pvar_start(pe_session, pvar_c(handle));
-    return error_f(code);
+    return error_f(library.MPI_T_pvar_start(pe_session, pvar_c(handle)));
 }
 EXPORT(MPI_T_pvar_start)
 
 int face_MPI_T_pvar_stop(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle) {
-    int code = library.MPI_T_pvar_stop(pe_session, pvar_c(handle));
-    return error_f(code);
+    return error_f(library.MPI_T_pvar_stop(pe_session, pvar_c(handle)));
 }
 EXPORT(MPI_T_pvar_stop)
 
 int face_MPI_T_pvar_write(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle, const void *buf) {
-    int code = library.MPI_T_pvar_write(pe_session, pvar_c(handle), in_place_c(buf));
-    return error_f(code);
+    return error_f(library.MPI_T_pvar_write(pe_session, pvar_c(handle), in_place_c(buf)));
 }
 EXPORT(MPI_T_pvar_write)
 
@@ -336,13 +299,11 @@ int face_MPI_T_source_get_info(int source_index, char *name, int *name_len, char
 EXPORT(MPI_T_source_get_info)
 
 int face_MPI_T_source_get_num(int *num_sources) {
-    int code = library.MPI_T_source_get_num(num_sources);
-    return error_f(code);
+    return error_f(library.MPI_T_source_get_num(num_sources));
 }
 EXPORT(MPI_T_source_get_num)
 
 int face_MPI_T_source_get_timestamp(int source_index, MPI_Count *timestamp) {
-    int code = library.MPI_T_source_get_timestamp(source_index, timestamp);
-    return error_f(code);
+    return error_f(library.MPI_T_source_get_timestamp(source_index, timestamp));
 }
 EXPORT(MPI_T_source_get_timestamp)

@@ -2,8 +2,7 @@
 #include "face.h"
 
 int face_MPI_Cart_coords(F_Comm comm, int rank, int maxdims, int coords[]) {
-    int code = library.MPI_Cart_coords(comm_c(comm), rank_c(rank), maxdims, coords);
-    return error_f(code);
+    return error_f(library.MPI_Cart_coords(comm_c(comm), rank_c(rank), maxdims, coords));
 }
 EXPORT(MPI_Cart_coords)
 
@@ -19,8 +18,7 @@ int face_MPI_Cart_create(F_Comm comm_old, int ndims, const int dims[], const int
 EXPORT(MPI_Cart_create)
 
 int face_MPI_Cart_get(F_Comm comm, int maxdims, int dims[], int periods[], int coords[]) {
-    int code = library.MPI_Cart_get(comm_c(comm), maxdims, dims, periods, coords);
-    return error_f(code);
+    return error_f(library.MPI_Cart_get(comm_c(comm), maxdims, dims, periods, coords));
 }
 EXPORT(MPI_Cart_get)
 
@@ -75,14 +73,12 @@ int face_MPI_Cart_sub(F_Comm comm, const int remain_dims[], F_Comm *newcomm) {
 EXPORT(MPI_Cart_sub)
 
 int face_MPI_Cartdim_get(F_Comm comm, int *ndims) {
-    int code = library.MPI_Cartdim_get(comm_c(comm), ndims);
-    return error_f(code);
+    return error_f(library.MPI_Cartdim_get(comm_c(comm), ndims));
 }
 EXPORT(MPI_Cartdim_get)
 
 int face_MPI_Dims_create(int nnodes, int ndims, int dims[]) {
-    int code = library.MPI_Dims_create(nnodes, ndims, dims);
-    return error_f(code);
+    return error_f(library.MPI_Dims_create(nnodes, ndims, dims));
 }
 EXPORT(MPI_Dims_create)
 
@@ -109,14 +105,12 @@ int face_MPI_Dist_graph_create_adjacent(F_Comm comm_old, int indegree, const int
 EXPORT(MPI_Dist_graph_create_adjacent)
 
 int face_MPI_Dist_graph_neighbors(F_Comm comm, int maxindegree, int sources[], int *sourceweights, int maxoutdegree, int destinations[], int *destweights) {
-    int code = library.MPI_Dist_graph_neighbors(comm_c(comm), maxindegree, sources, weights_c(sourceweights), maxoutdegree, destinations, weights_c(destweights));
-    return error_f(code);
+    return error_f(library.MPI_Dist_graph_neighbors(comm_c(comm), maxindegree, sources, weights_c(sourceweights), maxoutdegree, destinations, weights_c(destweights)));
 }
 EXPORT(MPI_Dist_graph_neighbors)
 
 int face_MPI_Dist_graph_neighbors_count(F_Comm comm, int *indegree, int *outdegree, int *weighted) {
-    int code = library.MPI_Dist_graph_neighbors_count(comm_c(comm), indegree, outdegree, weighted);
-    return error_f(code);
+    return error_f(library.MPI_Dist_graph_neighbors_count(comm_c(comm), indegree, outdegree, weighted));
 }
 EXPORT(MPI_Dist_graph_neighbors_count)
 
@@ -132,8 +126,7 @@ int face_MPI_Graph_create(F_Comm comm_old, int nnodes, const int index[], const 
 EXPORT(MPI_Graph_create)
 
 int face_MPI_Graph_get(F_Comm comm, int maxindex, int maxedges, int index[], int edges[]) {
-    int code = library.MPI_Graph_get(comm_c(comm), maxindex, maxedges, index, edges);
-    return error_f(code);
+    return error_f(library.MPI_Graph_get(comm_c(comm), maxindex, maxedges, index, edges));
 }
 EXPORT(MPI_Graph_get)
 
@@ -150,28 +143,25 @@ int face_MPI_Graph_map(F_Comm comm, int nnodes, const int index[], const int edg
 EXPORT(MPI_Graph_map)
 
 int face_MPI_Graph_neighbors(F_Comm comm, int rank, int maxneighbors, int neighbors[]) {
-    int code = library.MPI_Graph_neighbors(comm_c(comm), rank_c(rank), maxneighbors, neighbors);
-    return error_f(code);
+    return error_f(library.MPI_Graph_neighbors(comm_c(comm), rank_c(rank), maxneighbors, neighbors));
 }
 EXPORT(MPI_Graph_neighbors)
 
 int face_MPI_Graph_neighbors_count(F_Comm comm, int rank, int *nneighbors) {
-    int code = library.MPI_Graph_neighbors_count(comm_c(comm), rank_c(rank), nneighbors);
-    return error_f(code);
+    return error_f(library.MPI_Graph_neighbors_count(comm_c(comm), rank_c(rank), nneighbors));
 }
 EXPORT(MPI_Graph_neighbors_count)
 
 int face_MPI_Graphdims_get(F_Comm comm, int *nnodes, int *nedges) {
-    int code = library.MPI_Graphdims_get(comm_c(comm), nnodes, nedges);
-    return error_f(code);
+    return error_f(library.MPI_Graphdims_get(comm_c(comm), nnodes, nedges));
 }
 EXPORT(MPI_Graphdims_get)
 
 int face_MPI_Ineighbor_allgather(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, F_Comm comm, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Ineighbor_allgather(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -179,10 +169,10 @@ int face_MPI_Ineighbor_allgather(const void *sendbuf, int sendcount, F_Datatype 
 EXPORT(MPI_Ineighbor_allgather)
 
 int face_MPI_Ineighbor_allgather_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, F_Comm comm, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Ineighbor_allgather_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -190,10 +180,10 @@ int face_MPI_Ineighbor_allgather_c(const void *sendbuf, MPI_Count sendcount, F_D
 EXPORT(MPI_Ineighbor_allgather_c)
 
 int face_MPI_Ineighbor_allgatherv(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], F_Datatype recvtype, F_Comm comm, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Ineighbor_allgatherv(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -201,10 +191,10 @@ int face_MPI_Ineighbor_allgatherv(const void *sendbuf, int sendcount, F_Datatype
 EXPORT(MPI_Ineighbor_allgatherv)
 
 int face_MPI_Ineighbor_allgatherv_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], F_Datatype recvtype, F_Comm comm, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Ineighbor_allgatherv_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -212,10 +202,10 @@ int face_MPI_Ineighbor_allgatherv_c(const void *sendbuf, MPI_Count sendcount, F_
 EXPORT(MPI_Ineighbor_allgatherv_c)
 
 int face_MPI_Ineighbor_alltoall(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, F_Comm comm, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Ineighbor_alltoall(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -223,10 +213,10 @@ int face_MPI_Ineighbor_alltoall(const void *sendbuf, int sendcount, F_Datatype s
 EXPORT(MPI_Ineighbor_alltoall)
 
 int face_MPI_Ineighbor_alltoall_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, F_Comm comm, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Ineighbor_alltoall_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -234,10 +224,10 @@ int face_MPI_Ineighbor_alltoall_c(const void *sendbuf, MPI_Count sendcount, F_Da
 EXPORT(MPI_Ineighbor_alltoall_c)
 
 int face_MPI_Ineighbor_alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], F_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], F_Datatype recvtype, F_Comm comm, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Ineighbor_alltoallv(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -245,10 +235,10 @@ int face_MPI_Ineighbor_alltoallv(const void *sendbuf, const int sendcounts[], co
 EXPORT(MPI_Ineighbor_alltoallv)
 
 int face_MPI_Ineighbor_alltoallv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], F_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], F_Datatype recvtype, F_Comm comm, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Ineighbor_alltoallv_c(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -282,10 +272,10 @@ int face_MPI_Ineighbor_alltoallw(const void *sendbuf, const int sendcounts[], co
     for (MPI_Count i = 0; i < recvtypes_count; i++) {
         c_recvtypes[i] = datatype_c(recvtypes[i]);
     }
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Ineighbor_alltoallw(in_place_c(sendbuf), sendcounts, sdispls, sendtypes ? c_sendtypes : NULL, in_place_c(recvbuf), recvcounts, rdispls, recvtypes ? c_recvtypes : NULL, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
     }
     room_close(&sendtypes_room);
     room_close(&recvtypes_room);
@@ -320,10 +310,10 @@ int face_MPI_Ineighbor_alltoallw_c(const void *sendbuf, const MPI_Count sendcoun
     for (MPI_Count i = 0; i < recvtypes_count; i++) {
         c_recvtypes[i] = datatype_c(recvtypes[i]);
     }
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Ineighbor_alltoallw_c(in_place_c(sendbuf), sendcounts, sdispls, sendtypes ? c_sendtypes : NULL, in_place_c(recvbuf), recvcounts, rdispls, recvtypes ? c_recvtypes : NULL, comm_c(comm), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
     }
     room_close(&sendtypes_room);
     room_close(&recvtypes_room);
@@ -332,22 +322,20 @@ int face_MPI_Ineighbor_alltoallw_c(const void *sendbuf, const MPI_Count sendcoun
 EXPORT(MPI_Ineighbor_alltoallw_c)
 
 int face_MPI_Neighbor_allgather(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, F_Comm comm) {
-    int code = library.MPI_Neighbor_allgather(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm));
-    return error_f(code);
+    return error_f(library.MPI_Neighbor_allgather(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm)));
 }
 EXPORT(MPI_Neighbor_allgather)
 
 int face_MPI_Neighbor_allgather_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, F_Comm comm) {
-    int code = library.MPI_Neighbor_allgather_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm));
-    return error_f(code);
+    return error_f(library.MPI_Neighbor_allgather_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm)));
 }
 EXPORT(MPI_Neighbor_allgather_c)
 
 int face_MPI_Neighbor_allgather_init(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, F_Comm comm, F_Info info, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Neighbor_allgather_init(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -355,10 +343,10 @@ int face_MPI_Neighbor_allgather_init(const void *sendbuf, int sendcount, F_Datat
 EXPORT(MPI_Neighbor_allgather_init)
 
 int face_MPI_Neighbor_allgather_init_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, F_Comm comm, F_Info info, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Neighbor_allgather_init_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -366,22 +354,20 @@ int face_MPI_Neighbor_allgather_init_c(const void *sendbuf, MPI_Count sendcount,
 EXPORT(MPI_Neighbor_allgather_init_c)
 
 int face_MPI_Neighbor_allgatherv(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], F_Datatype recvtype, F_Comm comm) {
-    int code = library.MPI_Neighbor_allgatherv(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm));
-    return error_f(code);
+    return error_f(library.MPI_Neighbor_allgatherv(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm)));
 }
 EXPORT(MPI_Neighbor_allgatherv)
 
 int face_MPI_Neighbor_allgatherv_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], F_Datatype recvtype, F_Comm comm) {
-    int code = library.MPI_Neighbor_allgatherv_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm));
-    return error_f(code);
+    return error_f(library.MPI_Neighbor_allgatherv_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm)));
 }
 EXPORT(MPI_Neighbor_allgatherv_c)
 
 int face_MPI_Neighbor_allgatherv_init(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], F_Datatype recvtype, F_Comm comm, F_Info info, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Neighbor_allgatherv_init(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -389,10 +375,10 @@ int face_MPI_Neighbor_allgatherv_init(const void *sendbuf, int sendcount, F_Data
 EXPORT(MPI_Neighbor_allgatherv_init)
 
 int face_MPI_Neighbor_allgatherv_init_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], F_Datatype recvtype, F_Comm comm, F_Info info, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Neighbor_allgatherv_init_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -400,22 +386,20 @@ int face_MPI_Neighbor_allgatherv_init_c(const void *sendbuf, MPI_Count sendcount
 EXPORT(MPI_Neighbor_allgatherv_init_c)
 
 int face_MPI_Neighbor_alltoall(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, F_Comm comm) {
-    int code = library.MPI_Neighbor_alltoall(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm));
-    return error_f(code);
+    return error_f(library.MPI_Neighbor_alltoall(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm)));
 }
 EXPORT(MPI_Neighbor_alltoall)
 
 int face_MPI_Neighbor_alltoall_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, F_Comm comm) {
-    int code = library.MPI_Neighbor_alltoall_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm));
-    return error_f(code);
+    return error_f(library.MPI_Neighbor_alltoall_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm)));
 }
 EXPORT(MPI_Neighbor_alltoall_c)
 
 int face_MPI_Neighbor_alltoall_init(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, F_Comm comm, F_Info info, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Neighbor_alltoall_init(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -423,10 +407,10 @@ int face_MPI_Neighbor_alltoall_init(const void *sendbuf, int sendcount, F_Dataty
 EXPORT(MPI_Neighbor_alltoall_init)
 
 int face_MPI_Neighbor_alltoall_init_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, F_Comm comm, F_Info info, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Neighbor_alltoall_init_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -434,22 +418,20 @@ int face_MPI_Neighbor_alltoall_init_c(const void *sendbuf, MPI_Count sendcount, 
 EXPORT(MPI_Neighbor_alltoall_init_c)
 
 int face_MPI_Neighbor_alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], F_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], F_Datatype recvtype, F_Comm comm) {
-    int code = library.MPI_Neighbor_alltoallv(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm));
-    return error_f(code);
+    return error_f(library.MPI_Neighbor_alltoallv(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm)));
 }
 EXPORT(MPI_Neighbor_alltoallv)
 
 int face_MPI_Neighbor_alltoallv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], F_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], F_Datatype recvtype, F_Comm comm) {
-    int code = library.MPI_Neighbor_alltoallv_c(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm));
-    return error_f(code);
+    return error_f(library.MPI_Neighbor_alltoallv_c(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm)));
 }
 EXPORT(MPI_Neighbor_alltoallv_c)
 
 int face_MPI_Neighbor_alltoallv_init(const void *sendbuf, const int sendcounts[], const int sdispls[], F_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], F_Datatype recvtype, F_Comm comm, F_Info info, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Neighbor_alltoallv_init(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -457,10 +439,10 @@ int face_MPI_Neighbor_alltoallv_init(const void *sendbuf, const int sendcounts[]
 EXPORT(MPI_Neighbor_alltoallv_init)
 
 int face_MPI_Neighbor_alltoallv_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], F_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], F_Datatype recvtype, F_Comm comm, F_Info info, F_Request *request) {
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Neighbor_alltoallv_init_c(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
         return MPI_SUCCESS;
     }
     return error_f(code);
@@ -562,10 +544,10 @@ int face_MPI_Neighbor_alltoallw_init(const void *sendbuf, const int sendcounts[]
     for (MPI_Count i = 0; i < recvtypes_count; i++) {
         c_recvtypes[i] = datatype_c(recvtypes[i]);
     }
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Neighbor_alltoallw_init(in_place_c(sendbuf), sendcounts, sdispls, sendtypes ? c_sendtypes : NULL, in_place_c(recvbuf), recvcounts, rdispls, recvtypes ? c_recvtypes : NULL, comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
     }
     room_close(&sendtypes_room);
     room_close(&recvtypes_room);
@@ -600,10 +582,10 @@ int face_MPI_Neighbor_alltoallw_init_c(const void *sendbuf, const MPI_Count send
     for (MPI_Count i = 0; i < recvtypes_count; i++) {
         c_recvtypes[i] = datatype_c(recvtypes[i]);
     }
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Neighbor_alltoallw_init_c(in_place_c(sendbuf), sendcounts, sdispls, sendtypes ? c_sendtypes : NULL, in_place_c(recvbuf), recvcounts, rdispls, recvtypes ? c_recvtypes : NULL, comm_c(comm), info_c(info), HANDLE_AT(MPI_Request, request));
     if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
     }
     room_close(&sendtypes_room);
     room_close(&recvtypes_room);

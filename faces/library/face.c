@@ -56,14 +56,26 @@ int fail(int class) {
 
 int no_memory(void) { return fail(MPI_ERR_NO_MEM); }
 
-/* The library's codes: classes below 128, with the number of a sentence above; the tool interface's; and from
- * MPI_ERR_LASTCODE on the program's own. Where the ABI's last code is higher, those come after that one. A
- * number that is no code of the ABI may come from a function of the program, and comes back as it was: the
- * library gets it with FOREIGN added, which is above all codes, or negative if it is so large itself. */
-#define CLASS_BITS 7
-#define CLASS_MASK ((1 << CLASS_BITS) - 1)
+/* The library's codes are:
+ *
+ * - below 128, bare classes;
+ * - above, codes with a sentence, which are the same in every ABI: a program asks MPI_Error_class for the
+ *   class;
+ * - among those, classes of the tool interface, which are no such codes;
+ * - from MPI_ERR_LASTCODE on, the program's own. Where the ABI's last code is higher, they come after that
+ *   one.
+ *
+ * A number that is no code of the ABI may come from a function of the program, and comes back as it was.
+ * Where the library has something else in its place, it gets the number with FOREIGN added, which is above
+ * all codes, or negative if it is so large itself. */
+#define CLASS_MAX 127
 #define OWN_CODES_SHIFT (F_MPI_ERR_LASTCODE > MPI_ERR_LASTCODE ? F_MPI_ERR_LASTCODE - MPI_ERR_LASTCODE : 0)
 #define FOREIGN (1 << 30)
+
+static bool has_sentence(int code) {
+    bool is_of_tools = code >= MPI_T_ERR_CANNOT_INIT && code <= MPI_T_ERR_PVAR_NO_ATOMIC;
+    return code > CLASS_MAX && code < MPI_ERR_LASTCODE && !is_of_tools;
+}
 
 int error_that_happened_f(int code) {
     if (code >= FOREIGN) {
@@ -75,25 +87,22 @@ int error_that_happened_f(int code) {
     if (code > MPI_ERR_LASTCODE) {
         return code + OWN_CODES_SHIFT;
     }
-    switch (code) {
-        F_TOOL_ERROR_LIST(TO_F)
-    case MPI_ERR_LASTCODE: return F_MPI_ERR_LASTCODE;
-    default: break;
+    if (has_sentence(code)) {
+        return code;
     }
-    int sentence = code & ~CLASS_MASK;
-    switch (code & CLASS_MASK) {
-#define CLASS_TO_F(name)                                                                                      \
-    case name: return sentence | F_##name;
-        F_ERROR_CLASS_LIST(CLASS_TO_F)
+    switch (code) {
+        F_ERROR_CLASS_LIST(TO_F)
+        F_TOOL_ERROR_LIST(TO_F)
 #ifndef F_MPI_ERR_ERRHANDLER
-    case MPI_ERR_ERRHANDLER: return sentence | F_MPI_ERR_ARG;
+    case MPI_ERR_ERRHANDLER: return F_MPI_ERR_ARG;
 #endif
-    default: return sentence | F_MPI_ERR_OTHER; /* The ABI has no such class. */
+    case MPI_ERR_LASTCODE: return F_MPI_ERR_LASTCODE;
+    default: return F_MPI_ERR_OTHER; /* The ABI has no such class. */
     }
 }
 
 int error_c(int code) {
-    if (code < 0) {
+    if (code < 0 || has_sentence(code)) {
         return code;
     }
     if (code == F_MPI_ERR_LASTCODE) {
@@ -102,23 +111,14 @@ int error_c(int code) {
     if (code > MPI_ERR_LASTCODE + OWN_CODES_SHIFT && code - OWN_CODES_SHIFT < FOREIGN) {
         return code - OWN_CODES_SHIFT;
     }
-    int sentence = code & ~CLASS_MASK;
-    if (code <= MPI_ERR_LASTCODE) {
-        switch (code & CLASS_MASK) {
-#define CLASS_TO_C(name)                                                                                      \
-    case F_##name: return sentence | name;
-            F_ERROR_CLASS_LIST(CLASS_TO_C)
-        default: break;
-        }
-        switch (code) {
-            F_TOOL_ERROR_LIST(TO_C)
-        default: break;
-        }
+    switch (code) {
+        F_ERROR_CLASS_LIST(TO_C)
+        F_TOOL_ERROR_LIST(TO_C)
+    default: return code < FOREIGN ? code + FOREIGN : -code;
     }
-    return code < FOREIGN ? code + FOREIGN : -code;
 }
 
-bool is_foreign_class(int code) { return code > 0 && code <= CLASS_MASK && error_c(code) >= FOREIGN; }
+bool is_foreign_class(int code) { return code > 0 && code <= CLASS_MAX && error_c(code) >= FOREIGN; }
 
 int text_f(char *to, size_t room, const char *from, int *length) {
     if (to) {

@@ -28,6 +28,7 @@
 #define INTERNAL __attribute__((visibility("hidden")))
 #define EXPORTED __attribute__((visibility("default")))
 #define COLD __attribute__((cold, noinline))
+#define UNUSUAL_CALL __attribute__((noinline))
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
 /* The functions of libmpi_abi. They are called by address, so neither a profiler nor the face itself, which
@@ -43,6 +44,17 @@ INTERNAL extern struct library library;
 #define EXPORT(name)                                                                                          \
     EXPORTED extern __typeof__(face_##name) exported_##name __asm__(#name) __attribute__((alias("face_" #name))); \
     EXPORTED extern __typeof__(face_##name) exported_P##name __asm__("P" #name) __attribute__((alias("face_" #name)));
+
+/* Does a thing at two pointers for each of `count` elements, with one test for eight of them. */
+#define FOR_EACH(count, one, other, thing)                                                                    \
+    do {                                                                                                      \
+        for (int left = (count) >> 3; left > 0; left--, (one) += 8, (other) += 8) {                           \
+            thing(0) thing(1) thing(2) thing(3) thing(4) thing(5) thing(6) thing(7)                           \
+        }                                                                                                     \
+        for (int left = (count) & 7; left > 0; left--, (one)++, (other)++) {                                  \
+            thing(0)                                                                                          \
+        }                                                                                                     \
+    } while (0)
 
 /* Room for the converted elements of an array: most arrays need no allocation. */
 #define ROOM 256

@@ -207,12 +207,12 @@ int face_MPI_Grequest_start(void *query_fn, void *free_fn, void *cancel_fn, void
         return no_memory();
     }
     *state = (struct generalised){query_fn, free_fn, cancel_fn, extra_state};
-    HANDLE_ROOM(MPI_Request, request);
+    REQUEST_ROOM(request);
     int code = library.MPI_Grequest_start(query_fn ? generalised_query : NULL, free_fn ? generalised_free : NULL,
                                           cancel_fn ? generalised_cancel : NULL, state,
                                           HANDLE_AT(MPI_Request, request));
     if (code == MPI_SUCCESS) {
-        HANDLE_DONE(request, request);
+        REQUEST_DONE(request);
     } else {
         free(state);
     }
@@ -393,23 +393,31 @@ EXPORT(MPI_T_event_get_info)
 
 /* Arrays of requests and statuses. */
 
-static MPI_Status *statuses_open(struct status_room *room, int count, const F_Status *f) {
-    room->many = NULL;
+static __attribute__((noinline)) MPI_Status *statuses_open_all(struct status_room *room, int count) {
     MPI_Status *c = room->few;
-    if (count > STATUSES_ROOM && !is_ignored(f)) {
+    if (count > STATUSES_ROOM) {
         c = room->many = malloc((size_t)count * sizeof *c);
     }
-    for (int i = 0; c && i < count && !is_ignored(f); i++) {
+    for (int i = 0; c && i < count; i++) {
         status_start(&c[i]);
     }
     return c;
 }
+static inline MPI_Status *statuses_open(struct status_room *room, int count, const F_Status *f) {
+    room->many = NULL;
+    return is_ignored(f) ? room->few : statuses_open_all(room, count);
+}
 
-static void statuses_close(struct status_room *room, int count, F_Status *f, const MPI_Status *c) {
-    for (int i = 0; i < count && !is_ignored(f); i++) {
+static __attribute__((noinline)) void statuses_close_all(struct status_room *room, int count, F_Status *f, const MPI_Status *c) {
+    for (int i = 0; i < count; i++) {
         status_done(&c[i], &f[i]);
     }
     free(room->many);
+}
+static inline void statuses_close(struct status_room *room, int count, F_Status *f, const MPI_Status *c) {
+    if (!is_ignored(f)) {
+        statuses_close_all(room, count, f, c);
+    }
 }
 
 #define STATUSES_AT(f, c) (is_ignored(f) ? MPI_STATUSES_IGNORE : (c))
@@ -419,7 +427,7 @@ static void statuses_close(struct status_room *room, int count, F_Status *f, con
     struct room room;                                                                                         \
     struct status_room room_of_statuses;                                                                         \
     MPI_Status *c_statuses = statuses_open(&room_of_statuses, count, statuses);                               \
-    MPI_Request *c_requests = requests_open(&room, count, requests);                                          \
+    MPI_Request *c_requests = c_statuses ? requests_open(&room, count, requests) : NULL;                      \
     if (!c_statuses || (requests && !c_requests)) {                                                           \
         free(room_of_statuses.many);                                                                          \
         return no_memory();                                                                                   \

@@ -17,6 +17,11 @@ int made_first_f(uintptr_t handle, enum kind kind) {
     return made_f(handle, kind);
 }
 
+struct requests requests;
+
+/* With an index above those of the table. */
+int request_far_f(uintptr_t handle) { return made_f(handle, REQUEST); }
+
 #define BY_NUMBER(name, number) [number] = (int)F_##name,
 #define BY_NUMBER_OF_FILE(name, number)
 const int predefined[PREDEFINED] = {
@@ -48,9 +53,28 @@ UNUSUAL(group, MPI_Group, F_Group, F_GROUP_LIST, GROUP)
 UNUSUAL(info, MPI_Info, F_Info, F_INFO_LIST, INFO)
 UNUSUAL(message, MPI_Message, F_Message, F_MESSAGE_LIST, MESSAGE)
 UNUSUAL(op, MPI_Op, F_Op, F_OP_LIST, OP)
-UNUSUAL(request, MPI_Request, F_Request, F_REQUEST_LIST, REQUEST)
 UNUSUAL(session, MPI_Session, F_Session, F_SESSION_LIST, SESSION)
 UNUSUAL(win, MPI_Win, F_Win, F_WIN_LIST, WIN)
+
+/* A stale request has another generation than the entry of its index, and becomes one that the library
+ * refuses. */
+MPI_Request request_unusual_c(F_Request handle) {
+    uint32_t bits = (uint32_t)handle, index = bits & ((1u << INDEX_BITS) - 1);
+    if (handle == F_MPI_REQUEST_NULL) {
+        return MPI_REQUEST_NULL;
+    }
+    if (!is_made(handle) || index >= REQUESTS || !requests.c[index]) {
+        return made_c(handle, REQUEST);
+    }
+    uintptr_t generation = ((requests.c[index] >> 32) & ~(uintptr_t)LOW_BITS) | (bits >> INDEX_BITS & LOW_BITS);
+    return (MPI_Request)(generation << 32 | (uintptr_t)index << 8 | REQUEST);
+}
+
+void requests_unusual_c(const F_Request *array, int count, MPI_Request *c) {
+    for (int i = 0; i < count; i++) {
+        c[i] = request_c(array[i]);
+    }
+}
 
 /* Constants that are variables. Programs read them, so their values are the standard's. */
 EXPORTED int *const MPI_UNWEIGHTED_variable __asm__("MPI_UNWEIGHTED") = MPI_UNWEIGHTED;

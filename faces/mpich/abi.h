@@ -57,6 +57,27 @@ static inline void *made_c(int handle, enum kind kind) {
     return (void *)((uintptr_t)generation << 32 | (uintptr_t)index << 8 | kind);
 }
 
+/* Requests come and go with messages, so theirs are kept whole, too, for the lowest indices: those are given
+ * first, and again. An entry is the latest integer with its index, and the library's handle. */
+#define REQUESTS (1 << 16)
+struct requests {
+    uint32_t f[REQUESTS];
+    uintptr_t c[REQUESTS];
+};
+INTERNAL extern struct requests requests;
+INTERNAL COLD int request_far_f(uintptr_t handle);
+
+static inline int request_made_f(MPI_Request request) {
+    uintptr_t handle = (uintptr_t)request;
+    uint32_t index = (uint32_t)handle >> 8;
+    if (!LIKELY((uint32_t)handle < REQUESTS << 8)) {
+        return request_far_f(handle);
+    }
+    uint32_t f = (uint32_t)(uint8_t)(handle >> 32 | MADE >> INDEX_BITS) << INDEX_BITS | index;
+    requests.c[index] = handle;
+    return (int)(requests.f[index] = f);
+}
+
 /* The predefined handles of all kinds, by their number in the standard's ABI. */
 #define PREDEFINED 1024
 INTERNAL extern const int predefined[PREDEFINED];
@@ -73,7 +94,7 @@ HANDLE(group, MPI_Group, GROUP, Group)
 HANDLE(info, MPI_Info, INFO, Info)
 HANDLE(message, MPI_Message, MESSAGE, Message)
 HANDLE(op, MPI_Op, OP, Op)
-HANDLE(request, MPI_Request, REQUEST, Request)
+INTERNAL MPI_Request request_unusual_c(F_Request handle);
 HANDLE(session, MPI_Session, SESSION, Session)
 HANDLE(win, MPI_Win, WIN, Win)
 
@@ -112,8 +133,12 @@ static inline bool op_is_usual(F_Op handle) { return operations[handle & 0xf].f 
 static inline MPI_Op op_usual_c(F_Op handle) {
     return (MPI_Op)(uintptr_t)operations[handle & 0xf].c;
 }
-static inline bool request_is_usual(F_Request handle) { return is_made(handle); }
-static inline MPI_Request request_usual_c(F_Request handle) { return made_c(handle, REQUEST); }
+/* What is no request is not there: an entry without a request has a null handle. */
+static inline bool request_is_usual(F_Request handle) { return requests.f[(uint16_t)handle] == (uint32_t)handle; }
+static inline MPI_Request request_usual_c(F_Request handle) { return (MPI_Request)requests.c[(uint16_t)handle]; }
+static inline MPI_Request request_c(F_Request handle) {
+    return LIKELY(request_is_usual(handle)) ? request_usual_c(handle) : request_unusual_c(handle);
+}
 static inline bool win_is_usual(F_Win handle) { return is_made(handle); }
 static inline MPI_Win win_usual_c(F_Win handle) { return made_c(handle, WIN); }
 
@@ -127,7 +152,6 @@ static inline MPI_Win win_usual_c(F_Win handle) { return made_c(handle, WIN); }
 USUAL_OR_NOT(comm, MPI_Comm, F_Comm, COMM)
 USUAL_OR_NOT(datatype, MPI_Datatype, F_Datatype, DATATYPE)
 USUAL_OR_NOT(op, MPI_Op, F_Op, OP)
-USUAL_OR_NOT(request, MPI_Request, F_Request, REQUEST)
 USUAL_OR_NOT(win, MPI_Win, F_Win, WIN)
 
 static inline MPI_File file_c(F_File handle) { return handle ? (MPI_File)handle : MPI_FILE_NULL; }
@@ -145,20 +169,52 @@ static inline F_File file_f(MPI_File handle) { return handle == MPI_FILE_NULL ? 
         *(at) = word##_f(c_##at);                                                                             \
     }
 
-/* Arrays of requests that the library changes. */
-static inline MPI_Request *requests_open(struct room *room, int count, const F_Request *requests) {
-    MPI_Request *c = room_open(room, requests ? count : 0, sizeof *c);
-    for (int i = 0; c && requests && i < count; i++) {
-        c[i] = request_c(requests[i]);
+/* A request that the library gives was made by it. One that it gets becomes null, or stays. */
+#define REQUEST_DONE(at)                                                                                      \
+    if (at) {                                                                                                 \
+        *(at) = request_made_f(c_##at);                                                                       \
     }
+#define REQUEST_ROOM(at) MPI_Request c_##at
+#define REQUEST_START(at) MPI_Request c_##at = request_usual_c(*(at))
+#define REQUEST_CHANGED(at)                                                                                   \
+    if ((at) && LIKELY(c_##at == MPI_REQUEST_NULL)) {                                                               \
+        *(at) = F_MPI_REQUEST_NULL;                                                                           \
+    }
+static inline bool request_is_made(F_Request handle) { return request_is_usual(handle); }
+
+/* Arrays of requests that the library changes. */
+INTERNAL void requests_unusual_c(const F_Request *array, int count, MPI_Request *c);
+static inline MPI_Request *requests_open(struct room *room, int count, const F_Request *array) {
+    count = array && count > 0 ? count : 0;
+    MPI_Request *c = room_open(room, count, sizeof *c), *to = c;
+    if (!c) {
+        return NULL;
+    }
+    const F_Request *from = array;
+#define USUAL_REQUEST_C(i)                                                                                    \
+    if (!LIKELY(request_is_usual(from[i]))) {                                                                 \
+        goto unusual;                                                                                         \
+    }                                                                                                         \
+    to[i] = request_usual_c(from[i]);
+    FOR_EACH(count, from, to, USUAL_REQUEST_C);
+    return c;
+unusual:
+    requests_unusual_c(array, count, c);
     return c;
 }
-static inline void requests_close(struct room *room, int count, F_Request *requests, const MPI_Request *c) {
-    for (int i = 0; requests && i < count; i++) {
-        requests[i] = request_f(c[i]);
+static inline void requests_close(struct room *room, int count, F_Request *array, const MPI_Request *c) {
+#define REQUEST_OF_ARRAY_CHANGED(i)                                                                           \
+    if (LIKELY(c[i] == MPI_REQUEST_NULL)) {                                                                   \
+        array[i] = F_MPI_REQUEST_NULL;                                                                        \
+    }
+    if (array && count > 0) {
+        FOR_EACH(count, array, c, REQUEST_OF_ARRAY_CHANGED);
     }
     room_close(room);
 }
+
+/* A buffer with a negative sign may be MPI_IN_PLACE. */
+#define BUFFER_SIGN(buffer) ((intptr_t)(buffer))
 
 /* All but the error. */
 static inline void status_f(const MPI_Status *from, F_Status *to) {

@@ -36,6 +36,12 @@ typedef struct {
 INTERNAL extern void *const predefined[PREDEFINED];
 
 /* Every conversion of a handle is done without a call. */
+#define USUAL(word, type, f_type)                                                                             \
+    static inline bool word##_is_usual(f_type handle) {                                                       \
+        (void)handle;                                                                                         \
+        return true;                                                                                          \
+    }                                                                                                         \
+    static inline type word##_usual_c(f_type handle) { return word##_c(handle); }
 #define HANDLE(word, type, f_type)                                                                            \
     static inline type word##_c(f_type handle) {                                                              \
         if (!LIKELY(((uintptr_t)handle & KIND_BITS) == 0)) {                                                  \
@@ -43,15 +49,10 @@ INTERNAL extern void *const predefined[PREDEFINED];
         }                                                                                                     \
         return LIKELY(handle != NULL) ? *(type const *)handle : NULL;                                         \
     }                                                                                                         \
-    static inline bool word##_is_usual(f_type handle) {                                                       \
-        (void)handle;                                                                                         \
-        return true;                                                                                          \
-    }                                                                                                         \
-    static inline type word##_usual_c(f_type handle) { return word##_c(handle); }                             \
+    USUAL(word, type, f_type)                                                                                 \
     static inline f_type word##_f(type handle) {                                                              \
         return (uintptr_t)handle < PREDEFINED ? (f_type)predefined[(uintptr_t)handle] : (f_type)handle;       \
     }
-HANDLE(comm, MPI_Comm, F_Comm)
 HANDLE(datatype, MPI_Datatype, F_Datatype)
 HANDLE(errhandler, MPI_Errhandler, F_Errhandler)
 HANDLE(file, MPI_File, F_File)
@@ -62,6 +63,14 @@ HANDLE(op, MPI_Op, F_Op)
 HANDLE(request, MPI_Request, F_Request)
 HANDLE(session, MPI_Session, F_Session)
 HANDLE(win, MPI_Win, F_Win)
+
+#undef USUAL
+#define USUAL(word, type, f_type)
+HANDLE(comm, MPI_Comm, F_Comm)
+/* The most usual communicators are known without a look at the variable. */
+EXPORTED extern const struct ompi_communicator_t world __asm__("ompi_mpi_comm_world");
+static inline bool comm_is_usual(F_Comm handle) { return LIKELY(handle == &world) || ((uintptr_t)handle & KIND_BITS); }
+static inline MPI_Comm comm_usual_c(F_Comm handle) { return LIKELY(handle == &world) ? MPI_COMM_WORLD : (MPI_Comm)handle; }
 
 /* Handles have the same size, so they are converted where they are. */
 #define HANDLE_ROOM(type, at)
@@ -75,20 +84,42 @@ HANDLE(win, MPI_Win, F_Win)
         *(at) = word##_f(*(void **)(at));                                                                     \
     }
 
-static inline MPI_Request *requests_open(struct room *room, int count, F_Request *requests) {
+/* A request that the library gives was made by it. One that it gets becomes null, or stays. */
+#define REQUEST_DONE(at)
+#define REQUEST_ROOM(at)
+#define REQUEST_START(at)
+#define REQUEST_CHANGED(at)                                                                                   \
+    if ((at) && LIKELY(*(void **)(at) == MPI_REQUEST_NULL)) {                                                 \
+        *(at) = request_f(MPI_REQUEST_NULL);                                                                  \
+    }
+static inline bool request_is_made(F_Request handle) { return ((uintptr_t)handle & KIND_BITS) != 0; }
+
+/* Arrays of requests that the library changes. An array that is missing is an error of the library's. */
+static inline MPI_Request *requests_open(struct room *room, int count, F_Request *array) {
     (void)room;
-    for (int i = 0; requests && i < count; i++) {
-        requests[i] = (F_Request)request_c(requests[i]);
+    F_Request *from = array, *to = array;
+#define REQUEST_OF_ARRAY_C(i)                                                                                 \
+    if (!LIKELY(request_is_made(from[i]))) {                                                                  \
+        to[i] = (F_Request)request_c(from[i]);                                                                \
     }
-    /* An array that is missing is an error of the library's. */
-    return (MPI_Request *)requests;
+    if (array && count > 0) {
+        FOR_EACH(count, from, to, REQUEST_OF_ARRAY_C);
+    }
+    return (MPI_Request *)array;
 }
-static inline void requests_close(struct room *room, int count, F_Request *requests, const MPI_Request *c) {
-    (void)room, (void)c;
-    for (int i = 0; requests && i < count; i++) {
-        requests[i] = request_f((MPI_Request)requests[i]);
+static inline void requests_close(struct room *room, int count, F_Request *array, MPI_Request *c) {
+    (void)room;
+#define REQUEST_OF_ARRAY_CHANGED(i)                                                                           \
+    if (LIKELY(c[i] == MPI_REQUEST_NULL)) {                                                                   \
+        array[i] = request_f(MPI_REQUEST_NULL);                                                               \
+    }
+    if (array && count > 0) {
+        FOR_EACH(count, array, c, REQUEST_OF_ARRAY_CHANGED);
     }
 }
+
+/* MPI_IN_PLACE is the standard's. */
+#define BUFFER_SIGN(buffer) 0
 
 /* All but the error. */
 static inline void status_f(const MPI_Status *from, F_Status *to) {

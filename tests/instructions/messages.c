@@ -1,5 +1,5 @@
-/* messages DIRECTORY blocking|nonblocking|one-sided|accumulates BLOCKS MESSAGES: rank 0 sends messages of 8
- * bytes to rank 1, for a counter of instructions.
+/* messages DIRECTORY MODE BLOCKS MESSAGES: rank 0 sends messages of 8 bytes to rank 1, for a counter of
+ * instructions.
  *
  * The cost of a message must not depend on which rank is quicker, nor on how slow the counter makes the
  * program. So:
@@ -18,6 +18,8 @@
  *   blocking:    MPI_Send at rank 0, MPI_Recv at rank 1; the answer, of 8 bytes too, is not counted.
  *   nonblocking: a window of MPI_Irecv at rank 1, then a window of MPI_Isend and MPI_Waitall at rank 0, then
  *                MPI_Waitall at rank 1; the answer to each window is counted at both.
+ *   single:      MPI_Isend and MPI_Wait at rank 0, MPI_Irecv and MPI_Wait at rank 1; no answer.
+ *   completion:  windows as those of nonblocking, but MPI_Waitall alone is counted, at both.
  *   one-sided:   on a window that MPI_Win_allocate has made, rank 0 counts MPI_Put and MPI_Win_flush,
  *                rank 1 MPI_Fetch_and_op and MPI_Win_flush.
  *   accumulates: there rank 0 counts MPI_Accumulate of 16 KB of char, rank 1 MPI_Get_accumulate of 16 KB of
@@ -191,6 +193,18 @@ static void finish_answer(void)
     MPI_Wait(&answer, MPI_STATUS_IGNORE);
 }
 
+static void send_single(void)
+{
+    MPI_Isend(out, sizeof *out, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, &answer);
+    MPI_Wait(&answer, MPI_STATUS_IGNORE);
+}
+
+static void receive_single(void)
+{
+    MPI_Irecv(in, sizeof *in, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, &answer);
+    MPI_Wait(&answer, MPI_STATUS_IGNORE);
+}
+
 static void post_window(void)
 {
     for (int i = 0; i < WINDOW; i++)
@@ -263,6 +277,41 @@ static void nonblocking(void)
     number += WINDOW;
 }
 
+static void single(void)
+{
+    if (rank == 0) {
+        fill(1);
+        counted(send_single);
+        tell();
+        hear();
+    } else {
+        hear();
+        counted(receive_single);
+        check(in, 1);
+        tell();
+    }
+    number++;
+}
+
+static void completion(void)
+{
+    if (rank == 0) {
+        fill(WINDOW);
+        hear();
+        for (int i = 0; i < WINDOW; i++)
+            MPI_Isend(&out[i], sizeof *out, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, &requests[i]);
+        counted(finish_window);
+        tell();
+    } else {
+        post_window();
+        tell();
+        hear();
+        counted(finish_window);
+        check(in, WINDOW);
+    }
+    number += WINDOW;
+}
+
 static MPI_Win win;
 
 static void put_many(void)
@@ -324,6 +373,19 @@ static void accumulates(void)
             end("an element is not the sum");
 }
 
+static void (*step_of(const char *mode))(void)
+{
+    static const struct {
+        const char *mode;
+        void (*step)(void);
+    } steps[] = {{"blocking", blocking},     {"nonblocking", nonblocking}, {"single", single},
+                 {"completion", completion}, {"one-sided", one_sided},     {"accumulates", accumulates}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (!strcmp(mode, steps[i].mode))
+            return steps[i].step;
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
     long blocks, messages;
@@ -334,12 +396,12 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (argc != 5 || ranks != 2)
-        end("usage: mpiexec -n 2 messages DIRECTORY blocking|nonblocking|one-sided|accumulates BLOCKS MESSAGES");
-    step = !strcmp(argv[2], "blocking") ? blocking : !strcmp(argv[2], "nonblocking") ? nonblocking : !strcmp(argv[2], "one-sided") ? one_sided : accumulates;
-    if (step == accumulates && strcmp(argv[2], "accumulates"))
-        end("the second argument is blocking, nonblocking, one-sided or accumulates");
+        end("usage: mpiexec -n 2 messages DIRECTORY MODE BLOCKS MESSAGES");
+    step = step_of(argv[2]);
+    if (!step)
+        end("the second argument is blocking, nonblocking, single, completion, one-sided or accumulates");
     has_window = step == one_sided || step == accumulates;
-    window = step == blocking ? 1 : WINDOW;
+    window = step == blocking || step == single ? 1 : WINDOW;
     blocks = strtol(argv[3], NULL, 10);
     messages = strtol(argv[4], NULL, 10);
     if (blocks < 1 || blocks > BLOCKS_MAX || messages < 1 || messages > MESSAGES_MAX || messages % window)

@@ -102,8 +102,11 @@ static void fork_and_call(int rank)
     waitpid(child, &status, 0);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     child = fork();
-    if (child == 0)
-        _exit(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS ? 0 : 77);
+    if (child == 0) {
+        int class = MPI_SUCCESS, code = MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Error_class(code, &class);
+        _exit(class == MPI_ERR_OTHER ? 77 : class);
+    }
     int other = 0;
     waitpid(child, &other, 0);
     MPI_Barrier(MPI_COMM_WORLD);

@@ -6,7 +6,7 @@
 
 use crate::caller::procedure;
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_OTHER, MPI_SUCCESS};
-use crate::error_codes::number;
+use crate::error_codes::{number, without_sentence};
 use crate::error_handling;
 use crate::functions::Function;
 use crate::scope::Scope;
@@ -14,7 +14,7 @@ use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use weft_mpi::error::Error;
+use weft_mpi::error::{Error, ErrorClass};
 
 /// Runs one call of a function that needs an initialised library.
 #[inline(always)]
@@ -65,7 +65,7 @@ pub(crate) fn value<T: Default>(function: Function, body: impl FnOnce() -> T) ->
 #[inline(never)]
 fn failed(function: Function, scope: Scope, cause: Result<Box<dyn Any + Send>, Error>) -> c_int {
     if weft_mpi::process::FORKED.load(Ordering::Relaxed) {
-        return refused_in_child(function);
+        return refused_in_child(function, scope);
     }
     // Error handlers are code of the library and of the user: a panic in them must not reach C either.
     let handled = catch_unwind(AssertUnwindSafe(|| {
@@ -76,15 +76,23 @@ fn failed(function: Function, scope: Scope, cause: Result<Box<dyn Any + Send>, E
         let scope = error.communicator.map_or(scope, Scope::of_operation);
         error_handling::invoke(scope, &error.in_procedure(&procedure(function.name())))
     }));
-    handled.unwrap_or(number(MPI_ERR_INTERN))
+    handled.unwrap_or_else(|_| code_without_sentence(scope, MPI_ERR_INTERN))
 }
 
 /// Refuses a call of MPI in a forked child of a process of the job. Everything that the child inherited
 /// belongs to its parent, above all the connection to the launcher, so nothing of it is touched. The child
 /// goes on only if the program looks at errors itself.
-fn refused_in_child(function: Function) -> c_int {
+fn refused_in_child(function: Function, scope: Scope) -> c_int {
     eprintln!("weft: process {}: {}: {}", std::process::id(), procedure(function.name()), weft_mpi::process::IN_CHILD);
-    if weft_mpi::process::returns_errors() { number(MPI_ERR_OTHER) } else { weft_mpi::start::end_child() }
+    match weft_mpi::process::returns_errors() {
+        true => code_without_sentence(scope, MPI_ERR_OTHER),
+        false => weft_mpi::start::end_child(),
+    }
+}
+
+/// What a call returns whose sentence cannot be kept. The tool interface's codes are classes.
+fn code_without_sentence(scope: Scope, class: ErrorClass) -> c_int {
+    if scope == Scope::Tool { number(class) } else { without_sentence(class) }
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> &str {

@@ -17,8 +17,10 @@ use weft_mpi::recovery::GOES_ON;
 /// the program's own codes begin (MPI-5.0 §9.5).
 const CLASS_BITS: u32 = 7;
 const CLASS_MASK: i32 = (1 << CLASS_BITS) - 1;
+/// The number of a sentence that is not there: of errors of which no sentence can be kept.
+const NO_SENTENCE: i32 = MPI_ERR_LASTCODE >> CLASS_BITS;
 /// The most sentences that are remembered. The class of a code is never lost.
-const SENTENCES_MAX: usize = (MPI_ERR_LASTCODE >> CLASS_BITS) as usize;
+const SENTENCES_MAX: usize = NO_SENTENCE as usize - 1;
 const _: () = assert!(SENTENCES_MAX >= 64 && ((SENTENCES_MAX as i32) << CLASS_BITS) + CLASS_MASK <= MPI_ERR_LASTCODE);
 
 /// An error that has happened.
@@ -45,6 +47,12 @@ pub(crate) fn number(class: ErrorClass) -> i32 {
     let goes_on = class == MPI_ERR_PROC_ABORTED && GOES_ON.load(Ordering::Relaxed);
     let (_, number, ..) = ERROR_CLASSES[if goes_on { MPIX_ERR_PROC_FAILED } else { class } as usize];
     number
+}
+
+/// The code of an error of which no sentence can be kept. Bare classes have other numbers for the programs of
+/// other ABIs (docs/design/faces.md), and codes have the same for all.
+pub(crate) fn without_sentence(class: ErrorClass) -> i32 {
+    NO_SENTENCE << CLASS_BITS | number(class)
 }
 
 /// The name of the class that has this number in the ABI, if the standard has one.
@@ -222,7 +230,8 @@ impl ErrorCodes {
     /// bits are.
     fn class_within(&self, code: i32) -> Option<i32> {
         let class = code & CLASS_MASK;
-        (place_within(code)? < self.happened.len() && standard(class).is_some()).then_some(class)
+        let is_given = place_within(code)? < self.happened.len() || code >> CLASS_BITS == NO_SENTENCE;
+        (is_given && standard(class).is_some()).then_some(class)
     }
 }
 
@@ -281,6 +290,20 @@ mod tests {
         assert!(codes.class_of(CLASS_MASK).is_err() && codes.class_of(-code).is_err());
     }
 
+    /// Expect: every code of an error is above all bare classes, which have other numbers in other ABIs.
+    #[test]
+    fn a_code_is_no_class_with_a_sentence_and_without() {
+        let mut codes = ErrorCodes::new();
+        for class in ErrorClass::ALL.iter().copied().filter(|class| number(*class) <= CLASS_MASK) {
+            let code = without_sentence(class);
+            assert!(code > CLASS_MASK && code <= MPI_ERR_LASTCODE);
+            assert_eq!(codes.class_of(code).unwrap(), number(class));
+            assert!(codes.text(code).unwrap().starts_with(name(number(class)).unwrap()));
+            let refers_to_others = matches!(class, MPI_ERR_IN_STATUS | MPI_ERR_PENDING);
+            assert!(refers_to_others || codes.note(class, "the loom is jammed") > CLASS_MASK);
+        }
+    }
+
     #[test]
     fn numbers_that_were_never_given_are_no_codes() {
         let mut codes = ErrorCodes::new();
@@ -288,7 +311,7 @@ mod tests {
         // The lowest bits of each of these numbers are MPI_ERR_OTHER or another class.
         for code in (given + 1..=MPI_ERR_LASTCODE).chain([-1, i32::MIN, i32::MAX]) {
             let is_known = codes.class_of(code).is_ok();
-            let was_given = code >> CLASS_BITS == 1 && standard(code & CLASS_MASK).is_some();
+            let was_given = [1, NO_SENTENCE].contains(&(code >> CLASS_BITS)) && standard(code & CLASS_MASK).is_some();
             assert_eq!(is_known, was_given || standard(code).is_some(), "{code}");
             assert_eq!(codes.text(code).is_ok(), is_known, "{code}");
         }

@@ -27,22 +27,22 @@ const LEAVE_OUT: &str = "full-buffer";
 type Attempt = Box<dyn Fn(&Context) -> anyhow::Result<Outcome>>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Face {
+pub(super) enum Face {
     Mpich,
     OpenMpi,
 }
 
 impl Face {
-    const ALL: [Face; 2] = [Face::Mpich, Face::OpenMpi];
+    pub(super) const ALL: [Face; 2] = [Face::Mpich, Face::OpenMpi];
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Face::Mpich => "MPICH's ABI",
             Face::OpenMpi => "Open MPI's ABI",
         }
     }
 
-    fn library(self) -> &'static str {
+    pub(super) fn library(self) -> &'static str {
         match self {
             Face::Mpich => "libmpi.so.12",
             Face::OpenMpi => "libmpi.so.40",
@@ -57,8 +57,18 @@ impl Face {
         })
     }
 
+    /// Whether the other library is there, to compile programs with.
+    pub(super) fn is_here(self, context: &Context) -> bool {
+        self.environment(context).join("bin/mpicc").exists()
+    }
+
+    /// The installed face.
+    pub(super) fn file(self, context: &Context) -> PathBuf {
+        context.prefix.join("lib/weft/faces").join(self.library())
+    }
+
     /// Its name for mpi4py.
-    fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Face::Mpich => "mpich",
             Face::OpenMpi => "openmpi",
@@ -178,6 +188,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             add(format!("{name}, 2 ranks"), Box::new(move |context| program(context, face, name, 2)));
         }
         add("a program that is not position independent".into(), Box::new(move |context| fixed(context, face)));
+        add("a forked child learns the class of its error".into(), Box::new(move |context| forked(context, face)));
         add("a profiler sees the program's calls only".into(), Box::new(move |context| profiler(context, face)));
         add("mpiexec, weft run and weft info lead to it".into(), Box::new(move |context| ways(context, face)));
         add(
@@ -226,8 +237,12 @@ pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
 }
 
 /// Skips the case where the other library was not installed.
-fn unless_missing(context: &Context, face: Face, run: impl Fn(&Context) -> anyhow::Result<Outcome>) -> Outcome {
-    match face.environment(context).join("bin/mpicc").exists() {
+pub(super) fn unless_missing(
+    context: &Context,
+    face: Face,
+    run: impl Fn(&Context) -> anyhow::Result<Outcome>,
+) -> Outcome {
+    match face.is_here(context) {
         true => run(context).into(),
         false => Outcome::Skipped(format!("no {} here: `tools/setup.sh tests` fetches it", face.name())),
     }
@@ -240,7 +255,13 @@ fn succeeded(finished: Finished, what: &str) -> anyhow::Result<Finished> {
 
 /// Compiles with the other library's own wrapper. Its `mpi.h` and Weft's programs need not agree on
 /// warnings.
-fn compile(context: &Context, face: Face, source: &str, suffix: &str, options: &[&str]) -> anyhow::Result<PathBuf> {
+pub(super) fn compile(
+    context: &Context,
+    face: Face,
+    source: &str,
+    suffix: &str,
+    options: &[&str],
+) -> anyhow::Result<PathBuf> {
     let source = context.root.join(source);
     let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let place = context.work.join("faces").join(face.word());
@@ -256,10 +277,6 @@ fn program(context: &Context, face: Face, name: &str, ranks: u32) -> anyhow::Res
     let program = compile(context, face, &format!("tests/c/{name}.c"), "", &[])?;
     let run = context.mpiexec(ranks).arg(program).env("LEAVE_OUT", LEAVE_OUT).limit(LIMIT_SECONDS);
     Ok(Expected::code(0).judge(run.finish()))
-}
-
-fn face_file(context: &Context, face: Face) -> PathBuf {
-    context.prefix.join("lib/weft/faces").join(face.library())
 }
 
 /// The symbols that a library defines: name to size, and whether it is a variable.
@@ -282,7 +299,7 @@ fn symbols(file: &Path) -> anyhow::Result<BTreeMap<String, (u64, bool)>> {
 /// otherwise get handles of another ABI; the variables whose addresses are handles, with the same sizes;
 /// a small file.
 fn exports(context: &Context, face: Face) -> anyhow::Result<Outcome> {
-    let own = symbols(&face_file(context, face))?;
+    let own = symbols(&face.file(context))?;
     let theirs = symbols(&face.environment(context).join("lib").join(face.library()))?;
     let standard = symbols(&context.prefix.join("lib/libmpi_abi.so.1"))?;
     // A function's third letter is small: capitals are Fortran's, and so is the ending `_set_info`, which
@@ -303,7 +320,7 @@ fn exports(context: &Context, face: Face) -> anyhow::Result<Outcome> {
         variables += 1;
     }
     anyhow::ensure!(variables >= 5, "only {variables} variables are in both");
-    let size = face_file(context, face).metadata()?.len();
+    let size = face.file(context).metadata()?.len();
     anyhow::ensure!(size <= SIZE_MAX, "{} has {size} bytes", face.library());
     Ok(Outcome::Passed)
 }
@@ -312,6 +329,13 @@ fn exports(context: &Context, face: Face) -> anyhow::Result<Outcome> {
 fn fixed(context: &Context, face: Face) -> anyhow::Result<Outcome> {
     let program = compile(context, face, "examples/ring.c", "-fixed", &["-fno-pie", "-no-pie"])?;
     Ok(Expected::code(0).says("(right) on Weft").judge(context.mpiexec(2).arg(program).limit(LIMIT_SECONDS).finish()))
+}
+
+/// Expect: a code without a sentence has its class in this ABI, too.
+fn forked(context: &Context, face: Face) -> anyhow::Result<Outcome> {
+    let program = compile(context, face, "tests/launcher/misused.c", "", &[])?;
+    let run = context.mpiexec(2).arg(program).arg("fork").limit(LIMIT_SECONDS);
+    Ok(Expected::code(0).says("children ended with 16 and 77").judge(run.finish()))
 }
 
 fn profiler(context: &Context, face: Face) -> anyhow::Result<Outcome> {
@@ -332,7 +356,7 @@ fn ways(context: &Context, face: Face) -> anyhow::Result<Outcome> {
         let run = Run::new(context.bin("weft")).arg("info").arg(&program);
         options.iter().fold(run, |run, (name, value)| run.env(name, value)).finish()
     };
-    let own = face_file(context, face);
+    let own = face.file(context);
     let found = info(&[])?;
     let says = format!("{}: {}, Weft's", face.library(), own.display());
     anyhow::ensure!(found.code == Some(0) && found.output.contains(&says), "{}", found.report());

@@ -3,9 +3,11 @@
 //!
 //! Times on a shared machine differ by tens of percent from run to run, these counts by less than one percent
 //! (docs/design/measuring.md). The command prints them for one installed Weft or compares several; the suite
-//! compares with `tests/instructions/counts.json`, which `--save` writes.
+//! compares with `tests/instructions/counts.json`, which `--save` writes. The same is done for what the
+//! libraries for programs of other ABIs add to a call ([`faces`]).
 
 mod count;
+mod faces;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::context::Context;
+use super::faces::{Face, unless_missing};
 use super::process;
 use super::{Case, Outcome};
 use count::{Count, MESSAGES, Mode, Place, kinds};
@@ -39,6 +42,8 @@ const USAGE: &str =
 struct Table {
     /// The compiler of the library: other compilers make other counts.
     compiler: String,
+    /// The compiler of the faces, which are in C.
+    faces_compiler: String,
     architecture: String,
     counts: Vec<Count>,
 }
@@ -103,27 +108,50 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         let name = format!("{}, {}: as many as in the table", place.name(), mode.name());
         Case::new(name, move |context| guard(context, place, mode))
     };
-    kinds().map(case).collect()
+    let of_face = |(face, calls): (Face, usize)| {
+        let name = format!("{} adds as many as in the table to {}", face.name(), faces::CALLS[calls].1.join(", "));
+        Case::new(name, move |context| unless_missing(context, face, |context| guard_face(context, face, calls)))
+    };
+    kinds().map(case).chain(faces::kinds().map(of_face)).collect()
 }
 
 fn guard(context: &Context, place: Place, mode: Mode) -> anyhow::Result<Outcome> {
     let table = Table::read(&context.root.join(TABLE))?;
-    let (compiler, architecture) = (count::compiler(&context.prefix)?, std::env::consts::ARCH);
-    if let Some(why) = count::missing() {
+    let compiler = count::compiler(&context.prefix)?;
+    if let Some(why) = incomparable(&table, &compiler, &table.compiler) {
         return Ok(Outcome::Skipped(why));
-    }
-    if (compiler.as_str(), architecture) != (table.compiler.as_str(), table.architecture.as_str()) {
-        let theirs = format!("{}, {}", table.compiler, table.architecture);
-        return Ok(Outcome::Skipped(format!("the table is of {theirs}; this is {compiler}, {architecture}")));
     }
     if std::env::vars_os().any(|(name, _)| name.to_string_lossy().starts_with("CARGO_PROFILE_RELEASE_")) {
         return Ok(Outcome::Skipped("the environment changes the release profile".into()));
     }
-    let Some(counts) = count::count(context, place, mode)? else {
-        return Ok(Outcome::Skipped("no privilege for network namespaces".into()));
-    };
-    let measured = Table { compiler, architecture: architecture.into(), counts: counts.into() };
-    let pairs = measured.beside(Some(&table));
+    match count::count(context, place, mode)? {
+        Some(counts) => judge(&table, counts),
+        None => Ok(Outcome::Skipped("no privilege for network namespaces".into())),
+    }
+}
+
+fn guard_face(context: &Context, face: Face, calls: usize) -> anyhow::Result<Outcome> {
+    let table = Table::read(&context.root.join(TABLE))?;
+    let compiler = faces::compiler(context, face)?;
+    match incomparable(&table, &compiler, &table.faces_compiler) {
+        Some(why) => Ok(Outcome::Skipped(why)),
+        None => judge(&table, faces::count(context, face, calls)?),
+    }
+}
+
+/// The reason why nothing can be counted here, or compared with the table.
+fn incomparable(table: &Table, compiler: &str, of_table: &str) -> Option<String> {
+    let architecture = std::env::consts::ARCH;
+    count::missing().or_else(|| {
+        let is_other = (compiler, architecture) != (of_table, table.architecture.as_str());
+        let theirs = format!("{of_table}, {}", table.architecture);
+        is_other.then(|| format!("the table is of {theirs}; this is {compiler}, {architecture}"))
+    })
+}
+
+fn judge(table: &Table, counts: [Count; 2]) -> anyhow::Result<Outcome> {
+    let measured = Table { counts: counts.into(), ..table.clone() };
+    let pairs = measured.beside(Some(table));
     let absent = pairs.iter().any(|pair| pair.before.is_none());
     anyhow::ensure!(!absent, "{TABLE} lacks this; `cargo xtask instructions --save {TABLE}` writes it");
     let exceeded = exceeding(&pairs, LIMIT_OF_TABLE);
@@ -146,7 +174,7 @@ fn exceeding(pairs: &[Pair<'_>], limit: f64) -> Vec<String> {
         let what = format!("{}, {}, {}", after.place, after.mode, after.side);
         let (few, many) = (before.instructions, after.instructions);
         if many > few * limit {
-            found.push(format!("{what}: {many:.0} instructions beside {few:.0}: {:.3} times", many / few));
+            found.push(format!("{what}: {many:.1} instructions beside {few:.1}: {:.3} times", many / few));
         }
         let (few, many) = (before.system_calls, after.system_calls);
         if many > few * limit + SYSTEM_CALLS_UNSEEN {
@@ -209,7 +237,11 @@ impl Table {
         for (place, mode) in kinds() {
             counts.extend(count::count(context, place, mode)?.into_iter().flatten());
         }
-        Ok(Table { compiler, architecture: std::env::consts::ARCH.into(), counts })
+        let faces_compiler = faces::compiler(context, Face::Mpich)?;
+        for (face, calls) in faces::kinds().filter(|(face, _)| face.is_here(context)) {
+            counts.extend(faces::count(context, face, calls)?);
+        }
+        Ok(Table { compiler, faces_compiler, architecture: std::env::consts::ARCH.into(), counts })
     }
 
     /// The counts, each with the same count of `before` where `before` has it.
@@ -230,7 +262,10 @@ impl Table {
             })
         };
         let counts: Vec<Value> = self.counts.iter().map(count).collect();
-        json!({ "compiler": self.compiler, "architecture": self.architecture, "counts": counts })
+        json!({
+            "compiler": self.compiler, "faces_compiler": self.faces_compiler, "architecture": self.architecture,
+            "counts": counts,
+        })
     }
 
     fn read(path: &Path) -> anyhow::Result<Table> {
@@ -257,6 +292,7 @@ impl Table {
         let counts = value["counts"].as_array().context("no list of counts")?;
         Ok(Table {
             compiler: text(value, "compiler")?,
+            faces_compiler: text(value, "faces_compiler")?,
             architecture: text(value, "architecture")?,
             counts: counts.iter().map(count).collect::<Result<_, _>>()?,
         })
@@ -270,7 +306,8 @@ mod tests {
     fn table(instructions: f64, system_calls: f64) -> Table {
         let [place, mode, side] = ["one node", "blocking", "sender"].map(str::to_owned);
         let counts = vec![Count { place, mode, side, instructions, system_calls }];
-        Table { compiler: "rustc version 1.88.0".into(), architecture: "x86_64".into(), counts }
+        let [compiler, faces_compiler] = ["rustc version 1.88.0", "GCC: (Debian) 12.2.0"].map(str::to_owned);
+        Table { compiler, faces_compiler, architecture: "x86_64".into(), counts }
     }
 
     fn exceeded(before: &Table, after: &Table, limit: f64) -> usize {

@@ -48,6 +48,15 @@ struct Shape {
     success: String,
     /// Statements after any call.
     after: String,
+    /// What it becomes where its value is a usual one, if that takes less.
+    usual: Option<(Test, Box<Shape>)>,
+}
+
+/// The test whether a value is usual.
+enum Test {
+    Holds(String),
+    /// This number is not negative: signs of several arguments are tested at once.
+    NotNegative(String),
 }
 
 /// The kinds of handles: the kind of the parameter, the word of the conversions, and the type in C.
@@ -94,14 +103,8 @@ const VALUES: [(&str, &str); 25] = [
     ("PVAR", "pvar"),
 ];
 
-/// The kinds of handles that have a conversion without a call for usual handles, and the word of it.
-const QUICK: [(&str, &str); 5] = [
-    ("COMMUNICATOR", "comm"),
-    ("DATATYPE", "datatype"),
-    ("OPERATION", "op"),
-    ("REQUEST", "request"),
-    ("WINDOW", "win"),
-];
+/// The kinds of handles that have a conversion without a call for usual handles, by the word of it.
+const QUICK: [&str; 5] = ["comm", "datatype", "op", "request", "win"];
 
 struct Function<'a> {
     spec: &'a Spec,
@@ -122,60 +125,97 @@ impl Function<'_> {
         }
         let declarations: Vec<&str> = shapes.iter().map(|shape| shape.declaration.as_str()).collect();
         let declarations = if declarations.is_empty() { "void".to_owned() } else { declarations.join(", ") };
-        let arguments: Vec<&str> = shapes.iter().map(|shape| shape.argument.as_str()).collect();
-        let call = format!("library.{symbol}({})", arguments.join(", "));
-        let all = |part: fn(&Shape) -> &str| shapes.iter().map(part).collect::<String>();
         if let Some(kind) = &self.procedure.returns {
             let c_type = &self.spec.kinds[kind].c_type;
+            let arguments: Vec<&str> = shapes.iter().map(|shape| shape.argument.as_str()).collect();
+            let call = format!("library.{symbol}({})", arguments.join(", "));
             writeln!(out, "\n{c_type} face_{symbol}({declarations}) {{ return {call}; }}\nEXPORT({symbol})")?;
             return Ok(());
         }
-        let mut body = format!("{}    int code = {call};\n", all(|shape| &shape.before));
-        let (success, after) = (all(|shape| &shape.success), all(|shape| &shape.after));
-        if !success.is_empty() {
-            // Nothing is left to do then, so the code need not be kept.
-            let done =
-                if after.is_empty() && !success.contains("code = ") { "        return MPI_SUCCESS;\n" } else { "" };
-            write!(body, "    if (LIKELY(code == MPI_SUCCESS)) {{\n{success}{done}    }}\n")?;
-        }
-        writeln!(body, "{after}    return error_f(code);")?;
-        match self.quick(&parameters, &call) {
+        let body = self.body(&shapes.iter().collect::<Vec<_>>());
+        match self.test(&parameters, &shapes) {
             None => writeln!(out, "\nint face_{symbol}({declarations}) {{\n{body}}}")?,
-            Some((condition, quick_call)) => {
+            Some(test) => {
                 let names: Vec<&str> = parameters.iter().map(|one| one.name.as_str()).collect();
-                writeln!(out, "\nstatic COLD int unusual_{symbol}({declarations}) {{\n{body}}}")?;
-                writeln!(out, "int face_{symbol}({declarations}) {{\n    if (!LIKELY({condition})) {{")?;
+                let usual: Vec<&Shape> =
+                    shapes.iter().map(|shape| shape.usual.as_ref().map_or(shape, |(_, usual)| usual)).collect();
+                writeln!(out, "\nstatic UNUSUAL_CALL int unusual_{symbol}({declarations}) {{\n{body}}}")?;
+                writeln!(out, "int face_{symbol}({declarations}) {{\n    if (!LIKELY({test})) {{")?;
                 writeln!(out, "        return unusual_{symbol}({});\n    }}", names.join(", "))?;
-                writeln!(out, "{}}}", body.replace(&call, &quick_call))?;
+                writeln!(out, "{}}}", self.body(&usual))?;
             }
         }
         writeln!(out, "EXPORT({symbol})")?;
         Ok(())
     }
 
-    /// The test whether all handles of a function can be converted without a call, and the library's call
-    /// with these conversions. A function that calls nothing before need not save its arguments. So that
-    /// is done for functions that move data.
-    fn quick(&self, parameters: &[&Parameter], call: &str) -> Option<(String, String)> {
-        if !matches!(self.chapter.module.as_str(), "point_to_point" | "collectives" | "one_sided") {
+    /// The statements that convert, call, and convert back.
+    fn body(&self, shapes: &[&Shape]) -> String {
+        let all = |part: fn(&Shape) -> &String| shapes.iter().map(|one| part(one).as_str()).collect::<String>();
+        let arguments: Vec<&str> = shapes.iter().map(|one| one.argument.as_str()).collect();
+        let call = format!("library.{}({})", self.procedure.symbol(self.form), arguments.join(", "));
+        let (before, success, after) = (all(|one| &one.before), all(|one| &one.success), all(|one| &one.after));
+        let result = if self.returns_codes_of_all() { "code" } else { "error_f(code)" };
+        if success.is_empty() && after.is_empty() {
+            return format!("{before}    return {};\n", result.replace("code", &call));
+        }
+        let mut body = format!("{before}    int code = {call};\n");
+        if !success.is_empty() {
+            body += &format!("    if (LIKELY(code == MPI_SUCCESS)) {{\n{success}");
+            // Nothing is left to do then, so the code need not be kept.
+            if after.is_empty() && !success.contains("code = ") && result != "code" {
+                body += "        return MPI_SUCCESS;\n";
+            }
+            body += "    }\n";
+        }
+        body + &format!("{after}    return {result};\n")
+    }
+
+    /// Whether all codes that the function returns are the same in every ABI: those of errors that the
+    /// library finds itself have sentences (`crates/weft-abi/src/error_codes.rs`). Bare classes are returned
+    /// by functions that complete several requests, which are in special.c, and by those of the tool
+    /// interface. Codes of the program are returned by functions that call a function of the program.
+    fn returns_codes_of_all(&self) -> bool {
+        const CALL_THE_PROGRAM: &[&str] =
+            &["_attr", "_errhandler", "Cancel", "_cancel", "_free", "Wait", "Test", "get_status"];
+        self.moves_data() && !CALL_THE_PROGRAM.iter().any(|part| self.procedure.name.contains(part))
+    }
+
+    fn moves_data(&self) -> bool {
+        matches!(self.chapter.module.as_str(), "point_to_point" | "collectives" | "one_sided")
+    }
+
+    /// The test whether all arguments are usual ones, so that they can be converted without a call. A
+    /// function that calls nothing before need not save its arguments, and one that does nothing afterwards
+    /// need not come back. So that is done for functions that move data.
+    fn test(&self, parameters: &[&Parameter], shapes: &[Shape]) -> Option<String> {
+        if !self.moves_data() {
             return None;
         }
         let is_copied = |one: &&&Parameter| one.kind == "STRING" || one.kind == "DATATYPE" && !one.lengths.is_empty();
         if parameters.iter().any(|one| is_copied(&one)) {
             return None;
         }
-        let mut quick_call = call.to_owned();
         let mut conditions = Vec::new();
-        for parameter in parameters.iter().filter(|one| one.direction == Direction::In && !one.pointer) {
-            let Some((word, name)) =
-                QUICK.iter().find(|(kind, _)| *kind == parameter.kind).map(|(_, word)| (word, &parameter.name))
-            else {
-                continue;
-            };
-            conditions.push(format!("{word}_is_usual({name})"));
-            quick_call = quick_call.replace(&format!("{word}_c({name})"), &format!("{word}_usual_c({name})"));
+        let mut signs = Vec::new();
+        for (test, _) in shapes.iter().filter_map(|shape| shape.usual.as_ref()) {
+            match test {
+                // A status costs least to look at, and is given most often.
+                Test::Holds(condition) if condition.contains("ignored") => conditions.insert(0, condition.clone()),
+                Test::Holds(condition) => conditions.push(condition.clone()),
+                Test::NotNegative(number) => signs.push(number.as_str()),
+            }
         }
-        (!conditions.is_empty()).then(|| (conditions.join(" && "), quick_call))
+        let is_handle = |one: &Parameter| HANDLES.iter().any(|(kind, ..)| *kind == one.kind);
+        if !shapes.iter().zip(parameters).any(|(shape, one)| shape.usual.is_some() && is_handle(one)) {
+            return None;
+        }
+        // Numbers come before addresses, which are wider.
+        signs.sort_by_key(|sign| sign.contains('('));
+        if !signs.is_empty() {
+            conditions.push(format!("({}) >= 0", signs.join(" | ")));
+        }
+        Some(conditions.join(" && "))
     }
 
     fn shape(&self, parameter: &Parameter, earlier: &[Shape]) -> Result<Shape> {
@@ -198,7 +238,14 @@ impl Function<'_> {
         Ok(match parameter.kind.as_str() {
             // The address of a constant is its own.
             "BUFFER" if name == "location" => plain,
-            "BUFFER" => Shape { argument: format!("in_place_c({name})"), ..plain },
+            "BUFFER" => {
+                // MPI_IN_PLACE is usual in collectives, and otherwise wrong.
+                let usual = (self.chapter.module != "collectives").then(|| {
+                    let test = Test::NotNegative(format!("BUFFER_SIGN({name})"));
+                    (test, Box::new(Shape { argument: name.clone(), ..Shape::default() }))
+                });
+                Shape { argument: format!("in_place_c({name})"), usual, ..plain }
+            }
             "DISTRIB_ENUM" => self.values(parameter, "distribution", earlier)?,
             "DTYPE_DISTRIBUTION" => self.values(parameter, "distribution_argument", earlier)?,
             "OFFSET" if name == "disp" && parameter.direction == Direction::In => {
@@ -228,6 +275,11 @@ impl Function<'_> {
             Direction::In => Shape {
                 declaration: format!("{c_type} {name}"),
                 argument: format!("{word}_c({name})"),
+                // Only the constants are negative.
+                usual: matches!(word, "rank" | "tag").then(|| {
+                    let usual = Shape { argument: name.clone(), ..Shape::default() };
+                    (Test::NotNegative(name.clone()), Box::new(usual))
+                }),
                 ..Shape::default()
             },
             Direction::Out => Shape {
@@ -338,12 +390,39 @@ fn handle(parameter: &Parameter, word: &str, c_type: &str) -> Shape {
         (Direction::In, false) => Shape {
             declaration: format!("F_{c_type} {name}"),
             argument: format!("{word}_c({name})"),
+            usual: QUICK.contains(&word).then(|| {
+                let usual = Shape { argument: format!("{word}_usual_c({name})"), ..Shape::default() };
+                (Test::Holds(format!("{word}_is_usual({name})")), Box::new(usual))
+            }),
             ..Shape::default()
         },
         (Direction::In, true) => Shape {
             declaration: format!("F_{c_type} *{name}"),
             before: format!("    MPI_{c_type} c_{name} = {name} ? {word}_c(*{name}) : NULL;\n"),
             argument: format!("{name} ? &c_{name} : NULL"),
+            ..Shape::default()
+        },
+        (Direction::Out, _) if word == "request" => Shape {
+            declaration: format!("F_{c_type} *{name}"),
+            before: format!("    REQUEST_ROOM({name});\n"),
+            argument: format!("HANDLE_AT(MPI_{c_type}, {name})"),
+            success: format!("        REQUEST_DONE({name});\n"),
+            ..Shape::default()
+        },
+        (Direction::InOut, _) if word == "request" => Shape {
+            declaration: format!("F_{c_type} *{name}"),
+            before: format!("    HANDLE_ROOM(MPI_{c_type}, {name});\n    HANDLE_START({word}, {name});\n"),
+            argument: format!("HANDLE_AT(MPI_{c_type}, {name})"),
+            after: format!("    REQUEST_CHANGED({name});\n"),
+            usual: {
+                let usual = Shape {
+                    before: format!("    REQUEST_START({name});\n"),
+                    argument: format!("HANDLE_AT(MPI_{c_type}, {name})"),
+                    after: format!("    REQUEST_CHANGED({name});\n"),
+                    ..Shape::default()
+                };
+                Some((Test::Holds(format!("{name} && request_is_made(*{name})")), Box::new(usual)))
+            },
             ..Shape::default()
         },
         (Direction::Out, _) => Shape {
@@ -374,6 +453,10 @@ fn status(parameter: &Parameter) -> Result<Shape> {
             before: format!("    STATUS_ROOM({name});\n"),
             argument: format!("STATUS_AT({name})"),
             after: format!("    STATUS_DONE({name});\n"),
+            usual: {
+                let usual = Shape { argument: "MPI_STATUS_IGNORE".to_owned(), ..Shape::default() };
+                Some((Test::Holds(format!("is_ignored({name})")), Box::new(usual)))
+            },
             ..Shape::default()
         },
         direction => Shape {

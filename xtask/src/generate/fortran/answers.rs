@@ -7,9 +7,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::super::spec::{Direction, Form, Parameter, Procedure, Spec};
-use super::conformance::{declare, has_name_of_its_own};
-use super::interfaces::{Binding, broken};
-use super::{HEAD, handle, has_choice, has_own_interface, is_choice, is_without_f08, parameters, procedures};
+use super::conformance::{Call, Variable};
+use super::{HEAD, handle, has_choice, has_own_interface, is_choice, is_without_f08, procedures};
 
 /// The classes of errors that every version of the ABIs has. Others have no name here.
 const CLASSES: &[&str] = &[
@@ -115,9 +114,11 @@ fn program(spec: &Spec, name: &str, access: &str, known: Option<&BTreeSet<String
                 if known.is_some_and(|known| !is_known(procedure, form, f08, known)) {
                     continue;
                 }
-                let own = format!("call_{prefix}{}", procedure.symbol(form));
-                caller(spec, procedure, form, f08, &own, prefix, &mut callers)?;
-                writeln!(out, "  call {own}()")?;
+                let call = Call { spec, procedure, form, f08, prefix };
+                let variable = |parameter: &Parameter, name: &str| variable(procedure, parameter, f08, name);
+                let after = format!("  call answer('{prefix}{}', ierror)\n", procedure.symbol(form));
+                call.write(variable, &after, &mut callers)?;
+                writeln!(out, "  call {}()", call.caller())?;
                 number += 1;
             }
         }
@@ -152,40 +153,11 @@ fn is_known(procedure: &Procedure, form: Form, f08: bool, known: &BTreeSet<Strin
     endings.iter().any(|ending| known.contains(&format!("{small}{ending}")))
 }
 
-/// A subroutine with one call, whose variables stand for nothing.
-fn caller(
-    spec: &Spec,
-    procedure: &Procedure,
-    form: Form,
-    f08: bool,
-    own: &str,
-    prefix: &str,
-    out: &mut String,
-) -> Result<()> {
-    let binding = if f08 { Binding::F08 } else { Binding::Mpi };
-    writeln!(out, "subroutine {own}()")?;
-    let (mut arguments, mut values) = (Vec::new(), String::new());
-    for (at, parameter) in parameters(procedure, form).into_iter().enumerate() {
-        let name = format!("a{at}");
-        match (parameter.kind.as_str(), parameter.direction) {
-            ("STRING", Direction::Out) => writeln!(out, "  character(len={}) :: {name}", length(procedure, parameter))?,
-            _ => declare(spec, parameter, form, binding, &name, out)?,
-        }
-        if let Some(value) = value(parameter, f08) {
-            writeln!(values, "  {name} = {value}")?;
-        }
-        arguments.push(name);
-    }
-    arguments.push("ierror".to_owned());
-    writeln!(out, "  integer :: ierror\n{values}  ierror = MPI_SUCCESS")?;
-    let symbol = if f08 && form == Form::Large && has_name_of_its_own(&procedure.name) {
-        procedure.symbol(form)
-    } else {
-        procedure.name.clone()
-    };
-    out.push_str(&broken("  ", &format!("call {prefix}{symbol}({})", arguments.join(", "))));
-    writeln!(out, "  call answer('{prefix}{}', ierror)\nend subroutine {own}\n", procedure.symbol(form))?;
-    Ok(())
+/// A variable that stands for nothing.
+fn variable(procedure: &Procedure, parameter: &Parameter, f08: bool, name: &str) -> Variable {
+    let comes_back = parameter.kind == "STRING" && parameter.direction == Direction::Out;
+    let declaration = comes_back.then(|| format!("character(len={}) :: {name}", length(procedure, parameter)));
+    Variable { declaration, value: value(parameter, f08) }
 }
 
 /// The length of a string that comes back: some modules take no other.

@@ -31,9 +31,10 @@ fn program(spec: &Spec, name: &str, access: &str) -> Result<String> {
         for prefix in ["", "P"] {
             let forms = if f08 { procedure.forms() } else { &[Form::Small] };
             for &form in forms {
-                let own = format!("call_{prefix}{}", procedure.symbol(form));
-                caller(spec, procedure, form, f08, &own, prefix, &mut callers)?;
-                calls.push(own);
+                let call = Call { spec, procedure, form, f08, prefix };
+                // The variables have no values: the call is compiled and linked, and never runs.
+                call.write(|_, _| Variable::default(), "", &mut callers)?;
+                calls.push(call.caller());
             }
         }
     }
@@ -47,38 +48,72 @@ fn program(spec: &Spec, name: &str, access: &str) -> Result<String> {
     Ok(out)
 }
 
-/// A subroutine with one call. Its variables have no values: it is compiled and linked, and never runs.
-fn caller(
-    spec: &Spec,
-    procedure: &Procedure,
-    form: Form,
-    f08: bool,
-    own: &str,
-    prefix: &str,
-    out: &mut String,
-) -> Result<()> {
-    let binding = if f08 { Binding::F08 } else { Binding::Mpi };
-    writeln!(out, "subroutine {own}()")?;
-    let mut arguments = Vec::new();
-    for (at, parameter) in parameters(procedure, form).into_iter().enumerate() {
-        let name = format!("a{at}");
-        declare(spec, parameter, form, binding, &name, out)?;
-        arguments.push(name);
+/// A call of a procedure, in a subroutine of its own.
+pub(super) struct Call<'a> {
+    pub(super) spec: &'a Spec,
+    pub(super) procedure: &'a Procedure,
+    pub(super) form: Form,
+    pub(super) f08: bool,
+    /// `P` for the name that profilers leave to the library.
+    pub(super) prefix: &'a str,
+}
+
+/// An argument: its declaration, if it is not that of its kind, and its value before the call, if it has one.
+#[derive(Default)]
+pub(super) struct Variable {
+    pub(super) declaration: Option<String>,
+    pub(super) value: Option<String>,
+}
+
+impl Call<'_> {
+    /// The name of the subroutine.
+    pub(super) fn caller(&self) -> String {
+        format!("call_{}{}", self.prefix, self.procedure.symbol(self.form))
     }
-    arguments.push("ierror".to_owned());
-    writeln!(out, "  integer :: ierror")?;
-    let symbol = if f08 && form == Form::Large && has_name_of_its_own(&procedure.name) {
-        procedure.symbol(form)
-    } else {
-        procedure.name.clone()
-    };
-    out.push_str(&broken("  ", &format!("call {prefix}{symbol}({})", arguments.join(", "))));
-    writeln!(out, "end subroutine {own}\n")?;
-    Ok(())
+
+    /// Writes the subroutine. `variable` gets a parameter and the name of its variable. The statements
+    /// `after` the call are about `ierror`.
+    pub(super) fn write(
+        &self,
+        variable: impl Fn(&Parameter, &str) -> Variable,
+        after: &str,
+        out: &mut String,
+    ) -> Result<()> {
+        let Call { spec, procedure, form, f08, prefix } = *self;
+        let binding = if f08 { Binding::F08 } else { Binding::Mpi };
+        writeln!(out, "subroutine {}()", self.caller())?;
+        let (mut arguments, mut values) = (Vec::new(), String::new());
+        for (at, parameter) in parameters(procedure, form).into_iter().enumerate() {
+            let name = format!("a{at}");
+            let Variable { declaration, value } = variable(parameter, &name);
+            match declaration {
+                Some(declaration) => writeln!(out, "  {declaration}")?,
+                None => declare(spec, parameter, form, binding, &name, out)?,
+            }
+            if let Some(value) = value {
+                writeln!(values, "  {name} = {value}")?;
+            }
+            arguments.push(name);
+        }
+        arguments.push("ierror".to_owned());
+        writeln!(out, "  integer :: ierror")?;
+        out.push_str(&values);
+        if !after.is_empty() {
+            writeln!(out, "  ierror = MPI_SUCCESS")?;
+        }
+        let symbol = if f08 && form == Form::Large && has_name_of_its_own(&procedure.name) {
+            procedure.symbol(form)
+        } else {
+            procedure.name.clone()
+        };
+        out.push_str(&broken("  ", &format!("call {prefix}{symbol}({})", arguments.join(", "))));
+        writeln!(out, "{after}end subroutine {}\n", self.caller())?;
+        Ok(())
+    }
 }
 
 /// The procedures whose large-count form has a name of its own, since no argument tells it from the other.
-pub(super) fn has_name_of_its_own(name: &str) -> bool {
+fn has_name_of_its_own(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "MPI_Op_create",
         "MPI_Register_datarep",
@@ -89,7 +124,7 @@ pub(super) fn has_name_of_its_own(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-pub(super) fn declare(
+fn declare(
     spec: &Spec,
     parameter: &Parameter,
     form: Form,

@@ -13,6 +13,9 @@ use super::super::process::Run;
 const BLOCKS: usize = 9;
 /// The messages of each block: many times those of a window, and those of an acknowledgement.
 pub(crate) const MESSAGES: usize = 640;
+/// The program, and the directory of all profiles.
+pub(super) const SOURCE: &str = "tests/instructions/messages.c";
+const DIRECTORY: &str = "build/instructions";
 /// The time limit of a run, seconds; a run takes two or three seconds on an idle machine.
 const LIMIT_SECONDS: u64 = 300;
 /// The options for two hosts without privilege, as in `demo/demo.sh`.
@@ -34,6 +37,10 @@ pub(crate) enum Place {
 pub(crate) enum Mode {
     Blocking,
     Nonblocking,
+    /// One request for each message.
+    Single,
+    /// As `Nonblocking`, but only the call that completes the requests is counted.
+    Completion,
     /// Operations on a window in memory that both ranks have mapped.
     OneSided,
     /// Accumulates of 16 KB on such a window.
@@ -70,6 +77,8 @@ impl Mode {
         match self {
             Mode::Blocking => "blocking",
             Mode::Nonblocking => "nonblocking",
+            Mode::Single => "single",
+            Mode::Completion => "completion",
             Mode::OneSided => "one-sided",
             Mode::Accumulates => "accumulates",
         }
@@ -78,7 +87,7 @@ impl Mode {
     /// The names of the two ranks' work.
     fn sides(self) -> [&'static str; 2] {
         match self {
-            Mode::Blocking | Mode::Nonblocking => ["sender", "receiver"],
+            Mode::Blocking | Mode::Nonblocking | Mode::Single | Mode::Completion => ["sender", "receiver"],
             Mode::OneSided => ["put and flush", "fetch-and-op and flush"],
             Mode::Accumulates => {
                 ["accumulate of 16 KB of char and flush", "get-accumulate of 16 KB of short and flush"]
@@ -127,6 +136,27 @@ fn noted_compiler(library: &[u8]) -> Option<String> {
 /// # Errors
 /// The program does not build, fails, or does not count what it should.
 pub(crate) fn count(context: &Context, place: Place, mode: Mode) -> anyhow::Result<Option<[Count; 2]>> {
+    let program = build(context)?;
+    let directory = format!("{place:?}-{mode:?}").to_lowercase();
+    let Some(profiles) = profiles(context, place, mode, &program, &directory)? else { return Ok(None) };
+    let side = |profiles: &Vec<String>, side: &str| {
+        let [instructions, system_calls] = per_message(profiles).context(directory.clone())?;
+        let (place, mode, side) = (place.name().to_owned(), mode.name().to_owned(), side.to_owned());
+        Ok::<_, anyhow::Error>(Count { place, mode, side, instructions, system_calls })
+    };
+    let [first, second] = mode.sides();
+    Ok(Some([side(&profiles[0], first)?, side(&profiles[1], second)?]))
+}
+
+/// Runs `messages` under callgrind. Returns the profiles of the blocks of both ranks; `None` if there are no
+/// hosts.
+pub(super) fn profiles(
+    context: &Context,
+    place: Place,
+    mode: Mode,
+    program: &Path,
+    directory: &str,
+) -> anyhow::Result<Option<[Vec<String>; 2]>> {
     let run = match place {
         Place::Node => context.mpiexec(2).env("WEFT_LINK", "shared"),
         // Other interfaces would be rails, and each rail has a cost.
@@ -134,12 +164,11 @@ pub(crate) fn count(context: &Context, place: Place, mode: Mode) -> anyhow::Resu
         Place::Frames if context.hosts()?.why_no_networks().is_some() => return Ok(None),
         Place::Frames => context.mpiexec_on_hosts(2)?.env("WEFT_LINK", "ethernet,udp"),
     };
-    let directory = context.root.join("build/instructions").join(format!("{place:?}-{mode:?}").to_lowercase());
+    let directory = context.root.join(DIRECTORY).join(directory);
     if directory.exists() {
         std::fs::remove_dir_all(&directory)?;
     }
     std::fs::create_dir_all(&directory)?;
-    let program = build(context, &directory)?;
     let counter = [
         "valgrind",
         "--quiet",
@@ -154,24 +183,23 @@ pub(crate) fn count(context: &Context, place: Place, mode: Mode) -> anyhow::Resu
     let finished = run.env("LD_LIBRARY_PATH", context.prefix.join("lib")).limit(LIMIT_SECONDS).finish()?;
     anyhow::ensure!(finished.code == Some(0), "{}, {}: {}", place.name(), mode.name(), finished.report());
     anyhow::ensure!(finished.leftovers.is_empty(), "left behind: {}", finished.leftovers.join("; "));
-    let side = |rank: u32, side: &str| {
+    let of_rank = |rank: u32| {
         // The first profile is that of the warm-up.
         let profiles = (2..2 + BLOCKS).map(|number| {
             let path = directory.join(format!("rank-{rank}.{number}"));
             std::fs::read_to_string(&path).with_context(|| path.display().to_string())
         });
-        let profiles: Vec<String> = profiles.collect::<Result<_, _>>()?;
-        let [instructions, system_calls] = per_message(&profiles).with_context(|| directory.display().to_string())?;
-        let (place, mode, side) = (place.name().to_owned(), mode.name().to_owned(), side.to_owned());
-        Ok::<_, anyhow::Error>(Count { place, mode, side, instructions, system_calls })
+        profiles.collect::<anyhow::Result<Vec<String>>>()
     };
-    let [first, second] = mode.sides();
-    Ok(Some([side(0, first)?, side(1, second)?]))
+    Ok(Some([of_rank(0)?, of_rank(1)?]))
 }
 
-fn build(context: &Context, directory: &Path) -> anyhow::Result<PathBuf> {
+/// Compiles `messages` with Weft's own wrapper.
+pub(super) fn build(context: &Context) -> anyhow::Result<PathBuf> {
+    let directory = context.root.join(DIRECTORY);
+    std::fs::create_dir_all(&directory)?;
     let program = directory.join("messages");
-    let source = context.root.join("tests/instructions/messages.c");
+    let source = context.root.join(SOURCE);
     let flags = ["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"];
     let finished = Run::new(context.bin("mpicc")).args(flags).arg(&program).arg(source).finish()?;
     anyhow::ensure!(finished.code == Some(0), "cannot compile messages.c:\n{}", finished.report());
@@ -179,7 +207,7 @@ fn build(context: &Context, directory: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// The instructions and system calls per message from callgrind's profiles of the blocks: the medians.
-fn per_message(profiles: &[String]) -> anyhow::Result<[f64; 2]> {
+pub(super) fn per_message(profiles: &[String]) -> anyhow::Result<[f64; 2]> {
     let blocks = profiles.iter().map(|profile| totals(profile)).collect::<anyhow::Result<Vec<_>>>()?;
     let per_message = |column: usize| {
         let values: Vec<u64> = blocks.iter().map(|block| block[column]).collect();
@@ -206,7 +234,7 @@ fn totals(profile: &str) -> anyhow::Result<[u64; 2]> {
     Ok([of("Ir")?, of("sysCount")?])
 }
 
-fn median(values: &[u64]) -> u64 {
+pub(super) fn median(values: &[u64]) -> u64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
     sorted[sorted.len() / 2]
