@@ -2,11 +2,12 @@
 //! installation brings for manuals and shells; files of defaults.
 //!
 //! The steps on an installed system are scripts in `packaging/tests`, as they run where nothing but a shell
-//! is.
+//! is. The commands of README.md's section on installing are run as well, and what they print is compared.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use super::book::{self, Block, Compared};
 use super::context::{Context, Expected};
 use super::needs::Need;
 use super::process::{Finished, Run};
@@ -32,6 +33,10 @@ const BASE_PACKAGES: &str =
     "gcc,libc6-dev,gfortran,pkg-config,python3,python3-venv,python3-dev,systemd-standalone-sysusers";
 /// What mpi4py is built of on a system without a network.
 const MPI4PY: &[&str] = &["cython==3.3.1", "setuptools==80.9.0", "wheel==0.45.1"];
+/// What `make` does where the packages have been made.
+const MADE: &str = "make() { :; }";
+/// How the line begins in which a script says the time of an installation and of a first program.
+const FIGURE: &str = "installed, and hello from two ranks: ";
 /// The time of all packages that the cases make: 2026-01-01.
 const EPOCH: &str = "1767225600";
 
@@ -50,6 +55,17 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             let script = absolute(context, "packaging/tests/wheel.sh");
             let run = Run::new("sh").arg(script).arg(wheel).arg(absolute(context, "examples")).directory(&place);
             Ok(Expected::code(0).says("and removed").judge(run.limit(LIMIT_SECONDS).finish()))
+        }),
+        Case::new("README.md: installing from the sources", |context| {
+            let root = std::fs::canonicalize(&context.root)?;
+            let make = format!("make() {{ (cd '{}' && command make \"$@\"); }}", root.display());
+            replay(context, "make install", &make, &empty(context.work.join("packages/readme-sources"))?)
+        }),
+        Case::new("README.md: installing the wheel", |context| {
+            let place = empty(context.work.join("packages/readme-wheel"))?;
+            std::fs::create_dir_all(place.join("build/packages"))?;
+            copy(&wheel(context, &installed(context)?, "readme")?, &place.join("build/packages"))?;
+            replay(context, "make wheel", MADE, &place)
         }),
         Case::new("every program has a page for man, and shells complete mpiexec and weft", pages),
     ];
@@ -95,7 +111,7 @@ pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
                 let wheel = wheel(context, &built(context, "one"), "one")?;
                 copy(&wheel, &shared)?;
                 archives(context, &shared.join("archives"))?;
-                in_base(context, &shared, "wheel-in-base.sh", "and removed")
+                Ok(in_base_timed(context, &shared, "wheel-in-base.sh", "and removed"))
             },
         )
         .needs(&[Need::Debootstrap]),
@@ -104,7 +120,21 @@ pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
             for package in debs(context, &built(context, "one"), "one")? {
                 copy(&package, &shared)?;
             }
-            in_base(context, &shared, "deb-in-base.sh", "nothing is left")
+            Ok::<_, anyhow::Error>(in_base_timed(context, &shared, "deb-in-base.sh", "nothing is left"))
+        })
+        .needs(&[Need::Debootstrap, Need::Debhelper]),
+        Case::new("README.md: installing the wheel, on an empty system", |context| {
+            let shared = empty(context.work.join("packages/shared"))?;
+            copy(&wheel(context, &built(context, "one"), "one")?, &shared)?;
+            replay_in_base(context, "make wheel", &shared)
+        })
+        .needs(&[Need::Debootstrap]),
+        Case::new("README.md: installing Debian packages, on an empty system", |context| {
+            let shared = empty(context.work.join("packages/shared"))?;
+            for package in debs(context, &built(context, "one"), "one")? {
+                copy(&package, &shared)?;
+            }
+            replay_in_base(context, "make deb", &shared)
         })
         .needs(&[Need::Debootstrap, Need::Debhelper]),
         Case::new("an image for containers, twice: the same bytes, and jobs run in it", |context| {
@@ -262,7 +292,7 @@ fn archives(context: &Context, into: &Path) -> anyhow::Result<()> {
 }
 
 /// Runs a script of `packaging/tests` on an empty system that sees the files of `shared`.
-fn in_base(context: &Context, shared: &Path, script: &str, says: &'static str) -> anyhow::Result<Outcome> {
+fn in_base(context: &Context, shared: &Path, script: &str) -> anyhow::Result<Finished> {
     let base = absolute(context, BASE);
     succeed(
         Run::new("sh")
@@ -276,8 +306,49 @@ fn in_base(context: &Context, shared: &Path, script: &str, says: &'static str) -
         succeed(Run::new("cp").arg("-R").arg(absolute(context, directory)).arg(shared).finish())?;
     }
     let run = Run::new("sh").arg(absolute(context, "packaging/in-base.sh")).arg(base).arg(shared);
-    let run = run.args(["sh", &format!("/packages/tests/{script}")]);
-    Ok(Expected::code(0).says(says).judge(run.limit(LIMIT_SECONDS).finish()))
+    run.args(["sh", &format!("/packages/tests/{script}")]).limit(LIMIT_SECONDS).finish()
+}
+
+/// The same for a script that tells how long an installation and a first program took; that is printed.
+fn in_base_timed(context: &Context, shared: &Path, script: &str, says: &'static str) -> Outcome {
+    let finished = in_base(context, shared, script);
+    if let Some(line) = finished.iter().flat_map(|one| one.output.lines()).find(|line| line.starts_with(FIGURE)) {
+        println!("  ({script}: {line})");
+    }
+    Expected::code(0).says(FIGURE).says(says).judge(finished)
+}
+
+/// The block of README.md's section on installing that begins with a command.
+fn transcript(context: &Context, command: &str) -> anyhow::Result<Block> {
+    let text = std::fs::read_to_string(context.root.join("README.md"))?;
+    let found = book::blocks(&text).into_iter().find(|block| block.commands.starts_with(command));
+    let block = found.ok_or_else(|| anyhow::anyhow!("README.md has no block that begins with `{command}`"))?;
+    anyhow::ensure!(!block.outputs.is_empty(), "README.md does not show what the block of `{command}` prints");
+    Ok(block)
+}
+
+/// Runs such a block in a directory, behind a line that says what `make` does there, and compares what it
+/// prints.
+fn replay(context: &Context, command: &str, make: &str, place: &Path) -> anyhow::Result<()> {
+    let block = transcript(context, command)?;
+    std::os::unix::fs::symlink(std::fs::canonicalize(context.root.join("examples"))?, place.join("examples"))?;
+    let home = empty(place.join("home"))?;
+    let mut run = Run::new("sh").args(["-e", "-c", &format!("{make}\n{}", block.commands)]).directory(place);
+    // Rust stays where it is.
+    for (name, usual) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
+        let own = std::env::home_dir().unwrap_or_default().join(usual);
+        run = run.env(name, std::env::var_os(name).map_or(own, PathBuf::from));
+    }
+    let finished = succeed(run.env("HOME", home).limit(BUILD_LIMIT_SECONDS).finish())?;
+    block.compare(Compared::Whole, &finished.output)
+}
+
+/// Runs such a block on an empty system that sees the packages of `shared`, and compares what it prints.
+fn replay_in_base(context: &Context, command: &str, shared: &Path) -> anyhow::Result<()> {
+    let block = transcript(context, command)?;
+    std::fs::write(shared.join("commands"), &block.commands)?;
+    let finished = succeed(in_base(context, shared, "readme-in-base.sh"))?;
+    block.compare(Compared::Whole, &finished.output)
 }
 
 /// Makes a release in a clone of the repository, without checks and packages.
