@@ -137,13 +137,27 @@ pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
             replay_in_base(context, "make deb", &shared)
         })
         .needs(&[Need::Debootstrap, Need::Debhelper]),
-        Case::new("an image for containers, twice: the same bytes, and jobs run in it", |context| {
-            let (one, other) = (image(context, "one")?, image(context, "other")?);
-            same(std::slice::from_ref(&one), &[other])?;
-            let run = Run::new("sh").arg(absolute(context, "packaging/tests/oci.sh")).arg(one);
-            let run = run.arg(context.compile("examples/hello.c")?).limit(LIMIT_SECONDS);
-            Ok::<_, anyhow::Error>(Expected::code(0).says("by its ssh server").judge(run.finish()))
-        })
+        Case::new(
+            "an image for containers, twice: the same bytes; jobs run in it, and those of examples/kubernetes",
+            |context| {
+                let (one, other) = (image(context, "one")?, image(context, "other")?);
+                same(std::slice::from_ref(&one), &[other])?;
+                is_used(context, &one)?;
+                let (ring, openmpi) = (Pods::read(context, "ring")?, Pods::read(context, "ring-openmpi")?);
+                anyhow::ensure!(ring.worker == openmpi.worker, "{} and {}", ring.worker, openmpi.worker);
+                let programs = empty(context.work.join("packages/pod"))?;
+                for program in ["hello", "ring"] {
+                    copy(&context.compile(&format!("examples/{program}.c"))?, &programs)?;
+                }
+                let run = Run::new("sh").arg(absolute(context, "packaging/tests/oci.sh")).arg(one).arg(programs);
+                let run = run.args([ring.worker, ring.launcher, openmpi.launcher]).limit(LIMIT_SECONDS);
+                let finished = succeed(run.finish())?;
+                let jobs = finished.output.matches("ring: 100 rounds over 4 ranks, sum 600 (right)").count();
+                let all = finished.output.contains("by its ssh server") && jobs == 2;
+                anyhow::ensure!(all && finished.leftovers.is_empty(), "{}", finished.report());
+                Ok::<_, anyhow::Error>(())
+            },
+        )
         .needs(&[Need::Debootstrap, Need::Debhelper]),
     ]
 }
@@ -243,6 +257,52 @@ fn image(context: &Context, name: &str) -> anyhow::Result<PathBuf> {
     let mut made = files(&into, "tar")?;
     anyhow::ensure!(made.len() == 1, "{} images were made", made.len());
     Ok(made.remove(0))
+}
+
+/// The commands of the pods of a job in `examples/kubernetes`.
+struct Pods {
+    launcher: String,
+    worker: String,
+}
+
+impl Pods {
+    /// Reads them in the manifest: the launcher's first, each as a command and its arguments.
+    fn read(context: &Context, name: &str) -> anyhow::Result<Pods> {
+        let manifest = std::fs::read_to_string(context.root.join(format!("examples/kubernetes/{name}.yaml")))?;
+        let lists = |key: &str| -> Vec<Vec<String>> {
+            let list = |line: &str| serde_json::from_str(line.trim().strip_prefix(key)?).ok();
+            manifest.lines().filter_map(list).collect()
+        };
+        let (commands, arguments) = (lists("command:"), lists("args:"));
+        let pods: Vec<String> =
+            commands.iter().zip(&arguments).map(|(words, more)| [words.join(" "), more.join(" ")].join(" ")).collect();
+        match <[String; 2]>::try_from(pods) {
+            Ok([launcher, worker]) => Ok(Pods { launcher, worker }),
+            Err(found) => anyhow::bail!("{name}.yaml should have a launcher and a worker, and has {found:?}"),
+        }
+    }
+}
+
+/// Checks that the Dockerfile of `examples/kubernetes` takes this image, and packages that are made.
+fn is_used(context: &Context, image: &Path) -> anyhow::Result<()> {
+    let recipe = std::fs::read_to_string(context.root.join("examples/kubernetes/Dockerfile"))?;
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let image = name(image);
+    let version = image.trim_start_matches("weft-").trim_end_matches("-oci.tar");
+    for words in [format!("build/packages/{image}\n"), format!("ARG WEFT=weft:{version}\n"), "FROM ${WEFT}\n".into()] {
+        anyhow::ensure!(recipe.contains(&words), "examples/kubernetes/Dockerfile does not say {words:?}");
+    }
+    let made = debs(context, &built(context, "one"), "one")?;
+    let taken: Vec<&str> = recipe
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix("build/packages/")?.strip_suffix("*.deb"))
+        .collect();
+    anyhow::ensure!(!taken.is_empty(), "examples/kubernetes/Dockerfile takes no package");
+    for package in taken {
+        let is_made = made.iter().any(|path| name(path).starts_with(package));
+        anyhow::ensure!(is_made, "examples/kubernetes/Dockerfile takes {package}, and there are {made:?}");
+    }
+    Ok(())
 }
 
 fn files(directory: &Path, extension: &str) -> anyhow::Result<Vec<PathBuf>> {
