@@ -1,5 +1,5 @@
-//! Packages: a wheel and Debian packages, built twice, installed where nothing is, used and removed; what an
-//! installation brings for manuals and shells; files of defaults.
+//! Packages: a wheel, Debian and conda packages, built twice, installed where nothing is, used and removed;
+//! what an installation brings for manuals and shells; files of defaults.
 //!
 //! The steps on an installed system are scripts in `packaging/tests`, as they run where nothing but a shell
 //! is. The commands of README.md's section on installing are run as well, and what they print is compared.
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::book::{self, Block, Compared};
 use super::context::{Context, Expected};
-use super::needs::Need;
+use super::needs::{Need, PACKAGES_PYTHON};
 use super::process::{Finished, Run};
 use super::{Case, Outcome};
 
@@ -67,6 +67,11 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             copy(&wheel(context, &installed(context)?, "readme")?, &place.join("build/packages"))?;
             replay(context, "make wheel", MADE, &place)
         }),
+        Case::new("conda packages of the installed programs: their recipes' tests, and an empty prefix", |context| {
+            let build = installed(context)?;
+            conda(context, &build, "tried")
+        })
+        .needs(&[Need::Rattler]),
         Case::new("every program has a page for man, and shells complete mpiexec and weft", pages),
     ];
     cases.push(Case::new("a release writes version, changes and tag, and refuses what is none", release));
@@ -411,6 +416,24 @@ fn replay_in_base(context: &Context, command: &str, shared: &Path) -> anyhow::Re
     block.compare(Compared::Whole, &finished.output)
 }
 
+/// Makes conda packages of a build, and installs them in an empty prefix, where a program runs.
+fn conda(context: &Context, build: &Path, name: &str) -> anyhow::Result<()> {
+    let place = empty(context.work.join("packages/conda").join(name))?;
+    let run = Run::new(absolute(context, PACKAGES_PYTHON)).arg(absolute(context, "packaging/tests/conda.py"));
+    let run = run.arg(build).arg(&place);
+    let made = succeed(with_stamp(context, run)?.limit(BUILD_LIMIT_SECONDS).finish())?;
+    for package in ["weft-mpi ", "weft-mpi-mpicc ", "weft-mpi-mpicxx ", "weft-mpi-mpifort ", "mpi 1.0.1 weft"] {
+        let is_there = made.output.lines().any(|line| line.starts_with(&format!("installed {package}")));
+        anyhow::ensure!(is_there, "{package}is not installed:\n{}", made.report());
+    }
+    let script = "mpicc -O2 -o hello \"$0/hello.c\" && mpiexec -n 2 ./hello";
+    let run = Run::new("sh").args(["-c", script]).arg(absolute(context, "examples")).directory(&place);
+    let path = format!("{}:{}", place.join("prefix/bin").display(), super::process::search_path().to_string_lossy());
+    let said = succeed(run.env("PATH", path).finish())?;
+    anyhow::ensure!(said.output.matches("of 2 on").count() == 2, "{}", said.report());
+    Ok(())
+}
+
 /// Makes a release in a clone of the repository, without checks and packages.
 fn release(context: &Context) -> anyhow::Result<Outcome> {
     if !context.root.join(".git").exists() {
@@ -423,9 +446,12 @@ fn release(context: &Context) -> anyhow::Result<Outcome> {
     git(&["config", "user.name", "Nobody"])?;
     git(&["config", "user.email", "nobody@localhost"])?;
     // What is to be tried may not be committed yet.
-    std::fs::create_dir_all(clone.join("packaging"))?;
-    std::fs::copy(root.join("packaging/release.sh"), clone.join("packaging/release.sh"))?;
-    git(&["add", "packaging"])?;
+    for name in ["packaging/release.sh", "packaging/conda/recipe.yaml", "examples/kubernetes/Dockerfile"] {
+        let place = clone.join(name);
+        std::fs::create_dir_all(place.parent().unwrap_or(&clone))?;
+        std::fs::copy(root.join(name), place)?;
+        git(&["add", name])?;
+    }
     git(&["commit", "--quiet", "--all", "--allow-empty", "--message", "the script"])?;
     let run = |version: &str| {
         let run = Run::new("sh").args(["packaging/release.sh", version]).directory(&clone).limit(LIMIT_SECONDS);
@@ -441,6 +467,14 @@ fn release(context: &Context) -> anyhow::Result<Outcome> {
     let written = changes.contains("## Unreleased\n\n## 900.1.0-rc.1 - 2");
     let cargo = std::fs::read_to_string(clone.join("Cargo.toml"))?.contains("\nversion = \"900.1.0-rc.1\"\n");
     anyhow::ensure!(tag.trim() == "v900.1.0-rc.1" && written && cargo, "{tag}{changes}");
+    for (name, words) in [
+        ("packaging/conda/recipe.yaml", "  version: \"900.1.0rc1\"\n"),
+        ("examples/kubernetes/Dockerfile", "ARG WEFT=weft:900.1.0-rc.1\n"),
+        ("docs/book/install.md", "weft-900.1.0-rc.1-oci.tar"),
+    ] {
+        let text = std::fs::read_to_string(clone.join(name))?;
+        anyhow::ensure!(text.contains(words), "{name} does not say {words:?}");
+    }
     git(&["diff", "--exit-code", "HEAD"])?;
     // Nothing has changed since.
     let again = run("900.1.0")?;
