@@ -48,6 +48,7 @@ help:
 	@echo 'make wheel                  a Python wheel in build/packages: docs/book/install.md'
 	@echo 'make deb                    packages for Debian 12 in build/packages'
 	@echo 'make oci                    an image for containers in build/packages (as root, without a daemon)'
+	@echo 'make conda                  a channel of conda packages in build/packages/conda (needs conda-forge)'
 	@echo 'make release VERSION=N        runs all checks, writes the version and CHANGELOG.md, builds all packages, and tags'
 	@echo 'make check                 formatting, lints, generated files, house rules, dependencies, documentation, unit tests'
 	@echo 'make advisories            whether a fault is known of a crate that Weft depends on (needs the network)'
@@ -108,6 +109,10 @@ deb: programs
 # An image for containers, without a daemon; it needs root.
 oci: programs
 	packaging/oci.sh build/packages/build build/packages
+
+# Made by the compilers of conda-forge.
+conda: setup-packages
+	packaging/conda.sh build/packages/conda
 
 release: setup
 	@CHECKS="$(CHECKS)" PACKAGES="$(PACKAGES)" packaging/release.sh "$(VERSION)"
@@ -222,4 +227,4 @@ bench-rdma: setup-rdma own
 clean:
 	rm -rf build target
 
-.PHONY: advisories setup-check bench-auto bench-multicast bench-rdma test-applications test-large test-launchers test-packages test-rdma soak help setup setup-bench setup-demo setup-launchers setup-packages setup-rdma setup-tests build install programs wheel deb oci release own demo collectives check compiled tests suite test loom miri mutants swarm fuzz instructions bench clean
+.PHONY: advisories conda setup-check bench-auto bench-multicast bench-rdma test-applications test-large test-launchers test-packages test-rdma soak help setup setup-bench setup-demo setup-launchers setup-packages setup-rdma setup-tests build install programs wheel deb oci release own demo collectives check compiled tests suite test loom miri mutants swarm fuzz instructions bench clean

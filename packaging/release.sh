@@ -1,7 +1,8 @@
 #!/bin/sh
 # packaging/release.sh VERSION: makes a release of the commit that is checked out. It runs all checks, writes
-# the version into Cargo.toml and CHANGELOG.md, commits, builds all packages with their checksums, and tags.
-# Nothing is published. $CHECKS and $PACKAGES name other targets of make than the usual ones.
+# the version into Cargo.toml, CHANGELOG.md, the conda recipe and the examples, commits, builds all packages
+# with their checksums, and tags. Nothing is published. $CHECKS and $PACKAGES name other targets of make than
+# the usual ones.
 #
 # The tag comes last: until then `git reset --hard HEAD^` takes back a release that has failed.
 set -eu
@@ -27,12 +28,17 @@ news=$(sed -n '/^## Unreleased$/,/^## [0-9]/p' CHANGELOG.md | grep -c '^- ' || t
 [ "$news" -gt 0 ] || fail "CHANGELOG.md lists nothing below Unreleased"
 
 # shellcheck disable=SC2086 # lists of words
-[ -z "${CHECKS-test test-packages}" ] || make ${CHECKS-test test-packages}
+[ -z "${CHECKS-test test-packages advisories}" ] || make ${CHECKS-test test-packages advisories}
 
 sed -i "s/^version = \"$last\"/version = \"$version\"/" Cargo.toml
 sed -i "s/^## Unreleased\$/## Unreleased\n\n## $version - $(date -u +%F)/" CHANGELOG.md
+# conda's versions have no hyphen.
+conda=$(echo "$version" | sed -E ':next; s/(-.*)\./\1/; t next; s/-//')
+sed -i -E "s/^(  version: )\".*\"/\1\"$conda\"/" packaging/conda/recipe.yaml
+# Names of the image in examples and in the book.
+sed -i "s/weft\([-:]\)$last/weft\1$version/g" examples/kubernetes/Dockerfile docs/book/install.md docs/book/kubernetes.md
 cargo update --quiet --offline --workspace
-git commit --quiet --message "release: $version" Cargo.toml Cargo.lock CHANGELOG.md
+git commit --quiet --all --message "release: $version"
 
 # shellcheck disable=SC2086 # lists of words
 if [ -n "${PACKAGES-wheel deb oci}" ]; then

@@ -217,7 +217,11 @@ const SUITES: &[Suite] = &[
     Suite { name: "pmix", what: "notices and errors under a launcher that speaks PMIx", cases: pmix::cases },
     Suite { name: "slurm", what: "Weft's programs under Slurm, a selection", cases: slurm::cases },
     Suite { name: "porting", what: "what programs and their configure scripts ask for", cases: porting::cases },
-    Suite { name: "packages", what: "a wheel, manuals, completion and files of defaults", cases: packages::cases },
+    Suite {
+        name: "packages",
+        what: "a wheel, conda packages, manuals, completion and files of defaults",
+        cases: packages::cases,
+    },
     Suite { name: "cmake", what: "find_package(MPI)", cases: peers::cmake },
     Suite { name: "fortran", what: "programs in Fortran, by each binding and compiler", cases: fortran::cases },
     Suite { name: "measurements", what: "the programs of bench/ measure what they say", cases: peers::measurements },

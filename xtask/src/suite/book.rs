@@ -33,7 +33,7 @@ struct Page {
 
 /// The parts of a page's output that must be as they are in the page.
 #[derive(Clone, Copy, PartialEq)]
-enum Compared {
+pub(super) enum Compared {
     /// All lines, with their numbers.
     Whole,
     /// All lines; numbers vary.
@@ -65,7 +65,6 @@ fn run_page(context: &Context, page: &Page) -> anyhow::Result<Outcome> {
     let blocks = blocks(&text);
     anyhow::ensure!(!blocks.is_empty(), "the page has no block that can be run");
     let place = Place::make(context, page, &text)?;
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname")?;
     let mut outcome = Outcome::Passed;
     for block in &blocks {
         let finished = place.run(&block.commands).finish()?;
@@ -77,15 +76,7 @@ fn run_page(context: &Context, page: &Page) -> anyhow::Result<Outcome> {
         let at = format!("the block of line {}:\n{}", block.line, block.commands);
         anyhow::ensure!(finished.code == Some(0) || ends_with_1, "{at}{}", finished.report());
         anyhow::ensure!(finished.leftovers.is_empty(), "{at}left behind: {}", finished.leftovers.join("; "));
-        for shown in &block.outputs {
-            let missing = missing(page.compared, shown, &finished.output, host.trim());
-            if let Some(missing) = missing {
-                let (page, output) = (shown.trim_end(), finished.output.trim_end());
-                anyhow::bail!(
-                    "{at}no line \"{missing}\" where it should be\n--- the page:\n{page}\n--- today:\n{output}"
-                );
-            }
-        }
+        block.compare(page.compared, &finished.output)?;
     }
     Ok(outcome)
 }
@@ -129,15 +120,33 @@ impl Place {
 
 /// Commands of a page, and the outputs that it shows of them.
 #[derive(Debug, PartialEq)]
-struct Block {
+pub(super) struct Block {
     /// The line of the page in which the block begins.
-    line: usize,
-    commands: String,
-    outputs: Vec<String>,
+    pub(super) line: usize,
+    pub(super) commands: String,
+    pub(super) outputs: Vec<String>,
+}
+
+impl Block {
+    /// Compares what its commands have printed on this host with what the page shows of it.
+    pub(super) fn compare(&self, compared: Compared, output: &str) -> anyhow::Result<()> {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname")?;
+        for shown in &self.outputs {
+            let Some(missing) = missing(compared, shown, output, host.trim()) else { continue };
+            anyhow::bail!(
+                "the block of line {}:\n{}no line \"{missing}\" where it should be\n--- the page:\n{}\n--- today:\n{}",
+                self.line,
+                self.commands,
+                shown.trim_end(),
+                output.trim_end()
+            );
+        }
+        Ok(())
+    }
 }
 
 /// The blocks of a page that are run.
-fn blocks(page: &str) -> Vec<Block> {
+pub(super) fn blocks(page: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut is_run = false;
     let mut lines = page.lines().enumerate();

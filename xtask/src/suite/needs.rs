@@ -36,9 +36,14 @@ pub(crate) enum Need {
     Lintian,
     /// The right and the program to make an empty Debian.
     Debootstrap,
+    /// The libraries that make and install conda packages.
+    Rattler,
     /// An ssh server that this user may start on virtual hosts.
     Sshd,
 }
+
+/// The interpreter of the environment that `tools/setup.sh packages` makes.
+pub(crate) const PACKAGES_PYTHON: &str = "build/venv-packages/bin/python";
 
 /// The ssh server, where Debian has it.
 pub(crate) const SSHD: &str = "/usr/sbin/sshd";
@@ -86,6 +91,11 @@ impl Need {
             Need::Debootstrap => {
                 let why = "no debootstrap here; as root, tools/setup.sh packages installs it";
                 unless(says_version("debootstrap", "--version"), why)
+            }
+            Need::Rattler => {
+                let run = Run::new(context.root.join(PACKAGES_PYTHON)).args(["-c", "import rattler, rattler_build"]);
+                let is_here = run.finish().is_ok_and(|finished| finished.code == Some(0));
+                unless(is_here, "no rattler-build here; tools/setup.sh packages installs it")
             }
             Need::Gfortran => {
                 let why = "no gfortran here; as root, tools/setup.sh tests installs it";

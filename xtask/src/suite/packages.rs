@@ -1,14 +1,15 @@
-//! Packages: a wheel and Debian packages, built twice, installed where nothing is, used and removed; what an
-//! installation brings for manuals and shells; files of defaults.
+//! Packages: a wheel, Debian and conda packages, built twice, installed where nothing is, used and removed;
+//! what an installation brings for manuals and shells; files of defaults.
 //!
 //! The steps on an installed system are scripts in `packaging/tests`, as they run where nothing but a shell
-//! is.
+//! is. The commands of README.md's section on installing are run as well, and what they print is compared.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use super::book::{self, Block, Compared};
 use super::context::{Context, Expected};
-use super::needs::Need;
+use super::needs::{Need, PACKAGES_PYTHON};
 use super::process::{Finished, Run};
 use super::{Case, Outcome};
 
@@ -32,6 +33,10 @@ const BASE_PACKAGES: &str =
     "gcc,libc6-dev,gfortran,pkg-config,python3,python3-venv,python3-dev,systemd-standalone-sysusers";
 /// What mpi4py is built of on a system without a network.
 const MPI4PY: &[&str] = &["cython==3.3.1", "setuptools==80.9.0", "wheel==0.45.1"];
+/// What `make` does where the packages have been made.
+const MADE: &str = "make() { :; }";
+/// How the line begins in which a script says the time of an installation and of a first program.
+const FIGURE: &str = "installed, and hello from two ranks: ";
 /// The time of all packages that the cases make: 2026-01-01.
 const EPOCH: &str = "1767225600";
 
@@ -51,6 +56,22 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             let run = Run::new("sh").arg(script).arg(wheel).arg(absolute(context, "examples")).directory(&place);
             Ok(Expected::code(0).says("and removed").judge(run.limit(LIMIT_SECONDS).finish()))
         }),
+        Case::new("README.md: installing from the sources", |context| {
+            let root = std::fs::canonicalize(&context.root)?;
+            let make = format!("make() {{ (cd '{}' && command make \"$@\"); }}", root.display());
+            replay(context, "make install", &make, &empty(context.work.join("packages/readme-sources"))?)
+        }),
+        Case::new("README.md: installing the wheel", |context| {
+            let place = empty(context.work.join("packages/readme-wheel"))?;
+            std::fs::create_dir_all(place.join("build/packages"))?;
+            copy(&wheel(context, &installed(context)?, "readme")?, &place.join("build/packages"))?;
+            replay(context, "make wheel", MADE, &place)
+        }),
+        Case::new("conda packages of the installed programs: their recipes' tests, and an empty prefix", |context| {
+            let build = installed(context)?;
+            conda(context, &build, "tried")
+        })
+        .needs(&[Need::Rattler]),
         Case::new("every program has a page for man, and shells complete mpiexec and weft", pages),
     ];
     cases.push(Case::new("a release writes version, changes and tag, and refuses what is none", release));
@@ -95,7 +116,7 @@ pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
                 let wheel = wheel(context, &built(context, "one"), "one")?;
                 copy(&wheel, &shared)?;
                 archives(context, &shared.join("archives"))?;
-                in_base(context, &shared, "wheel-in-base.sh", "and removed")
+                Ok(in_base_timed(context, &shared, "wheel-in-base.sh", "and removed"))
             },
         )
         .needs(&[Need::Debootstrap]),
@@ -104,16 +125,44 @@ pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
             for package in debs(context, &built(context, "one"), "one")? {
                 copy(&package, &shared)?;
             }
-            in_base(context, &shared, "deb-in-base.sh", "nothing is left")
+            Ok::<_, anyhow::Error>(in_base_timed(context, &shared, "deb-in-base.sh", "nothing is left"))
         })
         .needs(&[Need::Debootstrap, Need::Debhelper]),
-        Case::new("an image for containers, twice: the same bytes, and jobs run in it", |context| {
-            let (one, other) = (image(context, "one")?, image(context, "other")?);
-            same(std::slice::from_ref(&one), &[other])?;
-            let run = Run::new("sh").arg(absolute(context, "packaging/tests/oci.sh")).arg(one);
-            let run = run.arg(context.compile("examples/hello.c")?).limit(LIMIT_SECONDS);
-            Ok::<_, anyhow::Error>(Expected::code(0).says("by its ssh server").judge(run.finish()))
+        Case::new("README.md: installing the wheel, on an empty system", |context| {
+            let shared = empty(context.work.join("packages/shared"))?;
+            copy(&wheel(context, &built(context, "one"), "one")?, &shared)?;
+            replay_in_base(context, "make wheel", &shared)
         })
+        .needs(&[Need::Debootstrap]),
+        Case::new("README.md: installing Debian packages, on an empty system", |context| {
+            let shared = empty(context.work.join("packages/shared"))?;
+            for package in debs(context, &built(context, "one"), "one")? {
+                copy(&package, &shared)?;
+            }
+            replay_in_base(context, "make deb", &shared)
+        })
+        .needs(&[Need::Debootstrap, Need::Debhelper]),
+        Case::new(
+            "an image for containers, twice: the same bytes; jobs run in it, and those of examples/kubernetes",
+            |context| {
+                let (one, other) = (image(context, "one")?, image(context, "other")?);
+                same(std::slice::from_ref(&one), &[other])?;
+                is_used(context, &one)?;
+                let (ring, openmpi) = (Pods::read(context, "ring")?, Pods::read(context, "ring-openmpi")?);
+                anyhow::ensure!(ring.worker == openmpi.worker, "{} and {}", ring.worker, openmpi.worker);
+                let programs = empty(context.work.join("packages/pod"))?;
+                for program in ["hello", "ring"] {
+                    copy(&context.compile(&format!("examples/{program}.c"))?, &programs)?;
+                }
+                let run = Run::new("sh").arg(absolute(context, "packaging/tests/oci.sh")).arg(one).arg(programs);
+                let run = run.args([ring.worker, ring.launcher, openmpi.launcher]).limit(LIMIT_SECONDS);
+                let finished = succeed(run.finish())?;
+                let jobs = finished.output.matches("ring: 100 rounds over 4 ranks, sum 600 (right)").count();
+                let all = finished.output.contains("by its ssh server") && jobs == 2;
+                anyhow::ensure!(all && finished.leftovers.is_empty(), "{}", finished.report());
+                Ok::<_, anyhow::Error>(())
+            },
+        )
         .needs(&[Need::Debootstrap, Need::Debhelper]),
     ]
 }
@@ -215,6 +264,52 @@ fn image(context: &Context, name: &str) -> anyhow::Result<PathBuf> {
     Ok(made.remove(0))
 }
 
+/// The commands of the pods of a job in `examples/kubernetes`.
+struct Pods {
+    launcher: String,
+    worker: String,
+}
+
+impl Pods {
+    /// Reads them in the manifest: the launcher's first, each as a command and its arguments.
+    fn read(context: &Context, name: &str) -> anyhow::Result<Pods> {
+        let manifest = std::fs::read_to_string(context.root.join(format!("examples/kubernetes/{name}.yaml")))?;
+        let lists = |key: &str| -> Vec<Vec<String>> {
+            let list = |line: &str| serde_json::from_str(line.trim().strip_prefix(key)?).ok();
+            manifest.lines().filter_map(list).collect()
+        };
+        let (commands, arguments) = (lists("command:"), lists("args:"));
+        let pods: Vec<String> =
+            commands.iter().zip(&arguments).map(|(words, more)| [words.join(" "), more.join(" ")].join(" ")).collect();
+        match <[String; 2]>::try_from(pods) {
+            Ok([launcher, worker]) => Ok(Pods { launcher, worker }),
+            Err(found) => anyhow::bail!("{name}.yaml should have a launcher and a worker, and has {found:?}"),
+        }
+    }
+}
+
+/// Checks that the Dockerfile of `examples/kubernetes` takes this image, and packages that are made.
+fn is_used(context: &Context, image: &Path) -> anyhow::Result<()> {
+    let recipe = std::fs::read_to_string(context.root.join("examples/kubernetes/Dockerfile"))?;
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let image = name(image);
+    let version = image.trim_start_matches("weft-").trim_end_matches("-oci.tar");
+    for words in [format!("build/packages/{image}\n"), format!("ARG WEFT=weft:{version}\n"), "FROM ${WEFT}\n".into()] {
+        anyhow::ensure!(recipe.contains(&words), "examples/kubernetes/Dockerfile does not say {words:?}");
+    }
+    let made = debs(context, &built(context, "one"), "one")?;
+    let taken: Vec<&str> = recipe
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix("build/packages/")?.strip_suffix("*.deb"))
+        .collect();
+    anyhow::ensure!(!taken.is_empty(), "examples/kubernetes/Dockerfile takes no package");
+    for package in taken {
+        let is_made = made.iter().any(|path| name(path).starts_with(package));
+        anyhow::ensure!(is_made, "examples/kubernetes/Dockerfile takes {package}, and there are {made:?}");
+    }
+    Ok(())
+}
+
 fn files(directory: &Path, extension: &str) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory)? {
@@ -262,7 +357,7 @@ fn archives(context: &Context, into: &Path) -> anyhow::Result<()> {
 }
 
 /// Runs a script of `packaging/tests` on an empty system that sees the files of `shared`.
-fn in_base(context: &Context, shared: &Path, script: &str, says: &'static str) -> anyhow::Result<Outcome> {
+fn in_base(context: &Context, shared: &Path, script: &str) -> anyhow::Result<Finished> {
     let base = absolute(context, BASE);
     succeed(
         Run::new("sh")
@@ -276,8 +371,67 @@ fn in_base(context: &Context, shared: &Path, script: &str, says: &'static str) -
         succeed(Run::new("cp").arg("-R").arg(absolute(context, directory)).arg(shared).finish())?;
     }
     let run = Run::new("sh").arg(absolute(context, "packaging/in-base.sh")).arg(base).arg(shared);
-    let run = run.args(["sh", &format!("/packages/tests/{script}")]);
-    Ok(Expected::code(0).says(says).judge(run.limit(LIMIT_SECONDS).finish()))
+    run.args(["sh", &format!("/packages/tests/{script}")]).limit(LIMIT_SECONDS).finish()
+}
+
+/// The same for a script that tells how long an installation and a first program took; that is printed.
+fn in_base_timed(context: &Context, shared: &Path, script: &str, says: &'static str) -> Outcome {
+    let finished = in_base(context, shared, script);
+    if let Some(line) = finished.iter().flat_map(|one| one.output.lines()).find(|line| line.starts_with(FIGURE)) {
+        println!("  ({script}: {line})");
+    }
+    Expected::code(0).says(FIGURE).says(says).judge(finished)
+}
+
+/// The block of README.md's section on installing that begins with a command.
+fn transcript(context: &Context, command: &str) -> anyhow::Result<Block> {
+    let text = std::fs::read_to_string(context.root.join("README.md"))?;
+    let found = book::blocks(&text).into_iter().find(|block| block.commands.starts_with(command));
+    let block = found.ok_or_else(|| anyhow::anyhow!("README.md has no block that begins with `{command}`"))?;
+    anyhow::ensure!(!block.outputs.is_empty(), "README.md does not show what the block of `{command}` prints");
+    Ok(block)
+}
+
+/// Runs such a block in a directory, behind a line that says what `make` does there, and compares what it
+/// prints.
+fn replay(context: &Context, command: &str, make: &str, place: &Path) -> anyhow::Result<()> {
+    let block = transcript(context, command)?;
+    std::os::unix::fs::symlink(std::fs::canonicalize(context.root.join("examples"))?, place.join("examples"))?;
+    let home = empty(place.join("home"))?;
+    let mut run = Run::new("sh").args(["-e", "-c", &format!("{make}\n{}", block.commands)]).directory(place);
+    // Rust stays where it is.
+    for (name, usual) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
+        let own = std::env::home_dir().unwrap_or_default().join(usual);
+        run = run.env(name, std::env::var_os(name).map_or(own, PathBuf::from));
+    }
+    let finished = succeed(run.env("HOME", home).limit(BUILD_LIMIT_SECONDS).finish())?;
+    block.compare(Compared::Whole, &finished.output)
+}
+
+/// Runs such a block on an empty system that sees the packages of `shared`, and compares what it prints.
+fn replay_in_base(context: &Context, command: &str, shared: &Path) -> anyhow::Result<()> {
+    let block = transcript(context, command)?;
+    std::fs::write(shared.join("commands"), &block.commands)?;
+    let finished = succeed(in_base(context, shared, "readme-in-base.sh"))?;
+    block.compare(Compared::Whole, &finished.output)
+}
+
+/// Makes conda packages of a build, and installs them in an empty prefix, where a program runs.
+fn conda(context: &Context, build: &Path, name: &str) -> anyhow::Result<()> {
+    let place = empty(context.work.join("packages/conda").join(name))?;
+    let run = Run::new(absolute(context, PACKAGES_PYTHON)).arg(absolute(context, "packaging/tests/conda.py"));
+    let run = run.arg(build).arg(&place);
+    let made = succeed(with_stamp(context, run)?.limit(BUILD_LIMIT_SECONDS).finish())?;
+    for package in ["weft-mpi ", "weft-mpi-mpicc ", "weft-mpi-mpicxx ", "weft-mpi-mpifort ", "mpi 1.0.1 weft"] {
+        let is_there = made.output.lines().any(|line| line.starts_with(&format!("installed {package}")));
+        anyhow::ensure!(is_there, "{package}is not installed:\n{}", made.report());
+    }
+    let script = "mpicc -O2 -o hello \"$0/hello.c\" && mpiexec -n 2 ./hello";
+    let run = Run::new("sh").args(["-c", script]).arg(absolute(context, "examples")).directory(&place);
+    let path = format!("{}:{}", place.join("prefix/bin").display(), super::process::search_path().to_string_lossy());
+    let said = succeed(run.env("PATH", path).finish())?;
+    anyhow::ensure!(said.output.matches("of 2 on").count() == 2, "{}", said.report());
+    Ok(())
 }
 
 /// Makes a release in a clone of the repository, without checks and packages.
@@ -292,9 +446,12 @@ fn release(context: &Context) -> anyhow::Result<Outcome> {
     git(&["config", "user.name", "Nobody"])?;
     git(&["config", "user.email", "nobody@localhost"])?;
     // What is to be tried may not be committed yet.
-    std::fs::create_dir_all(clone.join("packaging"))?;
-    std::fs::copy(root.join("packaging/release.sh"), clone.join("packaging/release.sh"))?;
-    git(&["add", "packaging"])?;
+    for name in ["packaging/release.sh", "packaging/conda/recipe.yaml", "examples/kubernetes/Dockerfile"] {
+        let place = clone.join(name);
+        std::fs::create_dir_all(place.parent().unwrap_or(&clone))?;
+        std::fs::copy(root.join(name), place)?;
+        git(&["add", name])?;
+    }
     git(&["commit", "--quiet", "--all", "--allow-empty", "--message", "the script"])?;
     let run = |version: &str| {
         let run = Run::new("sh").args(["packaging/release.sh", version]).directory(&clone).limit(LIMIT_SECONDS);
@@ -310,6 +467,14 @@ fn release(context: &Context) -> anyhow::Result<Outcome> {
     let written = changes.contains("## Unreleased\n\n## 900.1.0-rc.1 - 2");
     let cargo = std::fs::read_to_string(clone.join("Cargo.toml"))?.contains("\nversion = \"900.1.0-rc.1\"\n");
     anyhow::ensure!(tag.trim() == "v900.1.0-rc.1" && written && cargo, "{tag}{changes}");
+    for (name, words) in [
+        ("packaging/conda/recipe.yaml", "  version: \"900.1.0rc1\"\n"),
+        ("examples/kubernetes/Dockerfile", "ARG WEFT=weft:900.1.0-rc.1\n"),
+        ("docs/book/install.md", "weft-900.1.0-rc.1-oci.tar"),
+    ] {
+        let text = std::fs::read_to_string(clone.join(name))?;
+        anyhow::ensure!(text.contains(words), "{name} does not say {words:?}");
+    }
     git(&["diff", "--exit-code", "HEAD"])?;
     // Nothing has changed since.
     let again = run("900.1.0")?;
