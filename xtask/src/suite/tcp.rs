@@ -76,7 +76,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     cases
 }
 
-/// Cases of TCP beside UDP, which brings large messages only.
+/// Cases of TCP beside UDP.
 fn beside_udp() -> Vec<Case> {
     let case = |name, attempt: fn(&Context) -> anyhow::Result<Outcome>| {
         Case::new(name, attempt).needs(&[Need::Networks, Need::Nft])
@@ -112,7 +112,34 @@ fn beside_udp() -> Vec<Case> {
         }),
         case("auto: TCP stops in the middle, and packets bring what it did not", |context| anew(context, NO_TCP)),
     ]);
+    let long = [
+        ("auto: a message of many packets takes the long path", "taken", ("WEFT_LINK", "auto")),
+        ("without raw frames: a message of many packets takes the long path", "taken", ("WEFT_LINK", "shared,udp,tcp")),
+        ("without TCP: there is no long path", "untaken", ("WEFT_LINK", "shared,udp,ethernet")),
+    ];
+    cases.extend(long.map(|(name, how, (setting, value))| {
+        Case::new(name, move |context| {
+            anyhow::Ok(Expected::code(0).judge(long_path(context, how)?.env(setting, value).finish()))
+        })
+    }));
+    cases.extend([
+        case("auto: TCP does not pass, and there is no long path", |context| {
+            let _filter = Filter::of_packets(context, NO_TCP)?;
+            Ok(Expected::code(0).judge(long_path(context, "untaken")?.finish()))
+        }),
+        case("auto: the long path is reset in the middle, and messages go on", |context| {
+            under_rule(context, long_path(context, "closed")?, RESETS_TCP)
+        }),
+        case("auto: the long path stops in the middle, and messages go on", |context| {
+            under_rule(context, long_path(context, "closed")?, NO_TCP)
+        }),
+    ]);
     cases
+}
+
+fn long_path(context: &Context, how: &str) -> anyhow::Result<Run> {
+    let run = context.mpiexec_on_hosts(2)?.arg(context.compile("tests/c/long_path.c")?);
+    Ok(run.arg(how).limit(LIMIT_SECONDS))
 }
 
 fn schemes(context: &Context, how: &str) -> anyhow::Result<Run> {
@@ -120,9 +147,13 @@ fn schemes(context: &Context, how: &str) -> anyhow::Result<Run> {
     Ok(run.arg(how).limit(LIMIT_SECONDS))
 }
 
-/// Messages are under way by TCP when a rule comes into force.
 fn anew(context: &Context, rule: &str) -> anyhow::Result<Outcome> {
-    let running = schemes(context, "anew")?.start()?;
+    under_rule(context, schemes(context, "anew")?, rule)
+}
+
+/// Messages are under way by TCP when a rule comes into force.
+fn under_rule(context: &Context, program: Run, rule: &str) -> anyhow::Result<Outcome> {
+    let running = program.start()?;
     if !running.says("under way", LIMIT) {
         return Ok(Outcome::Failed("no messages are under way".into()));
     }
