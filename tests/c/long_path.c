@@ -1,9 +1,9 @@
 /*
  * Messages of 6 to 60 KB between two ranks of two hosts, alone and several at a time, in both directions,
- * until a condition holds: `long_path taken|untaken|closed`. `taken`: messages have left as long packets, by TCP.
- * `untaken`: many rounds are over, and none has. `closed`: long packets have left, and for many rounds no
- * more do, although messages go on; another program breaks the connection meanwhile. Prints "under way" once long
- * packets leave, and checks the data that arrives.
+ * until a condition holds: `long_path taken|untaken|closed`. `taken`: messages have left as long packets, by
+ * TCP. `untaken`: many rounds are over, and none has. `closed`: long packets have left, and for many rounds
+ * no more do, although messages go on; another program breaks the connection meanwhile. Prints "under way"
+ * once long packets leave, and checks the data that arrives.
  */
 #include "check.h"
 
