@@ -5,11 +5,10 @@
  * no more do, although messages go on; another program breaks the connection meanwhile. Prints "under way"
  * once long packets leave, and checks the data that arrives.
  */
-#include "check.h"
+#include "counters.h"
 
 enum { BYTES_MIN = 6000, BYTES_MAX = 60000, BYTES_STEP = 1777, STEP = 101, AT_A_TIME = 4, ROUNDS = 300, LONGEST_SECONDS = 40 };
 
-static MPI_T_pvar_session session;
 static unsigned char out[AT_A_TIME][BYTES_MAX], in[AT_A_TIME][BYTES_MAX];
 
 static unsigned char content(int i, int round, int message, int from)
@@ -46,14 +45,10 @@ static void exchange(int count, int bytes, int round)
 int main(int argc, char **argv)
 {
     const char *awaited = argc > 1 ? argv[1] : "taken";
-    int provided, index, count, is_told = 0;
-    MPI_T_pvar_handle handle;
+    int is_told = 0;
     begin(&argc, &argv);
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    MPI_T_pvar_session_create(&session);
-    CHECK_EQUAL(MPI_T_pvar_get_index("network_long_packets_sent", MPI_T_PVAR_CLASS_COUNTER, &index), MPI_SUCCESS);
-    CHECK_EQUAL(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count), MPI_SUCCESS);
-    CHECK_EQUAL(MPI_T_pvar_start(session, handle), MPI_SUCCESS);
+    open_counters();
+    MPI_T_pvar_handle long_packets = counter("network_long_packets_sent");
     STORY("messages of many packets in both directions");
     double began = MPI_Wtime();
     /* Long packets of both ranks up to now, and up to the last round in which some left. */
@@ -61,8 +56,7 @@ int main(int argc, char **argv)
     int quiet_since = 0;
     for (int round = 0, bytes = BYTES_MIN, ends = 0; !ends; round++, bytes = BYTES_MIN + (bytes - BYTES_MIN + BYTES_STEP) % (BYTES_MAX - BYTES_MIN)) {
         exchange(round % 2 ? AT_A_TIME : 1, bytes, round);
-        unsigned long long sent = 0;
-        CHECK_EQUAL(MPI_T_pvar_read(session, handle, &sent), MPI_SUCCESS);
+        unsigned long long sent = counted(long_packets);
         MPI_Allreduce(&sent, &all, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
         if (all > before) {
             before = all;
@@ -88,7 +82,6 @@ int main(int argc, char **argv)
     else
         CHECK(all > 0, "no long packet has left");
     int code = end();
-    MPI_T_pvar_session_free(&session);
-    MPI_T_finalize();
+    close_counters();
     return code;
 }

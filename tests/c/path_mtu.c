@@ -4,7 +4,7 @@
  * way" when it has begun, and "packets are smaller" when some rank has found that a path carries less. With a
  * third word it goes on until that is so, or until "packets are larger" again.
  */
-#include "check.h"
+#include "counters.h"
 
 enum { SMALL_BYTES = 8, STREAM_BYTES = 1 << 20, WINDOW_BYTES = 300000, SHORT_BYTES = 3000, LONE_BYTES = 1340, BROADCAST_BYTES = 200000 };
 enum { STEP = 509, WARM = 5, ROUNDS_MIN = 10, SMALL_ROUNDS = 50, LONGEST_SECONDS = 60 };
@@ -91,25 +91,6 @@ static void broadcasts(int round)
     check_all(near, bytes, round, root);
 }
 
-static MPI_T_pvar_session session;
-
-static MPI_T_pvar_handle counter(const char *name)
-{
-    MPI_T_pvar_handle handle;
-    int index, count;
-    CHECK_EQUAL(MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index), MPI_SUCCESS);
-    CHECK_EQUAL(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count), MPI_SUCCESS);
-    CHECK_EQUAL(MPI_T_pvar_start(session, handle), MPI_SUCCESS);
-    return handle;
-}
-
-static int has_happened(MPI_T_pvar_handle handle)
-{
-    unsigned long long value = 0;
-    CHECK_EQUAL(MPI_T_pvar_read(session, handle, &value), MPI_SUCCESS);
-    return value > 0;
-}
-
 static void say_once(int *said, int is_so, const char *what)
 {
     if (is_so && !*said && rank == 0) {
@@ -124,7 +105,6 @@ int main(int argc, char **argv)
     static const struct { const char *name; void (*round)(int); } kinds[] = {
         {"small", small}, {"streams", streams}, {"windows", windows}, {"broadcasts", broadcasts}};
     void (*traffic)(int) = streams;
-    int provided;
     begin(&argc, &argv);
     for (size_t i = 0; argc > 1 && i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(argv[1], kinds[i].name) == 0)
@@ -135,8 +115,7 @@ int main(int argc, char **argv)
     near = malloc(STREAM_BYTES);
     far = malloc(STREAM_BYTES);
     MPI_Win_create(near, WINDOW_BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    MPI_T_pvar_session_create(&session);
+    open_counters();
     MPI_T_pvar_handle smaller = counter("network_packets_smaller"), larger = counter("network_packets_larger");
     double from = MPI_Wtime(), now = from;
     int said[2] = {0, 0}, goes_on = 1, all[3];
@@ -148,7 +127,7 @@ int main(int argc, char **argv)
         }
         now = MPI_Wtime();
         /* The findings of all ranks; rank 0's clock counts. */
-        int own[3] = {has_happened(smaller), has_happened(larger), rank == 0 ? (int)((now - from) * 1000) : 0};
+        int own[3] = {counted(smaller) > 0, counted(larger) > 0, rank == 0 ? (int)((now - from) * 1000) : 0};
         MPI_Allreduce(own, all, 3, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
         say_once(&said[0], all[0], "packets are smaller");
         say_once(&said[1], all[1], "packets are larger");
@@ -161,7 +140,6 @@ int main(int argc, char **argv)
     free(near);
     free(far);
     int code = end();
-    MPI_T_pvar_session_free(&session);
-    MPI_T_finalize();
+    close_counters();
     return code;
 }

@@ -7,7 +7,7 @@
  * WEFT_PROGRESS=none. The late rank then finds both requests at once. Prints "under way" when it has begun,
  * and checks the data that arrives.
  */
-#include "check.h"
+#include "counters.h"
 
 enum { BYTES_MIN = 80000, BYTES_MAX = 5000000, ROUNDS_MIN = 40, WARM = 5, STEP = 509, AT_A_TIME = 3, LONGEST_SECONDS = 40 };
 /* The round of the first late rank, and the number of such rounds. A receiver waits a second for data. */
@@ -16,25 +16,6 @@ enum { LATE_FROM = 4, LATE_ROUNDS = 2, LATE_MICROSECONDS = 1300000 };
 static unsigned char content(int i, int round, int message, int from)
 {
     return (unsigned char)(i / STEP * 7 + round * 3 + message * 5 + from);
-}
-
-static MPI_T_pvar_session session;
-
-static MPI_T_pvar_handle counter(const char *name)
-{
-    MPI_T_pvar_handle handle;
-    int index, count;
-    CHECK_EQUAL(MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index), MPI_SUCCESS);
-    CHECK_EQUAL(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count), MPI_SUCCESS);
-    CHECK_EQUAL(MPI_T_pvar_start(session, handle), MPI_SUCCESS);
-    return handle;
-}
-
-static unsigned long long value(MPI_T_pvar_handle handle)
-{
-    unsigned long long value = 0;
-    CHECK_EQUAL(MPI_T_pvar_read(session, handle, &value), MPI_SUCCESS);
-    return value;
 }
 
 /* Each rank sends some messages of this size to the other. A rank that is late does nothing for a while
@@ -64,10 +45,9 @@ static void exchange(unsigned char *out, unsigned char *in, int bytes, int round
 int main(int argc, char **argv)
 {
     const char *awaited = argc > 1 ? argv[1] : "written";
-    int provided, lates = strcmp(awaited, "late") == 0;
+    int lates = strcmp(awaited, "late") == 0;
     begin(&argc, &argv);
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    MPI_T_pvar_session_create(&session);
+    open_counters();
     MPI_T_pvar_handle writes = counter("network_remote_writes"), anew = counter("network_messages_asked_anew");
     unsigned char *out = malloc((size_t)AT_A_TIME * BYTES_MAX), *in = malloc((size_t)AT_A_TIME * BYTES_MAX);
     STORY("large messages in both directions");
@@ -81,12 +61,12 @@ int main(int argc, char **argv)
         }
         int holds = round >= (lates ? LATE_FROM + LATE_ROUNDS : ROUNDS_MIN);
         if (strcmp(awaited, "anew") == 0)
-            holds = value(anew) > 0;
+            holds = counted(anew) > 0;
         int late = MPI_Wtime() - began > LONGEST_SECONDS;
         holds |= late;
         MPI_Allreduce(&holds, &ends, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     }
-    unsigned long long found[2] = {value(writes), value(anew)}, all[2];
+    unsigned long long found[2] = {counted(writes), counted(anew)}, all[2];
     MPI_Allreduce(found, all, 2, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
     if (strcmp(awaited, "written") == 0)
         CHECK(all[0] > 0, "%llu pieces were written", all[0]);
@@ -97,7 +77,6 @@ int main(int argc, char **argv)
     free(out);
     free(in);
     int code = end();
-    MPI_T_pvar_session_free(&session);
-    MPI_T_finalize();
+    close_counters();
     return code;
 }
