@@ -23,18 +23,13 @@ impl Distrust {
         now >= self.until
     }
 
-    /// Notes that the way has failed. A failure that comes late after the last one counts as the first: the
-    /// way has worked meanwhile.
+    /// Notes that the way has failed.
     pub fn failed(&mut self, now: Instant) {
-        let length = |failures: u32| Duration(DISTRUSTED_FOR.0 << failures.min(DOUBLINGS_MAX));
-        if now.since(self.until) > length(self.failures) {
-            self.failures = 0;
-        }
-        self.until = now + length(self.failures);
+        self.until = now + Duration(DISTRUSTED_FOR.0 << self.failures.min(DOUBLINGS_MAX));
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Notes that the way has led to its end.
+    /// Notes that the way has led to its end: the next failure counts as the first.
     pub fn succeeded(&mut self) {
         self.failures = 0;
     }
@@ -43,9 +38,10 @@ impl Distrust {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
-    /// A way fails each time that it is taken again, and later after an hour of work.   Expect: it is taken
-    /// more and more rarely, and after the hour as soon as at first.
+    /// A way fails each time that it is taken again, then works, and fails.   Expect: it is taken more and
+    /// more rarely, and after it has worked as soon as at first.
     #[test]
     fn a_way_that_fails_again_is_taken_more_rarely() {
         let mut distrust = Distrust::default();
@@ -60,10 +56,8 @@ mod tests {
             waits.push(now.since(begin).0 / 1_000_000_000);
         }
         assert_eq!(waits, [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 2560]);
-        now = now + Duration::from_secs(3600);
+        distrust.succeeded();
         distrust.failed(now);
         assert!(!distrust.is_over(now + Duration::from_secs(9)) && distrust.is_over(now + Duration::from_secs(10)));
     }
-
-    use alloc::vec::Vec;
 }

@@ -24,6 +24,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::ops::Range;
 use std::os::fd::AsFd;
 
+use weft_core::distrust::Distrust;
 use weft_core::flow::{self, LongPath};
 use weft_core::time::{Duration, Instant};
 use weft_engine::memory::UserData;
@@ -56,10 +57,6 @@ const AGAIN_AFTER: Duration = Duration::from_millis(5);
 /// The time after which a connection counts as impossible that is still being made, if only writes wait for
 /// it.
 const CONNECTS_WITHIN: Duration = Duration::from_millis(500);
-/// The time after which a peer to which no connection could be made is tried again; it doubles each time.
-const UNREACHABLE_FOR: Duration = Duration::from_secs(10);
-/// The number of times that it doubles at most.
-const DOUBLINGS_MAX: u32 = 8;
 /// Most connections whose other end has not greeted; the oldest is closed for a new one.
 const STRANGERS_MAX: usize = 32;
 /// Most connections that are accepted in a look.
@@ -99,9 +96,8 @@ struct Peer {
     outgoing: Outgoing,
     /// The time before which this process does not connect.
     connects_from: Instant,
-    /// The number of times that no connection could be made while only writes waited for it, one after the
-    /// other, and the time until which writes are refused for that.
-    unreachable: (u32, Instant),
+    /// Writes are refused for a time after no connection could be made while only writes waited for it.
+    distrust: Distrust,
 }
 
 /// The carrier over one listening socket.
@@ -240,7 +236,7 @@ impl Tcp {
                 connection,
                 outgoing: Outgoing::default(),
                 connects_from: Instant(0),
-                unreachable: (0, Instant(0)),
+                distrust: Distrust::default(),
             });
         }
         Address::Tcp(TcpAddress { peer: known as u32, listens })
@@ -271,9 +267,7 @@ impl Tcp {
         if self.peers[peer].outgoing.waiting() > 0 {
             return self.break_off(peer, &why);
         }
-        let (times, _) = self.peers[peer].unreachable;
-        let length = Duration(UNREACHABLE_FOR.0 << times.min(DOUBLINGS_MAX));
-        self.peers[peer].unreachable = (times + 1, clock::now() + length);
+        self.peers[peer].distrust.failed(clock::now());
         self.last_refusal = Some(why);
     }
 
@@ -340,14 +334,14 @@ impl Tcp {
     /// The connection to a peer, if frames may leave by it. If there is none it is made, for a time.
     fn open_connection(&mut self, peer: usize) -> Option<usize> {
         let now = clock::now();
-        if now >= self.peers[peer].unreachable.1 && self.has_room(peer) {
+        if self.peers[peer].distrust.is_over(now) && self.has_room(peer) {
             self.ensure_connection(peer);
         }
         let number = self.peers[peer].connection?;
         let Connection { state, began, .. } = self.connections[number].as_ref()?;
         match state {
             State::Open => {
-                self.peers[peer].unreachable = (0, Instant(0));
+                self.peers[peer].distrust.succeeded();
                 return Some(number);
             }
             State::Connects if now.since(*began) > CONNECTS_WITHIN && self.peers[peer].outgoing.waiting() == 0 => {
@@ -684,7 +678,7 @@ impl RemoteMemoryAccess for Tcp {
             return Begun::Never;
         }
         let Some(connection) = self.open_connection(peer) else {
-            let may_come = clock::now() >= self.peers[peer].unreachable.1 && self.has_room(peer);
+            let may_come = self.peers[peer].distrust.is_over(clock::now()) && self.has_room(peer);
             return if may_come { Begun::NotNow } else { Begun::Never };
         };
         let write = Write { key: target.key, address: target.address, bytes: range.end - range.start };
