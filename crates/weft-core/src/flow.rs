@@ -61,9 +61,9 @@ use outgoing::Outgoing;
 pub const IDLE_BYTES_MAX: usize = 1208;
 const _: () = assert!(size_of::<Flow>() + Outgoing::KEPT <= IDLE_BYTES_MAX);
 
-/// Bytes that a flow with these settings keeps once it has used all its paths.
-pub const fn paths_bytes(settings: &Settings) -> usize {
-    paths::Paths::bytes_max(settings.other_paths())
+/// Bytes that a flow keeps once it has used so many paths beside path 0.
+pub const fn paths_bytes(others: usize) -> usize {
+    paths::Paths::bytes_max(others)
 }
 
 /// Bytes that a flow keeps while its packets are smaller than at first, because a path does not carry larger
@@ -177,8 +177,8 @@ impl Flow {
     /// path is better. A message that is alone has no train to share.
     #[inline]
     pub fn is_for_long_path(&self, length: usize) -> bool {
-        let least = if self.outgoing.is_idle() { LONG_FROM_PACKETS } else { LONG_FROM_PACKETS_IN_BURST };
-        self.settings.long_packet_size > 0 && length > least * self.frame_max()
+        let least = || if self.outgoing.is_idle() { LONG_FROM_PACKETS } else { LONG_FROM_PACKETS_IN_BURST };
+        self.settings.long_packet_size > 0 && length > least() * self.frame_max()
     }
 
     /// The largest `head` plus `payload` that fills one packet on the long path, unless the path is closed.
@@ -199,6 +199,18 @@ impl Flow {
     /// long: its carrier does not deliver them.
     pub fn has_long_path_failed(&self) -> bool {
         self.outgoing.long_failed
+    }
+
+    /// Returns whether packets are in flight on the long path, or wait for it: then the driver must say what
+    /// its carrier does.
+    #[inline]
+    pub fn needs_long_path(&self) -> bool {
+        self.outgoing.long != LongPath::Closed && self.outgoing.needs_long(&self.settings)
+    }
+
+    /// Returns whether a packet on the long path is known to have arrived since the path was opened.
+    pub fn has_long_path_worked(&self) -> bool {
+        self.settings.long_packet_size > 0 && self.outgoing.has_long_worked(&self.settings)
     }
 
     /// The state of the long path, as the driver has told it.

@@ -205,7 +205,7 @@ impl Carriers {
 
     /// Returns whether peers may be writing to memory of this process by a carrier.
     #[inline]
-    pub(crate) fn may_be_written_by(&self, id: CarrierId) -> bool {
+    pub(crate) fn has_registered(&self, id: CarrierId) -> bool {
         self.open[usize::from(id.0)].registered > 0
     }
 
@@ -472,7 +472,7 @@ impl Remote {
 
     /// Tells the flow whether its long path takes packets. To be called before messages for that path are
     /// submitted or leave.
-    pub(crate) fn look_at_long_path(&mut self, carriers: &mut Carriers, now: Instant, jobs: &Jobs) {
+    pub(crate) fn look_at_long_path(&mut self, carriers: &mut Carriers, now: Instant) {
         let Some(Access { carrier_path: CarrierPath { carrier, to }, distrust, .. }) = self.long() else { return };
         let (carrier, to, is_trusted) = (*carrier, *to, distrust.is_over(now));
         let asked = carriers.get_mut(carrier).filter(|_| is_trusted).map(|carrier| carrier.long_path(&to));
@@ -480,7 +480,7 @@ impl Remote {
         if state != LongPath::Closed && !carriers.has_packets(carrier) {
             carriers.note_packets(carrier);
         }
-        if let Some(flow) = self.flow(jobs) {
+        if let Some(flow) = self.current_flow_mut() {
             flow.set_long_path(state);
         }
     }
@@ -488,17 +488,25 @@ impl Remote {
     /// Closes the long path for some time: its carrier does not deliver what it has taken.
     #[cold]
     pub(crate) fn give_up_long_path(&mut self, now: Instant) {
-        let Some(access) = self.access.as_deref_mut() else { return };
-        access.distrust.failed(now);
+        let has_worked = self.current_flow().is_some_and(Flow::has_long_path_worked);
+        let Some(Access { distrust, .. }) = self.access.as_deref_mut() else { return };
+        if has_worked {
+            distrust.succeeded();
+        }
+        distrust.failed(now);
         if let Some(flow) = self.current_flow_mut() {
             flow.set_long_path(LongPath::Closed);
         }
     }
 
     /// Returns whether the carrier of the long path does not deliver what it takes.
-    #[inline]
     pub(crate) fn has_long_path_failed(&self) -> bool {
         self.current_flow().is_some_and(Flow::has_long_path_failed)
+    }
+
+    /// Returns whether packets are in flight on the long path, or wait for it.
+    pub(crate) fn needs_long_path(&self) -> bool {
+        self.current_flow().is_some_and(Flow::needs_long_path)
     }
 
     /// Returns whether the long path was open at the last look.
@@ -508,9 +516,8 @@ impl Remote {
     }
 
     /// The carrier of the long path, if the path waits for it to take more.
-    #[inline]
     pub(crate) fn full_long_path(&self) -> Option<CarrierId> {
-        let is_full = |flow: &Flow| flow.long_path() == LongPath::Full;
+        let is_full = |flow: &Flow| flow.long_path() == LongPath::Full && flow.needs_long_path();
         self.access
             .as_ref()
             .filter(|_| self.current_flow().is_some_and(is_full))
@@ -518,7 +525,6 @@ impl Remote {
     }
 
     /// The carrier of the long path, if `path` is that path.
-    #[inline]
     pub(crate) fn long_carrier(&self, path: usize) -> Option<CarrierPath> {
         self.long().filter(|_| self.settings.is_long(path)).map(|access| access.carrier_path)
     }
@@ -530,12 +536,11 @@ impl Remote {
         length: usize,
         carriers: &mut Carriers,
         now: impl FnOnce() -> Instant,
-        jobs: &Jobs,
     ) -> Option<usize> {
         if !self.current_flow().is_some_and(|flow| flow.is_for_long_path(length)) {
             return None;
         }
-        self.look_at_long_path(carriers, now(), jobs);
+        self.look_at_long_path(carriers, now());
         self.current_flow().and_then(Flow::long_frame_max)
     }
 

@@ -64,8 +64,7 @@ impl Peer {
     pub(crate) fn kept_bytes(&self) -> usize {
         let smaller =
             if self.flow.counters().packets_smaller + self.past.packets_smaller > 0 { SMALLER_BYTES } else { 0 };
-        let of = |rails: &Rails| paths_bytes(&Settings { bulk_paths: rails.bulk_paths() as u8, ..Settings::default() });
-        smaller + self.rails.as_ref().map_or(0, of)
+        smaller + self.rails.as_ref().map_or(0, |rails| paths_bytes(rails.bulk_paths()))
     }
 }
 

@@ -121,6 +121,8 @@ pub(super) struct Outgoing {
     /// Bytes of the longest packet that leaves as a whole at present, on any path but the long one.
     pub(super) size: u16,
     pub(super) long: LongPath,
+    /// The packets of the long path that were known to have arrived when it was opened.
+    long_opened: Number,
     /// The first answer on path 0 while the long path was silent, and has been since.
     pub(super) long_silent_since: Option<Instant>,
     /// The peer answers on path 0, and has not answered on the long path for long.
@@ -160,6 +162,7 @@ impl Outgoing {
             // No packet is longer than 2¹⁶ bytes.
             size: settings.packet_size as u16,
             long: LongPath::Closed,
+            long_opened: Number::FIRST,
             long_silent_since: None,
             long_failed: false,
             size_changes: [0; 2],
@@ -176,21 +179,39 @@ impl Outgoing {
 
     /// Bytes of the longest packet that leaves as a whole at present on this path.
     #[inline]
-    pub(super) const fn packet_size_on(&self, path: usize, settings: &Settings) -> usize {
-        if settings.is_long(path) { settings.long_packet_size } else { self.size as usize }
+    pub(super) fn packet_size_on(&self, path: usize, settings: &Settings) -> usize {
+        if self.is_long(path, settings) { settings.long_packet_size } else { self.packet_size() }
     }
 
     /// Notes whether the long path takes packets.
     pub(super) fn set_long(&mut self, long: LongPath, settings: &Settings) {
+        let path = settings.long_path();
         if long == LongPath::Closed {
-            self.give_up(settings.long_path());
+            self.give_up(path);
+            (self.long_failed, self.long_silent_since) = (false, None);
         } else {
             self.paths.prepare(settings);
         }
-        if self.long == LongPath::Closed || long == LongPath::Closed {
-            (self.long_failed, self.long_silent_since) = (false, None);
+        if self.long == LongPath::Closed {
+            self.long_opened = self.paths[path].proved;
         }
         self.long = long;
+    }
+
+    /// Returns whether a packet on the long path is known to have arrived since the path was opened.
+    pub(super) fn has_long_worked(&self, settings: &Settings) -> bool {
+        self.paths.get(settings.long_path()).is_some_and(|path| path.proved != self.long_opened)
+    }
+
+    /// Returns whether this is the long path, and not closed.
+    #[inline]
+    pub(super) fn is_long(&self, path: usize, settings: &Settings) -> bool {
+        self.long != LongPath::Closed && path == settings.long_path()
+    }
+
+    /// Returns whether packets are in flight on the long path, which is not closed, or wait for it.
+    pub(super) fn needs_long(&self, settings: &Settings) -> bool {
+        self.paths[settings.long_path()].in_flight > 0 || self.is_next_long(settings)
     }
 
     /// Returns whether the next message is for the long path.
@@ -237,13 +258,7 @@ impl Outgoing {
 
     /// Returns whether a packet may be sent for the first time on this path.
     pub(super) fn window_is_open(&self, path: usize, data: bool, settings: &Settings) -> bool {
-        self.is_within_reach(data, settings) && self.has_room(path, settings)
-    }
-
-    /// Returns whether the window of a path, and its carrier, take another packet.
-    #[inline]
-    fn has_room(&self, path: usize, settings: &Settings) -> bool {
-        !(self.paths[path].is_full() || self.long == LongPath::Full && settings.is_long(path))
+        self.is_within_reach(data, settings) && !self.paths[path].is_full()
     }
 
     /// Returns whether pacing lets bulk data leave now on a path.
@@ -271,7 +286,7 @@ impl Outgoing {
             return None;
         }
         if next.is_none() && (messages || data) {
-            let path = messages.then(|| self.messages_path(settings));
+            let path = if messages { self.messages_path(settings) } else { None };
             self.paths.held_back(path, data, settings);
         }
         next
@@ -280,7 +295,7 @@ impl Outgoing {
     fn peek_path(&self, now: Instant, settings: &Settings) -> Option<(usize, bool)> {
         if self.queue.has_unsent_messages() && self.is_within_reach(false, settings) {
             let path = self.messages_path(settings);
-            if self.has_room(path, settings) {
+            if let Some(path) = path.filter(|path| !self.paths[*path].is_full()) {
                 return Some((path, false));
             }
         }
@@ -289,19 +304,21 @@ impl Outgoing {
         data.filter(|path| !self.paths[*path].is_full()).map(|path| (path, true))
     }
 
-    /// The path of the unsent messages. A run takes a path of bulk data, but all of the run takes one path:
-    /// messages that overtake others would wait for them at the receiver.
-    fn messages_path(&self, settings: &Settings) -> usize {
+    /// The path of the unsent messages, unless they wait for the carrier of the long path. A run takes a path
+    /// of bulk data, but all of the run takes one path: messages that overtake others would wait for them at
+    /// the receiver.
+    #[inline]
+    fn messages_path(&self, settings: &Settings) -> Option<usize> {
         if self.is_next_long(settings) {
-            return settings.long_path();
+            return (self.long == LongPath::Open).then_some(settings.long_path());
         }
         let run = settings.bulk_paths > 0 && self.queue.is_run(self.messages_max(settings));
-        if run { self.paths.bulk(settings).next().unwrap_or(0) } else { 0 }
+        Some(if run { self.paths.bulk(settings).next().unwrap_or(0) } else { 0 })
     }
 
     /// Returns whether the unsent messages may be sent at once.
     pub(super) fn messages_may_leave(&self, settings: &Settings) -> bool {
-        self.window_is_open(self.messages_path(settings), false, settings)
+        self.messages_path(settings).is_some_and(|path| self.window_is_open(path, false, settings))
     }
 
     /// Returns whether packets wait to be sent again, and may leave.
@@ -379,6 +396,7 @@ impl Outgoing {
 
     /// Returns the next packet to send for the first time, on the path and of the kind that `next_path`
     /// names, with at most `max` bytes.
+    #[inline(never)]
     pub(super) fn next_new(
         &mut self,
         now: Instant,
@@ -387,12 +405,15 @@ impl Outgoing {
         data: bool,
         max: usize,
     ) -> Departure {
-        let content = match data {
-            true => self.queue.next_data(max).expect("next_path says that there is data"),
-            false if settings.is_long(path) => self.queue.next_long(max),
-            false => self.queue.next_messages(max),
-        };
-        self.message_packets += u16::from(!data);
+        let content = if data { self.queue.next_data(max) } else { Some(self.queue.next_messages(max, false)) };
+        let content = content.expect("next_path says what there is");
+        self.depart(now, settings, path, content)
+    }
+
+    /// Notes that a packet with this content leaves for the first time.
+    #[inline(always)]
+    fn depart(&mut self, now: Instant, settings: &Settings, path: usize, content: Content) -> Departure {
+        self.message_packets += u16::from(!content.is_data());
         let number = self.base + self.records.len() as u64;
         if self.records.capacity() == 0 {
             self.records.reserve_exact(KEPT_RECORDS);
@@ -402,6 +423,13 @@ impl Outgoing {
         self.records.push_back(Record { sent_at: now, content, order, transmission, path: path as u8, state });
         let request = self.wants_request(path, settings);
         Departure { number, transmission, path, order: order.0 as u8, content, request }
+    }
+
+    /// Returns the next packet to send on the long path for the first time.
+    #[cold]
+    pub(super) fn next_long(&mut self, now: Instant, settings: &Settings) -> Departure {
+        let content = self.queue.next_messages(settings.messages_max(settings.long_packet_size), true);
+        self.depart(now, settings, settings.long_path(), content)
     }
 
     /// Returns whether the packet asks for an acknowledgement: every quarter window and at the end of a

@@ -216,32 +216,21 @@ impl Queue {
     }
 
     /// Returns whether the first unsent message alone is longer than a packet that takes `max` bytes.
+    #[inline(never)]
     pub(super) fn is_first_longer(&self, max: usize) -> bool {
         let at = self.index(self.unsent);
         let (Some(&low), Some(&high)) = (self.frames.get(at), self.frames.get(at + 1)) else { return false };
         FRAME_PREFIX + usize::from(u16::from_le_bytes([low, high])) > max
     }
 
-    /// Takes all whole messages that fit into a packet of the long path. Like a run they are sent again on a
-    /// path of bulk data.
-    pub(super) fn next_long(&mut self, max: usize) -> Content {
-        let was_run = self.run;
-        let content = self.next_messages(max);
-        self.run = was_run && self.has_unsent_messages();
-        match content {
-            Content::Messages { start, length, first, .. } => Content::Messages { start, length, first, run: true },
-            other => other,
-        }
-    }
-
-    /// Takes all whole messages that fit into a packet.
-    pub(super) fn next_messages(&mut self, max: usize) -> Content {
-        let (start, first, run) = (self.unsent, self.next_message, self.is_run(max));
+    /// Takes all whole messages that fit into a packet. A long packet is sent again as packets of a run are.
+    pub(super) fn next_messages(&mut self, max: usize, is_long: bool) -> Content {
+        let (start, first, run) = (self.unsent, self.next_message, is_long || self.is_run(max));
         let (length, messages) = self.fitting(max);
         assert!(length > 0, "next_path says that there are messages");
         self.unsent = start.wrapping_add(length as u32);
         self.next_message = first.plus(messages);
-        self.run = run && self.has_unsent_messages();
+        self.run = (if is_long { self.run } else { run }) && self.has_unsent_messages();
         Content::Messages { start, length: length as u16, first, run }
     }
 

@@ -128,8 +128,8 @@ impl Outgoing {
     /// Returns whether a packet is too long to leave as a whole; then it leaves in pieces.
     #[inline]
     pub(super) fn begins_cut(&mut self, departure: &Departure, settings: &Settings) -> bool {
-        let is_long = settings.long_packet_size > 0 && departure.content.packet_bytes() > settings.packet_size;
-        if self.mtu.is_none() && departure.transmission <= CUT_AFTER && !is_long || settings.is_long(departure.path) {
+        let may_be_long = settings.long_packet_size > 0 && departure.content.packet_bytes() > settings.packet_size;
+        if self.mtu.is_none() && departure.transmission <= CUT_AFTER && !may_be_long {
             return false;
         }
         self.cut(departure, settings)
@@ -137,7 +137,7 @@ impl Outgoing {
 
     #[cold]
     fn cut(&mut self, departure: &Departure, settings: &Settings) -> bool {
-        let now = self.packet_size();
+        let now = self.packet_size_on(departure.path, settings);
         let is_in_vain = departure.transmission > CUT_AFTER && self.vouched >= VOUCHED_MIN;
         let size = if is_in_vain { now.min(PACKET_SIZE_MIN) } else { now };
         if departure.content.packet_bytes() + settings.seal_size() <= size {

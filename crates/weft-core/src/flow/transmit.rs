@@ -52,7 +52,7 @@ impl Flow {
     ) -> Option<Train> {
         let Written { length, path, fresh } = self.poll_one(now, regions, out)?;
         let mut train = Train { bytes: length, segment: length, path, more: true };
-        let Some(content) = fresh.filter(|_| !self.settings.is_long(path)) else { return Some(train) };
+        let Some(content) = fresh.filter(|_| !self.outgoing.is_long(path, &self.settings)) else { return Some(train) };
         let window = self.outgoing.paths[path].congestion.window() as usize;
         let packets_max = packets_max.min(window / 2).min(out.len() / length);
         let packets = self.even(packets_max, content.is_data());
@@ -243,12 +243,12 @@ impl Flow {
 
     #[inline]
     fn next_new(&mut self, now: Instant, path: usize, data: bool) -> Departure {
-        let (mut messages_max, data_max) = self.payload_max();
         self.counters.data_packets_sent += 1;
-        if self.settings.is_long(path) {
+        if self.outgoing.is_long(path, &self.settings) {
             self.counters.long_packets_sent += 1;
-            messages_max = self.settings.messages_max(self.settings.long_packet_size);
+            return self.outgoing.next_long(now, &self.settings);
         }
+        let (messages_max, data_max) = self.payload_max();
         self.outgoing.next_new(now, &self.settings, path, data, if data { data_max } else { messages_max })
     }
 

@@ -174,7 +174,7 @@ impl Network {
         !self.looks_in_memory
             || self.is_look_cheap(id)
             || !self.carriers.has_packets(id)
-            || self.carriers.may_be_written_by(id)
+            || self.carriers.has_registered(id)
             || self.writes && self.carriers.attributes(id).remote_memory.is_some()
             || self.looks.is_due(id)
     }
@@ -360,11 +360,8 @@ impl<P: Platform> PointToPoint<P> {
 
     /// Sends the packets of `peer`'s flow, consecutive packets of equal size together.
     pub(super) fn transmit_to(&mut self, peer: PeerId, now: Instant) {
-        if self.network.remotes.get(peer).is_some_and(Remote::has_long_path_failed) {
-            self.long_path_failed(peer, now);
-        }
         let Self { platform, messages, network, .. } = self;
-        let Network { carriers, remotes, train, stalled, jobs, looks, .. } = network;
+        let Network { carriers, remotes, train, stalled, jobs, .. } = network;
         if !send_stalled(carriers, stalled) {
             return;
         }
@@ -379,8 +376,9 @@ impl<P: Platform> PointToPoint<P> {
         if remote.has_placements() {
             super::placement::write_pieces(carriers, peer, remote, messages, (jobs, now));
         }
-        if remote.has_long_path() {
-            remote.look_at_long_path(carriers, now, jobs);
+        let has_long_path = remote.has_long_path();
+        if has_long_path && remote.needs_long_path() {
+            remote.look_at_long_path(carriers, now);
         }
         for carrier in 0..remote.carriers() {
             if let Some((carrier_path, question)) = remote.poll_challenge(carrier, now, jobs) {
@@ -395,8 +393,8 @@ impl<P: Platform> PointToPoint<P> {
                 break;
             };
             packets += next.bytes.div_ceil(next.segment);
-            match remote.long_carrier(next.path) {
-                Some(carrier_path) => send_long(carriers, remote, &carrier_path, &train[..next.bytes], now, jobs),
+            match if has_long_path { remote.long_carrier(next.path) } else { None } {
+                Some(carrier_path) => send_long(carriers, remote, &carrier_path, &train[..next.bytes], now),
                 None => send_train(carriers, remote, &train[..next.bytes], &next, stalled),
             }
             if !next.more {
@@ -404,20 +402,24 @@ impl<P: Platform> PointToPoint<P> {
             }
         }
         remote.steer();
-        // The carrier takes more once it has been looked at.
-        if let Some(carrier) = remote.full_long_path() {
-            looks.found(carrier, 1);
+        if has_long_path {
+            self.look_after_long_path(peer, now);
         }
     }
 
-    /// Ends the connection of a peer's long path, which does not deliver what it takes. Packets that it has
-    /// taken leave on other paths, and messages that it was to write are asked for anew.
-    #[cold]
-    fn long_path_failed(&mut self, peer: PeerId, now: Instant) {
-        if let Some(remote) = self.network.remotes.get_mut(peer) {
-            remote.give_up_long_path(now);
+    /// Ends the connection of a peer's long path if it does not deliver what it takes. Packets that it has
+    /// taken leave on other paths, and messages that it was to write are asked for anew. A full carrier is
+    /// looked at in each pass: it takes more after a look.
+    fn look_after_long_path(&mut self, peer: PeerId, now: Instant) {
+        let Network { remotes, looks, .. } = &mut self.network;
+        let Some(remote) = remotes.get_mut(peer) else { return };
+        if let Some(carrier) = remote.full_long_path() {
+            looks.found(carrier, 1);
         }
-        self.give_up_writes(peer, now);
+        if remote.has_long_path_failed() {
+            remote.give_up_long_path(now);
+            self.give_up_writes(peer, now);
+        }
     }
 
     pub(super) fn collect_events(&mut self, peer: PeerId) {
@@ -468,17 +470,10 @@ fn transmit_connected(
 
 /// Sends a packet on the long path, and asks its carrier whether it takes another one. A carrier that does
 /// not take the packet has lost its connection.
-fn send_long(
-    carriers: &mut Carriers,
-    remote: &mut Remote,
-    carrier_path: &CarrierPath,
-    packet: &[u8],
-    now: Instant,
-    jobs: &Jobs,
-) {
+fn send_long(carriers: &mut Carriers, remote: &mut Remote, carrier_path: &CarrierPath, packet: &[u8], now: Instant) {
     let sent = carriers.get_mut(carrier_path.carrier).map(|carrier| carrier.send(&carrier_path.to, packet));
     match sent {
-        Some(Ok(Outcome::Sent)) => remote.look_at_long_path(carriers, now, jobs),
+        Some(Ok(Outcome::Sent)) => remote.look_at_long_path(carriers, now),
         _ => remote.give_up_long_path(now),
     }
 }

@@ -269,7 +269,7 @@ impl<P: Platform> PointToPoint<P> {
     fn long_frame_max(&mut self, peer: PeerId, length: u64) -> Option<usize> {
         let Self { network, platform, .. } = self;
         let remote = network.remotes.get_mut(peer)?;
-        remote.long_frame_max(length as usize, &mut network.carriers, || platform.now(), &network.jobs)
+        remote.long_frame_max(length as usize, &mut network.carriers, || platform.now())
     }
 
     /// Puts the pieces of a message from `offset` on into the ring of `peer`, as long as there is room.
