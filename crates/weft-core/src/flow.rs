@@ -41,6 +41,7 @@ pub use parked::{PARKED_BYTES_MAX, Parked};
 pub use settings::*;
 pub use transmit::Train;
 
+use crate::long_path_choice::Sending;
 use crate::process::Parties;
 use crate::time::{Duration, Instant};
 use crate::wire::{Ciphers, FRAME_PREFIX, Key, Number, PATHS_MAX, Secret};
@@ -174,11 +175,10 @@ impl Flow {
     }
 
     /// Returns whether a message of `length` bytes, head included, would fill so many packets that the long
-    /// path is better. A message that is alone has no train to share.
+    /// path may be better.
     #[inline]
-    pub fn is_for_long_path(&self, length: usize) -> bool {
-        let least = || if self.outgoing.is_idle() { LONG_FROM_PACKETS } else { LONG_FROM_PACKETS_IN_BURST };
-        self.settings.long_packet_size > 0 && length > least() * self.frame_max()
+    pub fn may_take_long_path(&self, length: usize) -> bool {
+        self.settings.long_packet_size > 0 && length > LONG_FROM_PACKETS * self.frame_max()
     }
 
     /// The largest `head` plus `payload` that fills one packet on the long path, unless the path is closed.
@@ -312,6 +312,12 @@ impl Flow {
     /// message.
     pub fn may_coalesce(&self, length: usize, most: usize) -> bool {
         !self.outgoing.records.is_empty() && self.outgoing.queue.unsent_bytes() + length <= most
+    }
+
+    /// The progress of messages, for the choice of the long path.
+    pub fn sending(&self, now: Instant) -> Sending {
+        let (acknowledged, submitted) = self.outgoing.queue.positions();
+        Sending { now, is_idle: self.outgoing.is_idle(), acknowledged, submitted }
     }
 
     /// Returns whether nothing is unacknowledged or queued, and no acknowledgement is owed.

@@ -17,6 +17,8 @@
 //! | [`grants`] | which announced message may send how much | engine `messages.rs` |
 //! | [`placement`] | the pieces that a carrier writes into a peer's memory | engine `engine/placement.rs` |
 //! | [`rendezvous_schemes`] | whether packets or such writes bring a message | engine `engine/placement.rs` |
+//! | [`long_path_choice`] | whether a message of several packets takes the flow's long path | engine `carriers.rs` |
+//! | [`measured_choice`] | which of two ways is the quicker one | `rendezvous_schemes`, `long_path_choice` |
 //! | [`revocation`] | whom a process tells that a communicator is revoked | `weft-mpi` `recovery.rs` |
 //! | [`one_sided`] | the records and the lock of windows | engine `engine/windows/` |
 //! | [`multicast`] | reliable streams to a multicast group | engine `engine/multicast/` |
@@ -44,7 +46,9 @@ pub mod fingerprint;
 pub mod flow;
 pub mod grants;
 pub mod layout;
+pub mod long_path_choice;
 pub mod matching;
+pub mod measured_choice;
 pub mod meeting;
 pub mod message;
 pub mod multicast;

@@ -1,16 +1,15 @@
 //! The choice of what brings the data of announced messages: packets of the flow, or writes of another
 //! carrier to the receiver's memory.
 //!
-//! Which is quicker depends on the machine, the network, and on who else uses them, so the receiver of the
-//! messages measures both. All messages of a peer that are under way at the same time come alike: they are a
-//! *round*. A round that ends tells the time of a byte. The quicker scheme is taken. The slower one is tried
-//! again now and then, the more rarely the slower it was: tries take about one part in a hundred of the time.
+//! The receiver of the messages measures both ([`crate::measured_choice`]). All messages of a peer that are
+//! under way at the same time come alike: they are a *round*. A round that ends tells the time of a byte.
 //!
 //! The messages that this process sends to the peer meanwhile belong to the round, too. The peer chooses
 //! their scheme. But the receiver's scheme may keep them waiting, and only the time of both directions shows
 //! that.
 
 use crate::distrust::Distrust;
+use crate::measured_choice::MeasuredChoice;
 use crate::time::{Duration, Instant};
 
 /// What brings the data of an announced message.
@@ -22,104 +21,15 @@ pub enum RendezvousScheme {
     RemoteWrite,
 }
 
-impl RendezvousScheme {
-    const ALL: [Self; 2] = [Self::Packets, Self::RemoteWrite];
-
-    const fn other(self) -> Self {
-        match self {
-            Self::Packets => Self::RemoteWrite,
-            Self::RemoteWrite => Self::Packets,
-        }
-    }
-}
-
 /// Messages are told apart by the power of two that is not larger, from this exponent on.
 const CLASS_FIRST: u32 = 15;
 /// The number of such classes; the last one has all longer messages.
 const CLASSES: usize = 10;
-/// The rounds of each scheme that are measured before the quicker one is taken.
-const MEASURED_MIN: u32 = 3;
 /// The most messages of a round: where messages never pause, one round follows another.
 const ROUND_MESSAGES_MAX: u32 = 64;
 /// The time after which messages that have not arrived are no longer waited for: their receives were given
 /// up.
 const ABANDONED_AFTER: Duration = Duration::from_millis(200);
-/// The fewest rounds between two tries of the slower scheme.
-const TRY_AFTER_MIN: u64 = 32;
-/// The most rounds between two tries of the slower scheme.
-const TRY_AFTER_MAX: u64 = 100_000;
-/// The number of rounds in which the time of one try that takes twice as long goes unnoticed.
-const UNNOTICED_AMONG: u64 = 100;
-/// The number of times that the rounds between two tries double while tries change nothing.
-const DOUBLINGS_MAX: u32 = 4;
-
-/// The time of a byte by one of the schemes, as far as it has been measured.
-#[derive(Clone, Copy, Debug, Default)]
-struct Estimate {
-    /// Picoseconds.
-    per_byte: u64,
-    measured: u32,
-}
-
-impl Estimate {
-    /// Takes in a measurement. What is in the way of messages makes them late, and never early, so the
-    /// estimate follows quick rounds sooner than slow ones.
-    fn measure(&mut self, per_byte: u64) {
-        let known = self.per_byte;
-        self.per_byte = match self.measured {
-            0 => per_byte,
-            _ if self.measured <= MEASURED_MIN => known.min(per_byte),
-            _ if per_byte < known => u64::midpoint(known, per_byte),
-            _ => known + (per_byte.min(known.saturating_mul(2)) - known) / 16,
-        };
-        self.measured = self.measured.saturating_add(1);
-    }
-}
-
-/// What is known of messages of a class.
-#[derive(Clone, Copy, Debug, Default)]
-struct Class {
-    /// In the order of [`RendezvousScheme::ALL`].
-    estimates: [Estimate; 2],
-    /// The rounds since the last try of the slower scheme.
-    rounds: u64,
-    /// The number of tries since the quicker scheme was another.
-    tries: u32,
-    /// The scheme that was the quicker one at the last choice.
-    quicker: Option<RendezvousScheme>,
-}
-
-impl Class {
-    fn of(&mut self, scheme: RendezvousScheme) -> &mut Estimate {
-        &mut self.estimates[scheme as usize]
-    }
-
-    /// Chooses the scheme of the next round.
-    fn choose(&mut self) -> RendezvousScheme {
-        // Writes first: what they need is made ready by that.
-        let unknown = |scheme: &&RendezvousScheme| self.estimates[**scheme as usize].measured < MEASURED_MIN;
-        if let Some(scheme) = RendezvousScheme::ALL.iter().rev().find(unknown) {
-            return *scheme;
-        }
-        let [packets, write] = self.estimates.map(|estimate| estimate.per_byte.max(1));
-        let quicker = if write <= packets { RendezvousScheme::RemoteWrite } else { RendezvousScheme::Packets };
-        if self.quicker.replace(quicker) != Some(quicker) {
-            (self.rounds, self.tries) = (0, 0);
-        }
-        self.rounds += 1;
-        if self.rounds < try_after(packets.min(write), packets.max(write), self.tries) {
-            return quicker;
-        }
-        (self.rounds, self.tries) = (0, self.tries + 1);
-        quicker.other()
-    }
-}
-
-/// The number of rounds until the slower scheme is tried again, if a byte takes these times.
-fn try_after(quick: u64, slow: u64, tries: u32) -> u64 {
-    let lost = (slow - quick).saturating_mul(UNNOTICED_AMONG) / quick;
-    (lost.clamp(TRY_AFTER_MIN, TRY_AFTER_MAX) << tries.min(DOUBLINGS_MAX)).min(TRY_AFTER_MAX)
-}
 
 /// The messages that are under way at the same time.
 #[derive(Clone, Copy, Debug)]
@@ -146,7 +56,7 @@ impl Round {
 /// The choice for the messages of one peer.
 #[derive(Clone, Debug, Default)]
 pub struct SchemeChoice {
-    classes: [Class; CLASSES],
+    classes: [MeasuredChoice; CLASSES],
     round: Option<Round>,
     /// The messages of the peer, and those to it, that have begun and not ended, also of earlier rounds.
     under_way: u32,
@@ -168,7 +78,11 @@ impl SchemeChoice {
         }
         let class = &mut self.classes[class(bytes)];
         let round = self.round.get_or_insert_with(|| Round::new(now));
-        let choose = || if may_write { class.choose() } else { RendezvousScheme::Packets };
+        // Writes are the second way, which is tried first: what they need is made ready by that.
+        let choose = || match may_write && class.choose() {
+            true => RendezvousScheme::RemoteWrite,
+            false => RendezvousScheme::Packets,
+        };
         let scheme = *round.scheme.get_or_insert_with(choose);
         self.under_way += 1;
         (round.touched, round.begun, round.longest) = (now, round.begun + 1, round.longest.max(bytes));
@@ -238,9 +152,7 @@ impl SchemeChoice {
     /// are later, `None` as long as one of them is unknown. It was measured for messages of the peer. Those
     /// to the peer take the same path.
     pub fn spared_by_writes(&self, bytes: u64) -> Option<u64> {
-        let estimates = &self.classes[class(bytes)].estimates;
-        let [packets, write] =
-            estimates.map(|estimate| (estimate.measured >= MEASURED_MIN).then_some(estimate.per_byte));
+        let [packets, write] = self.classes[class(bytes)].known();
         Some(packets?.saturating_sub(write?).saturating_mul(bytes))
     }
 
@@ -254,7 +166,7 @@ impl SchemeChoice {
             self.distrust.succeeded();
         }
         let per_byte = now.since(round.began).0.saturating_mul(1000) / round.bytes;
-        self.classes[class(round.longest)].of(scheme).measure(per_byte);
+        self.classes[class(round.longest)].measure(is_write, per_byte);
     }
 }
 
@@ -393,7 +305,7 @@ mod tests {
             choice.end(now, 1 << 20);
             assert!(!choice.is_written_to(now));
         }
-        assert!(choice.classes[class(1 << 20)].estimates.iter().all(|estimate| estimate.measured >= MEASURED_MIN));
+        assert!(choice.classes[class(1 << 20)].known().iter().all(Option::is_some));
     }
 
     /// A message to the peer that never ends, and exchanges after pauses.   Expect: the message is forgotten,
@@ -412,9 +324,7 @@ mod tests {
             choice.end_to_peer(now, 1 << 20);
         }
         let picoseconds = 100_000_000 / (2 << 20);
-        let estimates = &choice.classes[class(1 << 20)].estimates;
-        assert!(estimates.iter().all(|estimate| estimate.measured >= MEASURED_MIN));
-        assert!(estimates.iter().all(|estimate| estimate.per_byte == picoseconds), "{estimates:?}");
+        assert_eq!(choice.classes[class(1 << 20)].known(), [Some(picoseconds); 2]);
     }
 
     /// Writes fail again and again, as where a switch carries no packets as long as those of TCP.   Expect:

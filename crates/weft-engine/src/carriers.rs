@@ -16,6 +16,7 @@ use std::sync::Arc;
 use weft_core::connection::Connection;
 use weft_core::distrust::Distrust;
 use weft_core::flow::{Counters, Event, Flow, LongPath, Parked, Settings as FlowSettings};
+use weft_core::long_path_choice::{LongPathChoice, LongPathMessages, LongPathUse};
 use weft_core::path_validation::{Ends, Keys};
 use weft_core::placement::Placements;
 use weft_core::rails::{Handled, PathFrame, RAILS_MAX, RailCarrier, Rails, Role};
@@ -56,6 +57,8 @@ struct Open {
     attributes: CarrierAttributes,
     /// Set if packets to some peer take the carrier.
     has_packets: bool,
+    /// Set if packets of all lengths do, and not only the long ones of a flow.
+    is_path: bool,
     /// The number of registrations of memory.
     registered: usize,
 }
@@ -90,7 +93,7 @@ impl Carriers {
         if self.open.len() == CARRIERS_MAX {
             return None;
         }
-        self.open.push(Open { attributes, carrier, has_packets: false, registered: 0 });
+        self.open.push(Open { attributes, carrier, has_packets: false, is_path: false, registered: 0 });
         Some(CarrierId(self.open.len() as u8 - 1))
     }
 
@@ -182,7 +185,7 @@ impl Carriers {
     pub(crate) fn carry_packets(&mut self, remote: &Remote) {
         for CarrierPath { carrier, .. } in &remote.carrier_paths {
             if let Some(open) = self.open.get_mut(usize::from(carrier.0)) {
-                open.has_packets = true;
+                (open.has_packets, open.is_path) = (true, true);
             }
         }
         self.count_awaited();
@@ -201,6 +204,12 @@ impl Carriers {
     #[inline]
     pub(crate) fn has_packets(&self, id: CarrierId) -> bool {
         self.open[usize::from(id.0)].has_packets
+    }
+
+    /// Returns whether packets of all lengths to some peer take a carrier.
+    #[inline]
+    pub(crate) fn is_path(&self, id: CarrierId) -> bool {
+        self.open[usize::from(id.0)].is_path
     }
 
     /// Returns whether peers may be writing to memory of this process by a carrier.
@@ -303,6 +312,8 @@ pub(crate) struct Access {
     pub(crate) refusal: Option<Refusal>,
     /// The trust in the carrier as the long path of the flow.
     distrust: Distrust,
+    /// The messages that may take the long path.
+    long_messages: LongPathMessages,
 }
 
 /// The protocol to which messages for a peer are submitted.
@@ -452,15 +463,20 @@ impl Remote {
                 placements,
                 refusal: None,
                 distrust: Distrust::default(),
+                long_messages: LongPathMessages::default(),
             })),
             ..self
         }
     }
 
     /// Makes the carrier that writes to the peer ([`Self::with_remote_memory`]) the long path of the flow as
-    /// well, with packets of at most `packet_size` bytes. Both ends do the same.
-    pub fn with_long_path(self, packet_size: usize) -> Self {
+    /// well, with packets of at most `packet_size` bytes. Both ends do the same, but each may use its path
+    /// otherwise.
+    pub fn with_long_path(mut self, packet_size: usize, long_path: LongPathUse) -> Self {
         let settings = FlowSettings { long_packet_size: packet_size, ..(*self.settings).clone() };
+        if let Some(access) = &mut self.access {
+            access.long_messages = LongPathMessages::new(long_path);
+        }
         Self { settings: Arc::new(settings), ..self }
     }
 
@@ -489,7 +505,8 @@ impl Remote {
     #[cold]
     pub(crate) fn give_up_long_path(&mut self, now: Instant) {
         let has_worked = self.current_flow().is_some_and(Flow::has_long_path_worked);
-        let Some(Access { distrust, .. }) = self.access.as_deref_mut() else { return };
+        let Some(Access { distrust, long_messages, .. }) = self.access.as_deref_mut() else { return };
+        long_messages.forget();
         if has_worked {
             distrust.succeeded();
         }
@@ -530,18 +547,43 @@ impl Remote {
     }
 
     /// The largest message that fits a packet of the long path, head and payload, in bytes, if a message of
-    /// `length` bytes is for that path and it is open.
+    /// `length` bytes is for that path and it is open. To be asked once for each message.
     pub(crate) fn long_frame_max(
         &mut self,
         length: usize,
         carriers: &mut Carriers,
+        choice: &mut LongPathChoice,
         now: impl FnOnce() -> Instant,
     ) -> Option<usize> {
-        if !self.current_flow().is_some_and(|flow| flow.is_for_long_path(length)) {
+        let flow = self.current_flow().filter(|flow| flow.may_take_long_path(length))?;
+        let sending = flow.sending(now());
+        if !choice.begin(&mut self.access.as_deref_mut()?.long_messages, &sending, length as u64) {
             return None;
         }
-        self.look_at_long_path(carriers, now());
-        self.current_flow().and_then(Flow::long_frame_max)
+        self.look_at_long_path(carriers, sending.now);
+        let most = self.current_flow().and_then(Flow::long_frame_max);
+        if most.is_none()
+            && let Some(access) = &mut self.access
+        {
+            access.long_messages.refused();
+        }
+        most
+    }
+
+    /// Returns whether the message of `length` bytes that was submitted last to `flow`, the one to the peer,
+    /// has taken the long path.
+    pub(crate) fn has_taken_long_path(&self, flow: &Flow, length: usize) -> bool {
+        flow.may_take_long_path(length)
+            && self.access.as_ref().is_some_and(|access| access.long_messages.is_last_long())
+    }
+
+    /// Measures messages that may take the long path and are acknowledged just now.
+    pub(crate) fn measure_long_path(&mut self, choice: &mut LongPathChoice, now: Instant) {
+        let is_under_way = |access: &&mut Box<Access>| access.long_messages.is_under_way();
+        let Conversation::Flow { flow: Some(flow), .. } = &self.conversation else { return };
+        if let Some(access) = self.access.as_mut().filter(is_under_way) {
+            choice.measure(&mut access.long_messages, &flow.sending(now));
+        }
     }
 
     /// The flow to the peer, if there is one at present.

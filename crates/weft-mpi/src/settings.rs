@@ -15,6 +15,7 @@ use std::path::PathBuf;
 
 use weft_core::collective::choice::{Choices, Operation, Table};
 use weft_core::flow::{AckScheme, Settings as FlowSettings};
+use weft_core::long_path_choice::LongPathUse;
 use weft_core::time::Duration;
 use weft_engine::protocols::CostModel;
 use weft_net::{fabric, faults, verbs};
@@ -61,6 +62,8 @@ pub struct Settings {
     pub fabric_provider: Option<String>,
     /// `WEFT_FABRIC_PLACEMENT`: lets the provider write to memory of peers.
     pub fabric_placement: bool,
+    /// `WEFT_LONG_PATH`: the use of TCP for messages of several packets.
+    pub long_path: LongPathUse,
     /// `WEFT_VERBS_MODE`: the operations by which an RDMA device reaches peers.
     pub verbs_mode: verbs::Mode,
     /// `WEFT_VERBS_CONNECTIONS`: the connections that an RDMA device keeps.
@@ -165,6 +168,7 @@ impl Settings {
             interface: INTERFACE.value(&variable),
             fabric_provider: FABRIC_PROVIDER.value(&variable),
             fabric_placement: switch(&FABRIC_PLACEMENT, &variable)?,
+            long_path: long_path(&LONG_PATH.value(&variable).unwrap_or_default())?,
             verbs_mode: verbs_mode(&VERBS_MODE.value(&variable).unwrap_or_default())?,
             verbs_connections: connections(&variable)?,
             registration_cache: number(&REGISTRATION_CACHE, &variable, REGISTRATION_CACHE_MAX)?,
@@ -271,6 +275,15 @@ pub(crate) fn cluster_of(patterns: &[String], host: &str) -> u32 {
         })
     };
     patterns.iter().position(matches).unwrap_or(patterns.len()) as u32
+}
+
+fn long_path(value: &str) -> Result<LongPathUse, String> {
+    match value {
+        "" | "auto" => Ok(LongPathUse::Measured),
+        "always" => Ok(LongPathUse::Always),
+        "never" => Ok(LongPathUse::Never),
+        _ => Err(LONG_PATH.says(value, "is none of them")),
+    }
 }
 
 fn verbs_mode(value: &str) -> Result<verbs::Mode, String> {

@@ -113,8 +113,14 @@ fn beside_udp() -> Vec<Case> {
         case("auto: TCP stops in the middle, and packets bring what it did not", |context| anew(context, NO_TCP)),
     ]);
     let long = [
-        ("auto: a message of many packets takes the long path", "taken", ("WEFT_LINK", "auto")),
-        ("without raw frames: a message of many packets takes the long path", "taken", ("WEFT_LINK", "shared,udp,tcp")),
+        ("auto: the long path is tried for messages of many packets", "taken", ("WEFT_LINK", "auto")),
+        ("always: messages of many packets take the long path", "taken", ("WEFT_LONG_PATH", "always")),
+        ("never: no message takes the long path", "untaken", ("WEFT_LONG_PATH", "never")),
+        (
+            "without raw frames: the long path is tried for messages of many packets",
+            "taken",
+            ("WEFT_LINK", "shared,udp,tcp"),
+        ),
         ("without TCP: there is no long path", "untaken", ("WEFT_LINK", "shared,udp,ethernet")),
     ];
     cases.extend(long.map(|(name, how, (setting, value))| {
@@ -127,11 +133,11 @@ fn beside_udp() -> Vec<Case> {
             let _filter = Filter::of_packets(context, NO_TCP)?;
             Ok(Expected::code(0).judge(long_path(context, "untaken")?.finish()))
         }),
-        case("auto: the long path is reset in the middle, and messages go on", |context| {
-            under_rule(context, long_path(context, "closed")?, RESETS_TCP)
+        case("always: the long path is reset in the middle, and messages go on", |context| {
+            under_rule(context, long_path(context, "closed")?.env("WEFT_LONG_PATH", "always"), RESETS_TCP)
         }),
-        case("auto: the long path stops in the middle, and messages go on", |context| {
-            under_rule(context, long_path(context, "closed")?, NO_TCP)
+        case("always: the long path stops in the middle, and messages go on", |context| {
+            under_rule(context, long_path(context, "closed")?.env("WEFT_LONG_PATH", "always"), NO_TCP)
         }),
     ]);
     cases

@@ -150,6 +150,11 @@ impl Queue {
         self.frames.len()
     }
 
+    /// The positions after all messages that are acknowledged, and after all that were submitted.
+    pub(super) fn positions(&self) -> (u32, u32) {
+        (self.front, self.front.wrapping_add(self.frames.len() as u32))
+    }
+
     /// Returns whether there are bytes that have never been sent.
     pub(super) fn has_unsent(&self) -> bool {
         self.has_unsent_messages() || self.has_unsent_data()

@@ -67,11 +67,9 @@ pub const WINDOW_GROWTH_SHARE: u32 = 8;
 pub const HOST_DELAY_MEMORY: Duration = Duration::from_millis(20);
 /// Unanswered probes of a path before the driver is told to doubt it: a single answer may only be late.
 pub const PATH_DOUBTS: u8 = 2;
-/// Packets that a message must fill to be better off on the long path: there it costs the work of one packet,
-/// but the carrier's own work for each is dearer (docs/design/flow.md).
+/// Packets that a message must fill before the long path is tried: there it costs the work of one packet, but
+/// the carrier's own work for each is dearer (docs/design/flow.md).
 pub const LONG_FROM_PACKETS: usize = 4;
-/// The same while other packets are under way: short ones travel with them in trains.
-pub const LONG_FROM_PACKETS_IN_BURST: usize = 12;
 /// Unanswered probes of the long path after which an answer on path 0 shows that the long path is silent, and
 /// not the peer.
 pub const LONG_DOUBTS: u8 = 4;

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 
 use weft_core::connection::Connection;
 use weft_core::flow::{Counters, Event, Failure, LongPath, PACKET_SIZE_MIN, Regions, Train};
+use weft_core::long_path_choice::LongPathChoice;
 use weft_core::rails::PathFrame;
 use weft_core::time::{Duration, Instant};
 
@@ -32,14 +33,12 @@ const PACKETS_PER_PASS: usize = 128;
 /// The longest train that is collected before it leaves, in bytes.
 const TRAIN_BYTES_MAX: usize = 64 << 10;
 
-/// The number of passes for one look at a carrier whose look is a system call, while other carriers are
-/// looked at in memory.
-const SYSTEM_CALL_EVERY: u32 = 16;
-/// The number of passes for one look at such a carrier while something has come by it within the last
-/// `SYSTEM_CALL_BUSY` passes. The carrier is not looked at in each pass: a waiter counts passes until it
-/// yields its processor, so a pass must stay short.
-const SYSTEM_CALL_EVERY_BUSY: u32 = 4;
-const SYSTEM_CALL_BUSY: u32 = 512;
+/// The number of passes for one look at a carrier whose look is a system call and that is not the only way to
+/// its peers, by the number of passes since something has come by it: (passes since, passes for a look). The
+/// carrier is not looked at in each pass: a waiter counts passes until it yields its processor, so a pass
+/// must stay short. One that is quiet must cost next to nothing.
+const SYSTEM_CALL_EVERY: [(u32, u32); 2] = [(512, 4), (8192, 16)];
+const SYSTEM_CALL_EVERY_QUIET: u32 = 64;
 /// The number of passes in each of which such a carrier is looked at after a few packets have come by it: an
 /// answer to an answer comes soon, and the same way. Many packets are bulk data, of which more should gather.
 const SYSTEM_CALL_FAVOURED: u32 = 32;
@@ -61,8 +60,9 @@ pub(super) struct Stalled {
 /// The schedule of looks at carriers whose look is a system call.
 pub(super) struct Looks {
     passes: u32,
-    /// For each carrier, the passes that are left in which it counts as busy, and as favoured.
-    left: [(u32, u32); CARRIERS_MAX],
+    /// For each carrier, the passes since something has come by it, and those that are left in which it is
+    /// favoured.
+    since: [(u32, u32); CARRIERS_MAX],
     /// The number of passes since the last look at carriers by which nothing is expected.
     quiet: u32,
 }
@@ -70,22 +70,24 @@ pub(super) struct Looks {
 impl Looks {
     /// Makes a schedule with a look in the next pass.
     pub(super) const fn now() -> Self {
-        Self { passes: SYSTEM_CALL_EVERY - 1, left: [(0, 0); CARRIERS_MAX], quiet: UNEXPECTED_EVERY - 1 }
+        let passes = SYSTEM_CALL_EVERY_QUIET - 1;
+        Self { passes, since: [(u32::MAX, 0); CARRIERS_MAX], quiet: UNEXPECTED_EVERY - 1 }
     }
 
     /// Returns whether a carrier is looked at in this pass, of which this is told once.
     #[inline]
     fn is_due(&mut self, id: CarrierId) -> bool {
-        let (busy, favoured) = &mut self.left[usize::from(id.0)];
-        let every = if *busy > 0 { SYSTEM_CALL_EVERY_BUSY } else { SYSTEM_CALL_EVERY };
+        let (since, favoured) = &mut self.since[usize::from(id.0)];
+        let every = SYSTEM_CALL_EVERY.iter().find(|(within, _)| *since < *within);
+        let every = every.map_or(SYSTEM_CALL_EVERY_QUIET, |(_, every)| *every);
         let is_due = *favoured > 0 || self.passes.is_multiple_of(every);
-        (*busy, *favoured) = (busy.saturating_sub(1), favoured.saturating_sub(1));
+        (*since, *favoured) = (since.saturating_add(1), favoured.saturating_sub(1));
         is_due
     }
 
     fn found(&mut self, id: CarrierId, packets: usize) {
         let favoured = if packets <= FEW_PACKETS { SYSTEM_CALL_FAVOURED } else { 0 };
-        self.left[usize::from(id.0)] = (SYSTEM_CALL_BUSY, favoured);
+        self.since[usize::from(id.0)] = (0, favoured);
     }
 }
 
@@ -103,6 +105,8 @@ pub(super) struct Network {
     pub(super) looks: Looks,
     /// Set while carriers may be writing to memory of peers.
     pub(super) writes: bool,
+    /// What is known of the long paths of flows.
+    pub(super) long_path_choice: LongPathChoice,
     /// Set if a carrier is looked at in memory, so that carriers whose look is a system call wait for their
     /// turn.
     looks_in_memory: bool,
@@ -134,6 +138,7 @@ impl Network {
             looks_in_memory: is_any_in_memory(&carriers),
             carriers,
             looks: Looks::now(),
+            long_path_choice: LongPathChoice::default(),
             writes: false,
             cached: VecDeque::new(),
             past: Counters::default(),
@@ -167,11 +172,11 @@ impl Network {
     }
 
     /// Returns whether this carrier, one of [`Self::looked_at`], is looked at in this pass. It always is if
-    /// the look costs little, if no carrier is looked at in memory, or if only writes come by it. If packets
-    /// come by it as well, it is while something may be written, here or there.
+    /// the look costs little, if only writes come by it, or if it brings packets and no carrier is looked at
+    /// in memory. One that brings long packets of flows is while something may be written, here or there.
     #[inline]
     pub(super) fn is_look_due(&mut self, id: CarrierId) -> bool {
-        !self.looks_in_memory
+        !self.looks_in_memory && self.carriers.is_path(id)
             || self.is_look_cheap(id)
             || !self.carriers.has_packets(id)
             || self.carriers.has_registered(id)
@@ -328,7 +333,7 @@ impl<P: Platform> PointToPoint<P> {
             && match &remote.conversation {
                 Conversation::Flow { flow: Some(flow), .. } => {
                     // Messages for the long path leave one by one.
-                    (flow.long_path() == LongPath::Closed || !flow.is_for_long_path(length))
+                    (flow.long_path() == LongPath::Closed || !remote.has_taken_long_path(flow, length))
                         && flow.may_coalesce(length, coalesced_bytes_max(length, flow.frame_max(), train))
                 }
                 Conversation::Connection { connection: Some(connection), .. } => {
@@ -411,8 +416,9 @@ impl<P: Platform> PointToPoint<P> {
     /// taken leave on other paths, and messages that it was to write are asked for anew. A full carrier is
     /// looked at in each pass: it takes more after a look.
     fn look_after_long_path(&mut self, peer: PeerId, now: Instant) {
-        let Network { remotes, looks, .. } = &mut self.network;
+        let Network { remotes, looks, long_path_choice, .. } = &mut self.network;
         let Some(remote) = remotes.get_mut(peer) else { return };
+        remote.measure_long_path(long_path_choice, now);
         if let Some(carrier) = remote.full_long_path() {
             looks.found(carrier, 1);
         }

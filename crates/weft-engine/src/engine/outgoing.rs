@@ -8,6 +8,7 @@ mod queues;
 use weft_core::matching::Envelope;
 use weft_core::message::{HEAD_MAX, Head};
 
+use super::network::Network;
 use super::{FLOW_QUEUE_BYTES, PointToPoint};
 use crate::carriers::{Remote, Submission};
 use crate::group::PeerId;
@@ -265,11 +266,12 @@ impl<P: Platform> PointToPoint<P> {
     }
 
     /// The largest piece, head included, of a message of `length` bytes that takes the flow's long path;
-    /// `None` if it does not.
+    /// `None` if it does not, or if the flow takes no message at present.
     fn long_frame_max(&mut self, peer: PeerId, length: u64) -> Option<usize> {
         let Self { network, platform, .. } = self;
-        let remote = network.remotes.get_mut(peer)?;
-        remote.long_frame_max(length as usize, &mut network.carriers, || platform.now())
+        let Network { remotes, carriers, long_path_choice, .. } = network;
+        let remote = remotes.get_mut(peer).filter(|remote| remote.queued_bytes() <= FLOW_QUEUE_BYTES)?;
+        remote.long_frame_max(length as usize, carriers, long_path_choice, || platform.now())
     }
 
     /// Puts the pieces of a message from `offset` on into the ring of `peer`, as long as there is room.

@@ -141,6 +141,7 @@ mod tests {
             ("WEFT_COLLECTIVES_TABLE", "/nowhere"),
             ("WEFT_CLUSTERS", "a,,b"),
             ("WEFT_SHM_DIR", "here"),
+            ("WEFT_LONG_PATH", "sometimes"),
             ("WEFT_VERBS_MODE", "fast"),
             ("WEFT_VERBS_CONNECTIONS", "0"),
             ("WEFT_COMMUNICATORS", "0"),

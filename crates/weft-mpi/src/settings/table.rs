@@ -82,6 +82,16 @@ pub const FABRIC_PLACEMENT: Setting = Setting {
               it can and gains by it. Both ends of a pair do so, or neither",
     reader: Reader::Library,
 };
+/// The use of TCP for messages of several packets.
+pub const LONG_PATH: Setting = Setting {
+    name: "WEFT_LONG_PATH",
+    default: "auto",
+    allowed: "auto, always or never",
+    meaning: "where `WEFT_LINK` has TCP beside UDP: whether messages between hosts that would fill more than \
+              four packets take TCP as one long packet. `auto`: each process measures both ways, and takes \
+              the quicker one for messages of that size",
+    reader: Reader::Library,
+};
 /// The operations by which an RDMA device reaches peers.
 pub const VERBS_MODE: Setting = Setting {
     name: "WEFT_VERBS_MODE",
@@ -408,11 +418,12 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All settings, in the order in which they are shown.
-pub const TABLE: [&Setting; 43] = [
+pub const TABLE: [&Setting; 44] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
     &FABRIC_PLACEMENT,
+    &LONG_PATH,
     &VERBS_MODE,
     &VERBS_CONNECTIONS,
     &REGISTRATION_CACHE,

@@ -84,7 +84,7 @@ pub(super) fn remote(
     match (route, writes((own, peer), links, first)) {
         (Route::Remote(remote), Some((carrier_path, placement))) => {
             let remote = remote.with_remote_memory(carrier_path, placement);
-            Route::Remote(Box::new(remote.with_long_path(LONG_PACKET_BYTES)))
+            Route::Remote(Box::new(remote.with_long_path(LONG_PACKET_BYTES, settings.long_path)))
         }
         (route, _) => route,
     }

@@ -2,7 +2,7 @@
 
 use super::machine::{Machine, members};
 use super::moments::{Clock, Moments};
-use super::network::{Network, Placing, address};
+use super::network::{Network, Ordered, Placing, address};
 use super::node::{NodeMemory, SLOTS, SharedMemory, SimNode};
 use super::platform::{Virtual, set_ticks_per_look};
 use super::program::Comm;
@@ -104,9 +104,10 @@ impl Carriers {
         Route::Remote(Box::new(match &paths[..] {
             [paths @ .., (_, streams)] if machine.wires.ordered.is_some_and(|ordered| ordered.beside) => {
                 let remote = Remote::new(paths, settings);
-                let long = machine.wires.ordered.map_or(0, |ordered| ordered.long_packet_size);
-                match placement {
-                    Some(placement) => remote.with_remote_memory(*streams, placement).with_long_path(long),
+                match placement.zip(machine.wires.ordered) {
+                    Some((placement, Ordered { long_packet_size, long_path, .. })) => {
+                        remote.with_remote_memory(*streams, placement).with_long_path(long_packet_size, long_path)
+                    }
                     None => remote,
                 }
             }

@@ -6,6 +6,7 @@ use crate::job::network::{Break, Multicast, Ordered, Placing, Wires};
 use crate::job::node::Habits;
 use crate::nuisance::Nuisance;
 use weft_core::flow::{PACKET_SIZE_MAX, PACKET_SIZE_MIN};
+use weft_core::long_path_choice::LongPathUse;
 use weft_core::multicast::Scheme;
 use weft_core::time::{Duration, Instant};
 use weft_engine::protocols::CostModel;
@@ -128,6 +129,7 @@ pub(super) fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) 
             tells: false,
         }),
         long_packet_size: 0,
+        long_path: LongPathUse::Never,
     });
 }
 
@@ -142,6 +144,12 @@ pub(super) fn add_streams(machine: &mut Machine, random: &mut Random) {
         (random.chance(chance) && is_apart).then_some(Break { from, to, at })
     };
     let (breaks, stalls) = (fails(600_000), fails(300_000));
+    let long = [
+        (0, LongPathUse::Never),
+        (5_000, LongPathUse::Always),
+        (33 << 10, LongPathUse::Measured),
+        (PACKET_SIZE_MAX, LongPathUse::Always),
+    ];
     machine.wires.ordered = Some(Ordered {
         beside: true,
         room: random.pick(&[1, 4, 32]),
@@ -161,8 +169,12 @@ pub(super) fn add_streams(machine: &mut Machine, random: &mut Random) {
             proof: Proof::Answer,
             tells: true,
         }),
-        long_packet_size: random.pick(&[0, 5_000, 33 << 10, PACKET_SIZE_MAX]),
+        long_packet_size: 0,
+        long_path: LongPathUse::Never,
     });
+    if let Some(ordered) = &mut machine.wires.ordered {
+        (ordered.long_packet_size, ordered.long_path) = random.pick(&long);
+    }
 }
 
 /// Makes the paths of one process, or of all, carry smaller packets for a time. The search for the path MTU

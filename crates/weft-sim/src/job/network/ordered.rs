@@ -8,6 +8,7 @@ use crate::nuisance::Flight;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use weft_core::flow::LongPath;
+use weft_core::long_path_choice::LongPathUse;
 use weft_core::rails::Role;
 use weft_core::time::Instant;
 use weft_engine::memory::UserData;
@@ -36,6 +37,8 @@ pub(in crate::job) struct Ordered {
     /// Bytes of the longest packet on the long paths of flows, if the carrier is their long path; 0: it is
     /// not.
     pub(in crate::job) long_packet_size: usize,
+    /// The use of that path.
+    pub(in crate::job) long_path: LongPathUse,
 }
 
 /// The properties of a carrier that writes to memory of peers. Chances are cases per million.
