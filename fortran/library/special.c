@@ -190,6 +190,7 @@ static MPI_Aint type_value(int keyval, void *attribute) {
     return comm_value(MPI_KEYVAL_INVALID, attribute);
 }
 
+/* Without an attribute the value is 0, though nothing asks for that: programs of other libraries look at it. */
 #define GET_ATTR(object, Object, name)                                                                        \
     void F(mpi_##object##_get_attr)(const int *handle, const int *keyval, MPI_Aint *value, int *flag,         \
                                     int *ierror) {                                                            \
@@ -198,9 +199,7 @@ static MPI_Aint type_value(int keyval, void *attribute) {
         int code = C(MPI_##Object##_get_attr)(name##_c(*handle), key_c(*keyval), &attribute, &found);                \
         if (code == MPI_SUCCESS) {                                                                            \
             *flag = found != 0;                                                                               \
-            if (found) {                                                                                      \
-                *value = object##_value(key_c(*keyval), attribute);                                                  \
-            }                                                                                                 \
+            *value = found ? object##_value(key_c(*keyval), attribute) : 0;                                   \
         }                                                                                                     \
         give(ierror, code);                                                                                   \
     }                                                                                                         \
@@ -232,9 +231,7 @@ void F(mpi_attr_get)(const int *comm, const int *keyval, int *value, int *flag, 
     int code = C(MPI_Attr_get)(comm_c(*comm), key_c(*keyval), &attribute, &found);
     if (code == MPI_SUCCESS) {
         *flag = found != 0;
-        if (found) {
-            *value = (int)comm_value(key_c(*keyval), attribute);
-        }
+        *value = found ? (int)comm_value(key_c(*keyval), attribute) : 0;
     }
     *ierror = code;
 }

@@ -174,6 +174,9 @@ contains
     value = 0
     call MPI_Type_get_attr(copied, key, value, flag)
     call expect(flag .and. value == 55, 'the attribute of a datatype')
+    call MPI_Type_delete_attr(copied, key)
+    call MPI_Type_get_attr(copied, key, value, flag)
+    call expect(.not. flag .and. value == 0, 'an attribute that is not there')
     call MPI_Type_free(copied)
     call MPI_Type_free(type)
     call MPI_Type_free_keyval(key)
