@@ -190,7 +190,7 @@ static MPI_Aint type_value(int keyval, void *attribute) {
     return comm_value(MPI_KEYVAL_INVALID, attribute);
 }
 
-/* Without an attribute the value is 0, though nothing asks for that: programs of other libraries look at it. */
+/* Without an attribute the value is 0, as with MPICH: the standard leaves it undefined. */
 #define GET_ATTR(object, Object, name)                                                                        \
     void F(mpi_##object##_get_attr)(const int *handle, const int *keyval, MPI_Aint *value, int *flag,         \
                                     int *ierror) {                                                            \

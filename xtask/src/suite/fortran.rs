@@ -3,7 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
+
 use super::context::{Context, Expected};
+use super::instructions;
 use super::needs::{Need, flang};
 use super::process::{Finished, Run};
 use super::{Case, Outcome};
@@ -55,6 +58,13 @@ const PROGRAMS: &[(&str, &str, &[&str])] = &[
 /// Options that change the lengths of REAL and DOUBLE PRECISION, and what the program is told of them.
 const LENGTHS: &[&[&str]] = &[&["-fdefault-real-8", "-fdefault-double-8"], &["-fdefault-real-8", "-DLONG_DOUBLE"]];
 
+/// The instructions that the binding may add to an `MPI_Send` of 8 bytes, and the messages that the program
+/// sends.
+const ADDED_MOST: &[(&str, u64)] = &[("-DMPIF", 15), ("-DMODULE", 15), ("-DF08", 40)];
+const COUNTED: u64 = 1000;
+/// The seconds of processor time that compiling the modules for a compiler may take.
+const MODULES_SECONDS_MOST: f64 = 20.0;
+
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = Vec::new();
     for compiler in [Compiler::Gnu, Compiler::Llvm] {
@@ -90,6 +100,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     }
     cases.push(Case::new("mpifort answers what the scripts of every library ask", questions).needs(&[Need::Gfortran]));
     cases.push(Case::new("the modules for a new compiler are compiled once", first_use).needs(&[Need::Gfortran]));
+    cases.push(Case::new("what the binding adds to MPI_SEND", added).needs(&[Need::Gfortran]));
     cases.push(Case::new("mpifort, mpif90 and mpif77 say that there is no compiler", no_compiler));
     cases.push(Case::new("find_package(MPI) finds all three bindings", cmake).needs(&[Need::Gfortran]));
     cases
@@ -281,7 +292,18 @@ fn new_compiler(place: &Path) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// The first call compiles the modules into the cache and says so in one line; the second is silent.
+/// The seconds of processor time that `times` says of the children of a shell, in its last line: `0m2.93s 0m0.20s`.
+fn children_seconds(times: &str) -> anyhow::Result<f64> {
+    let mut sum = 0.0;
+    for time in times.split_whitespace() {
+        let (minutes, seconds) = time.trim_end_matches('s').split_once('m').with_context(|| times.to_owned())?;
+        sum += minutes.parse::<f64>()? * 60.0 + seconds.parse::<f64>()?;
+    }
+    Ok(sum)
+}
+
+/// The first call compiles the modules into the cache, in little time, and says so in one line; the second is
+/// silent.
 fn first_use(context: &Context) -> anyhow::Result<()> {
     let place = directory(context, "first use")?;
     let compiler = new_compiler(&place)?;
@@ -290,16 +312,49 @@ fn first_use(context: &Context) -> anyhow::Result<()> {
         std::fs::remove_dir_all(&cache)?;
     }
     let call = || {
-        let run = Run::new(context.bin("mpifort")).arg(format!("-fc={}", compiler.display())).directory(&place);
+        let run = Run::new("sh").args(["-c", "\"$@\"; code=$?; times; exit $code", "sh"]).arg(context.bin("mpifort"));
+        let run = run.arg(format!("-fc={}", compiler.display())).directory(&place);
         let run = run.arg("-w").arg("-o").arg(place.join("program")).arg(source(context, "modern.F90"));
         run.env("XDG_CACHE_HOME", &cache).limit(COMPILE_LIMIT_SECONDS).finish()
     };
+    // What `times` says is two more lines.
     let first = succeeded(call()?, "the first call")?;
-    let says = first.output.lines().count() == 1 && first.output.starts_with("compiled Weft's Fortran modules for");
+    let says = first.output.lines().count() == 3 && first.output.starts_with("compiled Weft's Fortran modules for");
     anyhow::ensure!(says, "the first call does not say in one line what it does:\n{}", first.report());
     let second = succeeded(call()?, "the second call")?;
-    anyhow::ensure!(second.output.is_empty(), "the second call is not silent:\n{}", second.report());
+    anyhow::ensure!(second.output.lines().count() == 2, "the second call is not silent:\n{}", second.report());
+    let [all, program] = [&first, &second].map(|call| children_seconds(call.output.lines().last().unwrap_or_default()));
+    let modules = all? - program?;
+    anyhow::ensure!(
+        (0.0..=MODULES_SECONDS_MOST).contains(&modules),
+        "compiling the modules takes {modules:.1} s of a processor, and may take {MODULES_SECONDS_MOST}"
+    );
     Ok(())
+}
+
+/// Expect: each binding adds at least one instruction to a message, and at most as many as it may.
+fn added(context: &Context) -> anyhow::Result<Outcome> {
+    if let Some(why) = instructions::missing() {
+        return Ok(Outcome::Skipped(why));
+    }
+    for &(binding, most) in ADDED_MOST {
+        let program =
+            compile(context, Compiler::Gnu, &[source(context, "counted.F90")], &[binding, "-O2", "-fno-inline"])?;
+        let profile = program.with_extension("profile");
+        let counter = ["--quiet", "--tool=callgrind", "--collect-atstart=no", "--toggle-collect=counted"];
+        let run = Run::new("valgrind").args(counter).arg(format!("--callgrind-out-file={}", profile.display()));
+        let run = run.arg(&program).env("LD_LIBRARY_PATH", context.prefix.join("lib")).limit(LIMIT_SECONDS);
+        succeeded(run.finish()?, "the program under callgrind")?;
+        let text = std::fs::read_to_string(&profile).with_context(|| profile.display().to_string())?;
+        let all = instructions::of_file(&text, "libmpifort_abi.so.1.0.0")?;
+        let each = all.div_ceil(COUNTED);
+        anyhow::ensure!(
+            (1..=most).contains(&each),
+            "{binding} adds {each} instructions to MPI_SEND, and may add {most}; they are in {}",
+            profile.display()
+        );
+    }
+    Ok(Outcome::Passed)
 }
 
 fn no_compiler(context: &Context) -> anyhow::Result<()> {

@@ -19,7 +19,9 @@ use super::context::Context;
 use super::faces::{Face, unless_missing};
 use super::process;
 use super::{Case, Outcome};
+pub(super) use count::missing;
 use count::{Count, MESSAGES, Mode, Place, kinds};
+pub(super) use faces::of_file;
 
 /// The largest cost of a change when two trees are compared, as a ratio.
 const LIMIT: f64 = 1.03;

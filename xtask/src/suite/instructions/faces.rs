@@ -83,7 +83,7 @@ fn noted_compiler(library: &[u8]) -> Option<String> {
 ///
 /// # Errors
 /// The profile has another form than expected.
-fn of_file(profile: &str, file: &str) -> anyhow::Result<u64> {
+pub(in crate::suite) fn of_file(profile: &str, file: &str) -> anyhow::Result<u64> {
     let mut names: HashMap<&str, bool> = HashMap::new();
     let (mut is_here, mut is_call, mut sum) = (false, false, 0);
     for line in profile.lines() {
