@@ -292,7 +292,8 @@ fn new_compiler(place: &Path) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// The seconds of processor time that `times` says of the children of a shell, in its last line: `0m2.93s 0m0.20s`.
+/// The seconds of processor time in the last line of a shell's `times`, which is of its children: `0m2.93s
+/// 0m0.20s`.
 fn children_seconds(times: &str) -> anyhow::Result<f64> {
     let mut sum = 0.0;
     for time in times.split_whitespace() {
