@@ -100,6 +100,9 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     }
     cases.push(Case::new("mpifort answers what the scripts of every library ask", questions).needs(&[Need::Gfortran]));
     cases.push(Case::new("the modules for a new compiler are compiled once", first_use).needs(&[Need::Gfortran]));
+    cases.push(
+        Case::new("a module file of others is named before the compiler speaks", foreign).needs(&[Need::Gfortran]),
+    );
     cases.push(Case::new("what the binding adds to MPI_SEND", added).needs(&[Need::Gfortran]));
     cases.push(Case::new("mpifort, mpif90 and mpif77 say that there is no compiler", no_compiler));
     cases.push(Case::new("find_package(MPI) finds all three bindings", cmake).needs(&[Need::Gfortran]));
@@ -330,6 +333,27 @@ fn first_use(context: &Context) -> anyhow::Result<()> {
         (0.0..=MODULES_SECONDS_MOST).contains(&modules),
         "compiling the modules takes {modules:.1} s of a processor, and may take {MODULES_SECONDS_MOST}"
     );
+    Ok(())
+}
+
+/// A module file that the compiler would take in the place of Weft's.   Expect: mpifort names it first, and
+/// says nothing of a copy of Weft's own.
+fn foreign(context: &Context) -> anyhow::Result<()> {
+    let place = directory(context, "module files of others")?;
+    let call = || {
+        let run = mpifort(context, Compiler::Gnu).args(["-c", "-w", "-DMODULE"]).arg(source(context, "reals.F90"));
+        run.directory(&place).finish()
+    };
+    let shown = mpifort(context, Compiler::Gnu).arg("-showme:incdirs").finish()?.output;
+    let own = shown.split_whitespace().last().context("no directory of modules")?;
+    std::fs::copy(Path::new(own).join("mpi.mod"), place.join("mpi.mod"))?;
+    let finished = succeeded(call()?, "compiling beside a copy of the module")?;
+    anyhow::ensure!(finished.output.is_empty(), "a copy is named:\n{}", finished.report());
+    std::fs::write(place.join("mpi.mod"), "a module file of another compiler\n")?;
+    let finished = call()?;
+    let first = finished.output.lines().next().unwrap_or_default();
+    let says = first.starts_with("mpifort: the compiler takes ") && first.contains("/mpi.mod, which is not Weft's");
+    anyhow::ensure!(finished.code != Some(0) && says, "the file is not named first:\n{}", finished.report());
     Ok(())
 }
 
