@@ -87,6 +87,7 @@ fn fortran_programs(directory: &Path, symbols: Option<&Path>) -> Result<()> {
     for (binding, text) in fortran::every_answer(&spec, known.as_ref())? {
         std::fs::write(directory.join(format!("every_answer_{binding}.f90")), text)?;
     }
+    std::fs::write(directory.join("every_answer.c"), fortran::every_answer_in_c(&spec)?)?;
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 //! `fortran/library/special.c`.
 
 mod answers;
+mod answers_in_c;
 mod calls;
 mod conformance;
 mod constants;
@@ -40,10 +41,15 @@ pub(super) fn every_call(spec: &Spec) -> Result<Vec<(&'static str, String)>> {
     conformance::programs(spec)
 }
 
-/// A program that calls every procedure, by mpif.h and by `use mpi_f08`: those that are among the symbols of
+/// A program that calls every procedure, by mpif.h and by both modules: those that are among the symbols of
 /// another library, if they are given.
 pub(super) fn every_answer(spec: &Spec, known: Option<&BTreeSet<String>>) -> Result<Vec<(&'static str, String)>> {
     answers::programs(spec, known)
+}
+
+/// The same in C.
+pub(super) fn every_answer_in_c(spec: &Spec) -> Result<String> {
+    answers_in_c::program(spec)
 }
 
 /// How long a call uses its buffers: the `enum use` of `fortran/library/fortran.h`, and buffers of which only

@@ -1,6 +1,7 @@
 //! Fortran: the programs of `tests/fortran` with each compiler and each binding, over Weft and over MPICH's
 //! library of the standard ABI; profilers; and what configure scripts, CMake and users ask `mpifort`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -75,6 +76,10 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         add(
             "every procedure, by mpif.h and by both modules".to_owned(),
             Box::new(move |context| every_procedure(context, compiler).into()),
+        );
+        add(
+            "every procedure answers as in C, by mpif.h and by both modules, 1 and 2 ranks".to_owned(),
+            Box::new(move |context| every_answer(context, compiler).into()),
         );
         for &(what, source, options) in PROGRAMS {
             add(
@@ -191,6 +196,42 @@ fn every_procedure(context: &Context, compiler: Compiler) -> anyhow::Result<()> 
         let program = compile(context, compiler, &[file], &["-O0"])?;
         let finished = succeeded(Run::new(program).finish()?, binding)?;
         anyhow::ensure!(finished.output.contains(&format!("procedures named: {named}")), "{}", finished.report());
+    }
+    Ok(())
+}
+
+/// The fewest procedures that a program which calls every procedure calls, with their profiling names.
+const CALLS_MIN: usize = 700;
+
+/// Programs in C and by each binding call every procedure with the same arguments, which stand for nothing.
+/// Expect: the same answers, success or the class of an error.
+fn every_answer(context: &Context, compiler: Compiler) -> anyhow::Result<()> {
+    let place = directory(context, &format!("{} every answer", compiler.name()))?;
+    let generate = Run::new(std::env::current_exe()?).args(["generate", "--fortran-programs"]).arg(&place);
+    succeeded(generate.directory(&context.root).finish()?, "generating the programs")?;
+    let in_c = place.join("in-c");
+    let run = Run::new(context.bin("mpicc")).args(["-w", "-o"]).arg(&in_c).arg(place.join("every_answer.c"));
+    succeeded(run.limit(COMPILE_LIMIT_SECONDS).finish()?, "compiling the program in C")?;
+    let long = if compiler == Compiler::Gnu { "-ffree-line-length-none" } else { "-O0" };
+    let of_binding = |binding: &'static str| {
+        let source = place.join(format!("every_answer_{binding}.f90"));
+        anyhow::Ok((binding, compile(context, compiler, &[source], &["-O0", long])?))
+    };
+    let programs = ["mpif", "mpi", "mpi_f08"].map(of_binding).into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    for ranks in [1, 2] {
+        let answers = |program: &Path| {
+            let finished =
+                succeeded(context.mpiexec(ranks).arg(program).limit(LIMIT_SECONDS).finish()?, "the program")?;
+            let answers = finished.output.lines().filter(|line| line.starts_with("MPI_") || line.starts_with("PMPI_"));
+            anyhow::Ok(answers.map(str::to_owned).collect::<BTreeSet<String>>())
+        };
+        let of_c = answers(&in_c)?;
+        for (binding, program) in &programs {
+            let of_fortran = answers(program)?;
+            anyhow::ensure!(of_fortran.len() >= CALLS_MIN, "{binding}: {} answers only", of_fortran.len());
+            let others: Vec<&String> = of_fortran.difference(&of_c).collect();
+            anyhow::ensure!(others.is_empty(), "{ranks} ranks, {binding} answers otherwise than C: {others:?}");
+        }
     }
     Ok(())
 }

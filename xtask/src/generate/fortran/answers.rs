@@ -11,7 +11,7 @@ use super::conformance::{Call, Variable};
 use super::{HEAD, handle, has_choice, has_own_interface, is_choice, is_without_f08, procedures};
 
 /// The classes of errors that every version of the ABIs has. Others have no name here.
-const CLASSES: &[&str] = &[
+pub(super) const CLASSES: &[&str] = &[
     "SUCCESS",
     "BUFFER",
     "COUNT",
@@ -89,13 +89,13 @@ const LEFT_OUT: &[&str] = &[
 /// The programs, with the names of the bindings. `known` has the symbols of the other library, if one is
 /// asked for: a procedure that it does not have is not called.
 pub(super) fn programs(spec: &Spec, known: Option<&BTreeSet<String>>) -> Result<Vec<(&'static str, String)>> {
-    let bindings = [("mpif", "include 'mpif.h'"), ("mpi_f08", "use mpi_f08")];
+    let bindings = [("mpif", "include 'mpif.h'"), ("mpi", "use mpi"), ("mpi_f08", "use mpi_f08")];
     bindings.into_iter().map(|(name, access)| Ok((name, program(spec, name, access, known)?))).collect()
 }
 
 fn program(spec: &Spec, name: &str, access: &str, known: Option<&BTreeSet<String>>) -> Result<String> {
     let f08 = name == "mpi_f08";
-    let (uses, includes) = if f08 { (access, "") } else { ("", access) };
+    let (uses, includes) = if name == "mpif" { ("", access) } else { (access, "") };
     let mut out = format!("! Calls every procedure of MPI once and prints its answer. {HEAD}\nprogram every_answer\n");
     writeln!(out, "  use, intrinsic :: iso_c_binding, only: c_ptr\n  {uses}\n  implicit none\n  {includes}")?;
     out.push_str(
@@ -135,7 +135,7 @@ fn program(spec: &Spec, name: &str, access: &str, known: Option<&BTreeSet<String
     Ok(out)
 }
 
-fn is_called(procedure: &Procedure) -> bool {
+pub(super) fn is_called(procedure: &Procedure) -> bool {
     !LEFT_OUT.contains(&procedure.name.as_str())
         && !has_own_interface(&procedure.name)
         && procedure.parameters.iter().all(|parameter| parameter.function.is_none() && parameter.kind != "SESSION")
