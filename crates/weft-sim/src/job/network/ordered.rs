@@ -458,10 +458,15 @@ impl Inner {
         Some(to)
     }
 
-    /// The number of messages that wait to leave a process for a living process over an unbroken line.
+    /// The number of messages that wait to leave a process for a living process over an unbroken line, and
+    /// that nothing else brings. A long packet of a flow on a line that stalls has come in pieces on other
+    /// paths.
     pub(super) fn waiting(&self, from: usize) -> usize {
         let counts = |(to, line): (usize, &Line)| !self.dead[to] && line.health == Health::Whole;
-        self.lines_of(from).filter(|line| counts(*line)).map(|(_, line)| line.held.len()).sum()
+        let beside = self.wires.ordered.is_some_and(|ordered| ordered.beside);
+        let is_needed = |(_, load): &&(u64, Load)| !(beside && matches!(load, Load::Packet(_)));
+        let needed = |(_, line): (usize, &Line)| line.held.iter().filter(is_needed).count();
+        self.lines_of(from).filter(|line| counts(*line)).map(needed).sum()
     }
 
     /// Drops the messages that a process has sent and that have not left: they are gone with it.
