@@ -177,12 +177,16 @@ impl Flow {
         Some(Written { length, path: departure.path, fresh: None })
     }
 
-    /// Writes the piece of a packet that begins at byte `from` of its payload, no longer than `size` bytes.
+    /// Writes the piece of a packet that follows after `left` bytes of its payload, no longer than `size`
+    /// bytes.
+    ///
+    /// Every other transmission goes from the end of the packet to its beginning. The last pieces of a burst
+    /// are those for which a buffer on the way has no room, and they must not be the same ones each time.
     fn emit_piece(
         &mut self,
         now: Instant,
         departure: &Departure,
-        from: u16,
+        left: u16,
         size: u16,
         regions: &mut dyn Regions,
         out: &mut [u8],
@@ -191,8 +195,9 @@ impl Flow {
         let channel = self.channel(&content);
         let whole = content.payload_bytes();
         let room = usize::from(size) - PIECE_OVERHEAD - self.settings.seal_size();
-        let bytes = room.min(usize::from(whole - from));
-        let until = from + bytes as u16;
+        let bytes = room.min(usize::from(whole - left));
+        let until = left + bytes as u16;
+        let from = if transmission.is_multiple_of(2) { whole - until } else { left };
         let control = self.take_control();
         let head = self.head(now, Kind::Piece(Number(control as u32)), false, path, true);
         let mut at = head.emit(0, out);
