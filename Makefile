@@ -90,7 +90,7 @@ setup-rdma:
 	@tools/setup.sh rdma
 
 build: setup
-	WEFT_COMMIT=$$(packaging/commit.sh) $(CARGO) build --release --package weft-abi --package weft-launch --package weft-cli --package weft-netd
+	WEFT_COMMIT=$$(packaging/commit.sh) $(CARGO) build --release --package weft-library --package weft-launch --package weft-cli --package weft-netd
 
 install: build
 	tools/install.sh "$(PREFIX)"

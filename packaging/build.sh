@@ -32,7 +32,7 @@ export CARGO_INCREMENTAL=0
 WEFT_COMMIT=$("$top/packaging/commit.sh")
 export WEFT_COMMIT
 
-cargo build --quiet --locked --release --package weft-abi --package weft-launch --package weft-cli --package weft-netd
+cargo build --quiet --locked --release --package weft-library --package weft-launch --package weft-cli --package weft-netd
 rm -f "$into/target/release/libmpifort_abi.so"
 tools/fortran-library.sh "$into/target/release"
 

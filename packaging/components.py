@@ -17,7 +17,7 @@ import sys
 import tomllib
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PROGRAMS = ("weft-abi", "weft-launch", "weft-cli", "weft-netd")
+PROGRAMS = ("weft-library", "weft-launch", "weft-cli", "weft-netd")
 # Words by which a crate offers its code under one of Weft's own licences.
 OWN = ("MIT", "Apache-2.0")
 # The licences of parts that are under none of them: they join Weft's own in the licence of a package. The

@@ -13,7 +13,7 @@ const USAGE: &str = "usage: cargo xtask size [LIBRARY]";
 const LIBRARY: &str = "build/packages/build/target/release/libmpi_abi.so";
 /// The parts, and the beginnings of the names in them; the first one that fits counts.
 const PARTS: [(&str, &[&str]); 10] = [
-    ("the functions of the interface (weft-abi)", &["MPI_", "PMPI_", "MPIX_", "PMPIX_", "mpi_abi"]),
+    ("the functions of the interface (weft-abi)", &["MPI_", "PMPI_", "MPIX_", "PMPIX_", "weft_abi"]),
     ("objects of MPI, settings, start (weft-mpi)", &["weft_mpi"]),
     ("engine (weft-engine)", &["weft_engine"]),
     (
@@ -129,7 +129,7 @@ mod tests {
     fn a_function_belongs_to_the_crate_of_its_name() {
         let named = |name| PARTS[part(name)].0;
         assert_eq!(named("MPI_Send"), PARTS[0].0);
-        assert_eq!(named("mpi_abi::calls::send"), PARTS[0].0);
+        assert_eq!(named("weft_abi::calls::send"), PARTS[0].0);
         assert_eq!(named("<weft_core::flow::Flow as core::fmt::Debug>::fmt"), PARTS[3].0);
         assert_eq!(named("<&mut weft_net::shared::Ring as core::fmt::Debug>::fmt"), PARTS[4].0);
         assert_eq!(named("core::fmt::write"), PARTS[8].0);

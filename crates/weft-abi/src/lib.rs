@@ -1,4 +1,4 @@
-//! The C boundary: `libmpi_abi.so.1`.
+//! The C boundary of `libmpi_abi.so.1`.
 //!
 //! Generated functions (`generated/`, made by `cargo xtask generate` from `spec/`) check their arguments and
 //! call the implementations in `calls/`. Nothing inside Weft calls an `MPI_` function.

@@ -41,6 +41,7 @@ const fn group(element: Element) -> Group {
 
 /// Returns whether `op` is defined for `element` (the tables of MPI-5.0 §6.9.2 and §6.9.4). REPLACE and NO_OP
 /// are defined for all elements; the caller must see that only one-sided operations use them.
+#[inline(always)]
 pub const fn supports(op: Op, element: Element) -> bool {
     let group = group(element);
     match op {

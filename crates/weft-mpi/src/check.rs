@@ -239,14 +239,20 @@ pub(crate) fn compare_calls(compares: bool) {
 /// Runs the body of the call with this number.
 #[inline(always)]
 pub fn in_call<R>(number: u32, body: impl FnOnce() -> R) -> R {
-    if !COMPARES.load(Ordering::Relaxed) {
-        return body();
-    }
     // The program's function that the call runs may call MPI as well.
-    let outer = THREAD_CALL.replace(Some(number));
+    let outer = if COMPARES.load(Ordering::Relaxed) { Some(enter_call(number)) } else { None };
     let result = body();
-    THREAD_CALL.set(outer);
+    if let Some(outer) = outer {
+        THREAD_CALL.set(outer);
+    }
     result
+}
+
+/// Says that this thread is in the call with this number, and returns the one that it was in.
+#[cold]
+#[inline(never)]
+fn enter_call(number: u32) -> Option<u32> {
+    THREAD_CALL.replace(Some(number))
 }
 
 /// The rest of a call, once the calls have been compared.

@@ -133,6 +133,7 @@ pub fn handle_of(element: Element) -> usize {
 }
 
 /// The predefined operation with this handle.
+#[inline]
 pub fn operation(handle: usize) -> Option<Op> {
     Some(match handle {
         MPI_SUM => Op::Sum,

@@ -25,14 +25,15 @@ mod waiting;
 
 use std::cell::Cell;
 use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use weft_core::time::Duration;
 use weft_engine::messages::Messages;
 use weft_engine::waiting::{Learned, Looks, Waiters};
 use weft_launch::Load;
 use weft_net::clock;
+use weft_net::lock::{Lock, LockGuard};
 
 use crate::awaited::Awaited;
 use crate::constants::{MPI_ERR_OTHER, MPI_THREAD_SINGLE};
@@ -179,7 +180,7 @@ pub fn is_beside_main_thread() -> bool {
 pub static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// Says that this process was forked from a process of an MPI job: nothing of MPI may be used here.
 pub static FORKED: AtomicBool = AtomicBool::new(false);
-static PROCESS: Mutex<Process> = Mutex::new(Process::new());
+static PROCESS: Lock<Process> = Lock::new(Process::new());
 /// A thread of the library holds the lock: the progress thread, or one that accesses files.
 static THREAD_HAS_LOCK: AtomicBool = AtomicBool::new(false);
 /// A call waits. For a look without the lock.
@@ -197,17 +198,13 @@ fn tell_events() {
 }
 
 /// Exclusive use of the process.
-pub type Guard = MutexGuard<'static, Process>;
+pub type Guard = LockGuard<'static, Process>;
 
 /// Takes the lock. A panic of another thread while it held the lock does not hide the process from this one:
 /// the boundary reports such a panic as an internal error.
 #[inline]
 pub fn lock() -> Guard {
-    match PROCESS.try_lock() {
-        Ok(guard) => guard,
-        Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        Err(std::sync::TryLockError::WouldBlock) => lock_slowly(),
-    }
+    PROCESS.try_lock().unwrap_or_else(lock_slowly)
 }
 
 /// Makes every child that is forked from now on know that it does not belong to the job.
@@ -244,7 +241,7 @@ fn lock_slowly() -> Guard {
     let began = clock::now();
     while THREAD_HAS_LOCK.load(Ordering::Relaxed) && clock::now().since(began) < THREAD_LEAVES {
         for _ in 0..LOOKS_PER_YIELD {
-            if let Ok(guard) = PROCESS.try_lock() {
+            if let Some(guard) = PROCESS.try_lock() {
                 return guard;
             }
             std::hint::spin_loop();
@@ -252,7 +249,7 @@ fn lock_slowly() -> Guard {
         // The progress thread may need the processor of this thread.
         std::thread::yield_now();
     }
-    PROCESS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    PROCESS.lock()
 }
 
 /// Runs `operation` under the lock, then wakes the threads that wait for its result.
@@ -274,7 +271,7 @@ pub fn with<R>(operation: impl FnOnce(&mut Process) -> R) -> R {
 #[cold]
 pub fn returns_errors() -> bool {
     use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_ERRORS_RETURN};
-    let Ok(process) = PROCESS.try_lock() else { return false };
+    let Some(process) = PROCESS.try_lock() else { return false };
     [MPI_COMM_WORLD, MPI_COMM_SELF].into_iter().any(|handle| {
         process.objects.find_communicator(handle).is_some_and(|object| object.error_handler == MPI_ERRORS_RETURN)
     })

@@ -48,6 +48,7 @@ pub mod faults;
 #[cfg(not(loom))]
 pub mod files;
 mod life;
+pub mod lock;
 pub mod node;
 // The model checker has no sockets.
 #[cfg(not(loom))]

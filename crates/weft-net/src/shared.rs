@@ -28,7 +28,7 @@ mod cooperative_copy;
 mod costs;
 mod doorbell;
 #[cfg_attr(loom, path = "shared/futex_model.rs")]
-mod futex;
+pub(crate) mod futex;
 mod inbox;
 // The model checker replaces the segment, whose files this needs.
 #[cfg(not(loom))]

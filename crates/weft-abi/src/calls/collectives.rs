@@ -47,9 +47,9 @@ pub(crate) fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
             let comm = process.objects.communicator(comm.0)?;
             Ok(process.plans(comm).barrier(Barrier { rank: comm.rank, size: comm.group.size() }))
         };
-        return make_persistent(request, process, comm, bind, called::barrier);
+        return make_persistent(request, process, comm, &bind, &called::barrier);
     }
-    run_bound(form, process, comm, |process| process.agreement_scope(comm.0), bind, called::barrier)
+    run_bound(form, process, comm, |process| process.agreement_scope(comm.0), bind, &called::barrier)
 }
 
 /// MPI_Bcast (MPI-5.0 §6.4).
@@ -57,8 +57,8 @@ pub(crate) fn bcast(form: Form, part: Part, root: c_int, comm: MPI_Comm) -> Resu
     run_repeatable(
         form,
         planner::Call { by: (0, root), ..call(choice::Operation::Bcast, comm, part, part) },
-        |process, comm| plan_bcast(process, comm, part, root),
-        |process, comm| called::bcast(process, comm, part, root),
+        &|process, comm| plan_bcast(process, comm, part, root),
+        &|process, comm| called::bcast(process, comm, part, root),
         |process| inter::bcast(form, process, comm, part, root),
     )
 }
@@ -68,8 +68,8 @@ pub(crate) fn gather(form: Form, send: Part, receive: Part, root: c_int, comm: M
     run_either(
         form,
         comm,
-        |process, comm| plan_gather(process, comm, send, receive, root),
-        move |process, comm| called::gather(process, comm, (send, receive), root, true),
+        &|process, comm| plan_gather(process, comm, send, receive, root),
+        &|process, comm| called::gather(process, comm, (send, receive), root, true),
         |process| inter::rooted(form, process, comm, (Side::Consecutive(receive), Side::Same(send)), root, true),
     )
 }
@@ -79,8 +79,8 @@ pub(crate) fn gatherv(form: Form, send: Part, receive: Parts, root: c_int, comm:
     run_either(
         form,
         comm,
-        |process, comm| plan_gatherv(process, comm, send, receive, root),
-        move |process, comm| called::gatherv(process, comm, (send, receive), root, true),
+        &|process, comm| plan_gatherv(process, comm, send, receive, root),
+        &|process, comm| called::gatherv(process, comm, (send, receive), root, true),
         |process| inter::rooted(form, process, comm, (Side::Listed(receive), Side::Same(send)), root, true),
     )
 }
@@ -90,8 +90,8 @@ pub(crate) fn scatter(form: Form, send: Part, receive: Part, root: c_int, comm: 
     run_either(
         form,
         comm,
-        |process, comm| plan_scatter(process, comm, send, receive, root),
-        move |process, comm| called::gather(process, comm, (receive, send), root, false),
+        &|process, comm| plan_scatter(process, comm, send, receive, root),
+        &|process, comm| called::gather(process, comm, (receive, send), root, false),
         |process| inter::rooted(form, process, comm, (Side::Consecutive(send), Side::Same(receive)), root, false),
     )
 }
@@ -101,8 +101,8 @@ pub(crate) fn scatterv(form: Form, send: Parts, receive: Part, root: c_int, comm
     run_either(
         form,
         comm,
-        |process, comm| plan_scatterv(process, comm, send, receive, root),
-        move |process, comm| called::gatherv(process, comm, (receive, send), root, false),
+        &|process, comm| plan_scatterv(process, comm, send, receive, root),
+        &|process, comm| called::gatherv(process, comm, (receive, send), root, false),
         |process| inter::rooted(form, process, comm, (Side::Listed(send), Side::Same(receive)), root, false),
     )
 }
@@ -112,8 +112,8 @@ pub(crate) fn allgather(form: Form, send: Part, receive: Part, comm: MPI_Comm) -
     run_repeatable(
         form,
         call(choice::Operation::Allgather, comm, send, receive),
-        |process, comm| plan_every(process, comm, send, receive, 1, |plans, shape| plans.allgather(shape)),
-        move |process, comm| called::every(process, comm, send, receive),
+        &|process, comm| plan_every(process, comm, send, receive, 1, |plans, shape| plans.allgather(shape)),
+        &|process, comm| called::every(process, comm, send, receive),
         |process| inter::exchange(form, process, comm, Side::Same(send), Side::Consecutive(receive)),
     )
 }
@@ -125,8 +125,8 @@ pub(crate) fn allgatherv(form: Form, send: Part, receive: Parts, comm: MPI_Comm)
         try_multicast(form, lock(), comm, choice::Operation::Allgather)?,
         comm,
         None,
-        |process, comm| plan_allgatherv(process, comm, send, receive),
-        move |process, comm| called::allgatherv(process, comm, send, receive),
+        &|process, comm| plan_allgatherv(process, comm, send, receive),
+        &|process, comm| called::allgatherv(process, comm, send, receive),
         |process| inter::exchange(form, process, comm, Side::Same(send), Side::Listed(receive)),
     )
 }
@@ -136,10 +136,10 @@ pub(crate) fn alltoall(form: Form, send: Part, receive: Part, comm: MPI_Comm) ->
     run_repeatable(
         form,
         call(choice::Operation::Alltoall, comm, send, receive),
-        |process, comm| {
+        &|process, comm| {
             plan_every(process, comm, send, receive, comm.group.size(), |plans, shape| plans.alltoall(shape))
         },
-        move |process, comm| called::every(process, comm, send, receive),
+        &|process, comm| called::every(process, comm, send, receive),
         |process| inter::exchange(form, process, comm, Side::Consecutive(send), Side::Consecutive(receive)),
     )
 }
@@ -149,8 +149,8 @@ pub(crate) fn alltoallv(form: Form, send: Parts, receive: Parts, comm: MPI_Comm)
     run_either(
         form,
         comm,
-        |process, comm| plan_alltoallv(process, comm, send, receive),
-        move |process, comm| called::alltoallv(process, comm, send, receive),
+        &|process, comm| plan_alltoallv(process, comm, send, receive),
+        &|process, comm| called::alltoallv(process, comm, send, receive),
         |process| inter::exchange(form, process, comm, Side::Listed(send), Side::Listed(receive)),
     )
 }
@@ -160,8 +160,8 @@ pub(crate) fn alltoallw(form: Form, send: TypedParts, receive: TypedParts, comm:
     run_either(
         form,
         comm,
-        |process, comm| plan_alltoallw(process, comm, send, receive),
-        move |process, comm| called::alltoallw(process, comm, send, receive),
+        &|process, comm| plan_alltoallw(process, comm, send, receive),
+        &|process, comm| called::alltoallw(process, comm, send, receive),
         |process| inter::exchange(form, process, comm, Side::Typed(send), Side::Typed(receive)),
     )
 }
@@ -182,8 +182,8 @@ pub(crate) fn reduce(
     run_repeatable(
         form,
         planner::Call { by: (op.0, root), ..call(choice::Operation::Reduce, comm, send, receive) },
-        |process, comm| plan_reduce(process, comm, send, recvbuf, op, root),
-        move |process, _| called::reduction(process, (datatype, count as u64), op, Some(root)),
+        &|process, comm| plan_reduce(process, comm, send, recvbuf, op, root),
+        &|process, _| called::reduction(process, (datatype, count as u64), op, Some(root)),
         |process| inter::reduce(form, process, comm, send, recvbuf, op, root),
     )
 }
@@ -203,8 +203,8 @@ pub(crate) fn allreduce(
     run_repeatable(
         form,
         planner::Call { by: (op.0, 0), ..call(choice::Operation::Allreduce, comm, send, receive) },
-        |process, comm| plan_all(process, comm, send, recvbuf, op, |plans, shape| plans.allreduce(shape)),
-        |process, _| called::reduction(process, (datatype, count as u64), op, None),
+        &|process, comm| plan_all(process, comm, send, recvbuf, op, |plans, shape| plans.allreduce(shape)),
+        &|process, _| called::reduction(process, (datatype, count as u64), op, None),
         |process| inter::allreduce(form, process, comm, send, recvbuf, op),
     )
 }
@@ -223,8 +223,8 @@ pub(crate) fn reduce_scatter_block(
     run_either(
         form,
         comm,
-        |process, comm| plan_reduce_scatter_block(process, comm, send, recvbuf, op),
-        move |process, _| called::reduction(process, (datatype, recvcount as u64), op, None),
+        &|process, comm| plan_reduce_scatter_block(process, comm, send, recvbuf, op),
+        &|process, _| called::reduction(process, (datatype, recvcount as u64), op, None),
         |process| {
             let size = process.objects.communicator(comm.0)?.group.size() as usize;
             let count = u64::try_from(recvcount).map_err(|_| negative_count(recvcount))?;
@@ -247,8 +247,8 @@ pub(crate) fn reduce_scatter(
     run_either(
         form,
         comm,
-        |process, comm| plan_reduce_scatter(process, comm, send, recvbuf, recvcounts, op),
-        move |process, comm| {
+        &|process, comm| plan_reduce_scatter(process, comm, send, recvbuf, recvcounts, op),
+        &|process, comm| {
             let counts = counts_of(recvcounts, Partners::of(comm), "recvcounts")?;
             called::reduction(process, (datatype, counts.iter().sum()), op, None)
         },
@@ -274,8 +274,8 @@ pub(crate) fn scan(
     run(
         form,
         comm,
-        |process, comm| plan_all(process, comm, send, recvbuf, op, |plans, shape| plans.scan(shape)),
-        move |process, _| called::reduction(process, (datatype, count as u64), op, None),
+        &|process, comm| plan_all(process, comm, send, recvbuf, op, |plans, shape| plans.scan(shape)),
+        &|process, _| called::reduction(process, (datatype, count as u64), op, None),
     )
 }
 
@@ -293,7 +293,7 @@ pub(crate) fn exscan(
     run(
         form,
         comm,
-        |process, comm| plan_all(process, comm, send, recvbuf, op, |plans, shape| plans.exscan(shape)),
-        move |process, _| called::reduction(process, (datatype, count as u64), op, None),
+        &|process, comm| plan_all(process, comm, send, recvbuf, op, |plans, shape| plans.exscan(shape)),
+        &|process, _| called::reduction(process, (datatype, count as u64), op, None),
     )
 }

@@ -134,6 +134,7 @@ impl Element {
     ];
 
     /// Bytes of data, padding not counted: the result of `MPI_Type_size`, and the bytes that travel.
+    #[inline]
     pub const fn size(self) -> usize {
         match self.pair() {
             Some(pair) => pair.value_size + pair.index_size,
@@ -142,6 +143,7 @@ impl Element {
     }
 
     /// Bytes from one element to the next in an array, padding counted (x86-64 System V).
+    #[inline]
     pub const fn extent(self) -> usize {
         use Element::*;
         match self {

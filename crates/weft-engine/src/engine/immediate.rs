@@ -84,6 +84,7 @@ impl<P: Platform> PointToPoint<P> {
 
     /// Returns whether looking at the rings of the node alone leaves nothing behind that this process could
     /// move on.
+    #[inline]
     fn has_only_rings(&self) -> bool {
         self.backlog.is_empty()
             && self.messages.outbox.is_empty()

@@ -24,11 +24,7 @@ pub(super) enum Helped {
 
 /// Takes the lock, or returns the time after which to look again.
 fn try_lock() -> std::result::Result<Guard, Duration> {
-    match PROCESS.try_lock() {
-        Ok(guard) => Ok(guard),
-        Err(std::sync::TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-        Err(std::sync::TryLockError::WouldBlock) => Err(when_busy(WAITS.load(Ordering::Relaxed))),
-    }
+    PROCESS.try_lock().ok_or_else(|| when_busy(WAITS.load(Ordering::Relaxed)))
 }
 
 /// Makes progress when the kernel has woken the progress thread. Returns the time after which the thread

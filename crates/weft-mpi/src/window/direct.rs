@@ -88,7 +88,7 @@ fn find(window: usize, rank: i32, wanted: u8) -> Option<&'static Target> {
 
 /// Finds the memory of `count` items of a predefined `datatype`, `disp` steps from the beginning of what
 /// `rank` exposes. `None`: the call must take the lock.
-#[inline]
+#[inline(always)]
 pub fn spot(window: usize, rank: i32, disp: isize, count: i64, datatype: usize) -> Option<Spot> {
     let element = predefined::element(datatype).filter(|element| element.size() == element.extent())?;
     let bytes = u64::try_from(count).ok().filter(|count| *count > 0)?.checked_mul(element.size() as u64)?;

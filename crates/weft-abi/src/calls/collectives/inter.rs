@@ -43,7 +43,7 @@ fn scope(process: &mut Process, comm: MPI_Comm, role: Role) -> Result<Collective
 fn do_nothing(form: Form, process: Guard, comm: MPI_Comm) -> Result<()> {
     let called =
         |process: &Process, comm: &Communicator| Ok(Call { is_absent: true, ..called::barrier(process, comm)? });
-    run_bound(form, process, comm, |process| scope(process, comm, Role::Absent), Process::barrier, called)
+    run_bound(form, process, comm, |process| scope(process, comm, Role::Absent), Process::barrier, &called)
 }
 
 /// Carries out the form with this schedule and these buffers, in the scope of a role, or of all processes of
@@ -55,7 +55,7 @@ fn run_planned(
     role: Option<Role>,
     schedule: impl Into<Arc<Schedule>>,
     arguments: Arguments,
-    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
+    called: &dyn Fn(&Process, &Communicator) -> Result<Call>,
 ) -> Result<()> {
     // SAFETY: as in `running`.
     let bound = Arc::new(unsafe { Bound::new(schedule, arguments) });
@@ -84,7 +84,7 @@ pub(super) fn bcast(form: Form, process: Guard, comm: MPI_Comm, part: Part, root
     let (items, arguments) = describe_bcast(&process, part)?;
     let (rank, size) = seat(&process, comm, role)?;
     let schedule = process.plans_apart(size).bcast(&algorithms::Bcast { rank, size, root: 0, items });
-    run_planned(form, process, comm, Some(role), schedule, arguments, |process, comm| {
+    run_planned(form, process, comm, Some(role), schedule, arguments, &|process, comm| {
         called::rooted_between(process, comm, role, &Side::Same(part), false)
     })
 }
@@ -128,7 +128,7 @@ pub(super) fn rooted(
             receive,
         })
     })?;
-    run_planned(form, process, comm, Some(role), schedule, arguments, |process, comm| {
+    run_planned(form, process, comm, Some(role), schedule, arguments, &|process, comm| {
         called::rooted_between(process, comm, role, &own, to_root)
     })
 }
@@ -142,7 +142,7 @@ pub(super) fn exchange(form: Form, process: Guard, comm: MPI_Comm, send: Side, r
     let (schedule, arguments) = plan_exchange(&process, (send, partners), (receive, partners), |send, receive| {
         algorithms::exchange_between(&algorithms::ExchangeBetween { rank, size, remote_size, is_first, send, receive })
     })?;
-    run_planned(form, process, comm, None, schedule, arguments, |process, comm| {
+    run_planned(form, process, comm, None, schedule, arguments, &|process, comm| {
         called::exchange_between(process, comm, &send, &receive)
     })
 }
@@ -177,7 +177,7 @@ pub(super) fn reduce(
         algorithms::reduce_between(&algorithms::ReduceBetween { rank, size, items, commutative }, process.choices());
     let arguments = reduction(send, recvbuf, description, operation);
     let operands = (send.datatype, send.count as u64);
-    run_planned(form, process, comm, Some(role), schedule, arguments, |process, comm| {
+    run_planned(form, process, comm, Some(role), schedule, arguments, &|process, comm| {
         called::reduction_between(process, comm, Some(role), operands, op)
     })
 }
@@ -217,7 +217,7 @@ pub(super) fn reduce_scatter(
     let schedule = algorithms::reduce_scatter_between(&shape, process.choices());
     let arguments = reduction(send, recvbuf, description, operation);
     let operands = (send.datatype, sum as u64);
-    run_planned(form, process, comm, None, schedule, arguments, |process, comm| {
+    run_planned(form, process, comm, None, schedule, arguments, &|process, comm| {
         called::reduction_between(process, comm, None, operands, op)
     })
 }
@@ -247,7 +247,7 @@ pub(super) fn allreduce(
     let schedule = algorithms::allreduce_between(&shape, process.choices());
     let arguments = reduction(send, recvbuf, description, operation);
     let operands = (send.datatype, send.count as u64);
-    run_planned(form, process, comm, None, schedule, arguments, |process, comm| {
+    run_planned(form, process, comm, None, schedule, arguments, &|process, comm| {
         called::reduction_between(process, comm, None, operands, op)
     })
 }

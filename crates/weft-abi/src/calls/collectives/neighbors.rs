@@ -13,7 +13,7 @@ fn exchange(form: Form, comm: MPI_Comm, send: Side, receive: Side) -> Result<()>
     run(
         form,
         comm,
-        |process, comm| {
+        &|process, comm| {
             let neighbours = comm.neighbour_lists()?;
             let send = (send, Partners::destinations(&neighbours));
             let receive = (receive, Partners::sources(&neighbours));
@@ -28,7 +28,7 @@ fn exchange(form: Form, comm: MPI_Comm, send: Side, receive: Side) -> Result<()>
                 })
             })
         },
-        |process, comm| called::neighbours(process, comm, &send, &receive),
+        &|process, comm| called::neighbours(process, comm, &send, &receive),
     )
 }
 

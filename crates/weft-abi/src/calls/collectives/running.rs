@@ -1,5 +1,8 @@
 //! Carries out the form of a collective with its plan: blocking, nonblocking or persistent (MPI-5.0 §6,
 //! §6.12, §6.13). Compares calls where that is asked for.
+//!
+//! What differs from one collective to the next is called by a pointer: a copy of this code for each would
+//! take 100 KB of the library.
 
 use super::plan::Plan;
 use crate::arguments::*;
@@ -20,8 +23,8 @@ use weft_mpi::process::{Guard, Process, lock};
 pub(super) fn run(
     form: Form,
     comm: MPI_Comm,
-    plan: impl Fn(&Process, &Communicator) -> Result<Plan>,
-    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
+    plan: &dyn Fn(&Process, &Communicator) -> Result<Plan>,
+    called: &dyn Fn(&Process, &Communicator) -> Result<Call>,
 ) -> Result<()> {
     run_from(form, lock(), comm, None, plan, called)
 }
@@ -31,8 +34,8 @@ pub(super) fn run(
 pub(super) fn run_either(
     form: Form,
     comm: MPI_Comm,
-    plan: impl Fn(&Process, &Communicator) -> Result<Plan>,
-    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
+    plan: &dyn Fn(&Process, &Communicator) -> Result<Plan>,
+    called: &dyn Fn(&Process, &Communicator) -> Result<Call>,
     between: impl FnOnce(Guard) -> Result<()>,
 ) -> Result<()> {
     run_either_from(form, lock(), comm, None, plan, called, between)
@@ -62,8 +65,8 @@ pub(super) fn try_multicast(
 pub(super) fn run_repeatable(
     form: Form,
     call: planner::Call,
-    plan: impl Fn(&Process, &Communicator) -> Result<Plan>,
-    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
+    plan: &dyn Fn(&Process, &Communicator) -> Result<Plan>,
+    called: &dyn Fn(&Process, &Communicator) -> Result<Call>,
     between: impl FnOnce(Guard) -> Result<()>,
 ) -> Result<()> {
     let mut process = lock();
@@ -87,8 +90,8 @@ pub(super) fn run_either_from(
     process: Guard,
     comm: MPI_Comm,
     call: Option<&planner::Call>,
-    plan: impl Fn(&Process, &Communicator) -> Result<Plan>,
-    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
+    plan: &dyn Fn(&Process, &Communicator) -> Result<Plan>,
+    called: &dyn Fn(&Process, &Communicator) -> Result<Call>,
     between: impl FnOnce(Guard) -> Result<()>,
 ) -> Result<()> {
     if process.objects.communicator(comm.0)?.inter.is_some() {
@@ -105,14 +108,13 @@ pub(super) fn call(operation: choice::Operation, comm: MPI_Comm, send: Part, rec
 
 /// Runs the collective within one group, with the lock held. The schedule of a blocking `call` is kept for
 /// calls that repeat it.
-#[inline]
 pub(super) fn run_from(
     form: Form,
     process: Guard,
     comm: MPI_Comm,
     call: Option<&planner::Call>,
-    plan: impl Fn(&Process, &Communicator) -> Result<Plan>,
-    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
+    plan: &dyn Fn(&Process, &Communicator) -> Result<Plan>,
+    called: &dyn Fn(&Process, &Communicator) -> Result<Call>,
 ) -> Result<()> {
     let bind = |process: &Process| {
         let (schedule, arguments) = plan(process, process.objects.communicator(comm.0)?.check_collective()?)?;
@@ -122,7 +124,7 @@ pub(super) fn run_from(
         Ok(Arc::new(unsafe { Bound::new(schedule, arguments) }))
     };
     if let Form::Persistent(request) = form {
-        return make_persistent(request, process, comm, bind, called);
+        return make_persistent(request, process, comm, &bind, called);
     }
     let bound = process.planner.at_most(in_memory(form), || bind(&process))?;
     if let (Form::Blocking, Some(call), false) = (form, call, process.checks_calls) {
@@ -147,8 +149,8 @@ pub(super) fn make_persistent(
     request: Out<MPI_Request>,
     mut process: Guard,
     comm: MPI_Comm,
-    bind: impl Fn(&Process) -> Result<Arc<Bound>>,
-    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
+    bind: &dyn Fn(&Process) -> Result<Arc<Bound>>,
+    called: &dyn Fn(&Process, &Communicator) -> Result<Call>,
 ) -> Result<()> {
     let mut bound = process.planner.apart(|| bind(&process))?;
     if process.checks_calls {
@@ -182,7 +184,7 @@ pub(super) fn run_bound(
     comm: MPI_Comm,
     scope: impl FnOnce(&mut Process) -> Result<CollectiveScope>,
     bind: impl FnOnce(&Process, &CollectiveScope) -> Arc<Bound>,
-    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
+    called: &dyn Fn(&Process, &Communicator) -> Result<Call>,
 ) -> Result<()> {
     if process.checks_calls {
         let call = called(&process, process.objects.communicator(comm.0)?)?;

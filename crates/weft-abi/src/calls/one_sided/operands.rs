@@ -37,7 +37,7 @@ impl Part {
 impl Target {
     /// The place of the data, if this thread may access it without the lock of the process, and `origin` has
     /// the same description.
-    #[inline]
+    #[inline(always)]
     pub(super) fn spot(&self, win: MPI_Win, origin: &Part) -> Option<Spot> {
         let alike = origin.datatype == self.datatype && origin.count == self.count;
         if alike { one_sided::spot(win.0, self.rank, self.disp, self.count, self.datatype.0) } else { None }

@@ -40,7 +40,7 @@ class WeftMpi(Package):
     def install(self, spec, prefix):
         Executable("cargo")(
             "build", "--locked", "--release", f"--jobs={make_jobs}",
-            "--package=weft-abi", "--package=weft-launch", "--package=weft-cli", "--package=weft-netd",
+            "--package=weft-library", "--package=weft-launch", "--package=weft-cli", "--package=weft-netd",
         )
         # Modules for this compiler alone; mpifort compiles those of others at first use.
         os.environ["FORTRAN_COMPILERS"] = os.environ["FC"] if spec.satisfies("+fortran") else "none"

@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// The procedures of MPI 5.0 in all forms, those of MPI-1 that were removed, and those of `mpi-ext.h`.
 const FUNCTIONS: usize = 664 + 10 + 14;
-const SYMBOLS: &str = include_str!("../src/generated/symbols.txt");
+const SYMBOLS: &str = include_str!("../../weft-abi/src/generated/symbols.txt");
 /// What the Fortran binding looks for, and does without over another library.
 const FOR_FORTRAN: [&str; 1] = ["weft_request_attach"];
 
