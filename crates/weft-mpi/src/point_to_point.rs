@@ -80,7 +80,7 @@ impl Communicator {
     ///
     /// # Errors
     /// `MPI_ERR_RANK`.
-    #[inline]
+    #[inline(always)]
     pub fn peer(&self, rank: i32, name: &str) -> Result<Option<PeerId>> {
         match usize::try_from(rank).ok().and_then(|rank| self.addressed.members.get(rank)) {
             Some(peer) => Ok(Some(*peer)),
