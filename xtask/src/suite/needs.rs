@@ -38,6 +38,8 @@ pub(crate) enum Need {
     Debootstrap,
     /// The libraries that make and install conda packages.
     Rattler,
+    /// Spack 1.0 or newer, set up with a compiler and its own packages.
+    Spack,
     /// An ssh server that this user may start on virtual hosts.
     Sshd,
 }
@@ -96,6 +98,10 @@ impl Need {
                 let run = Run::new(context.root.join(PACKAGES_PYTHON)).args(["-c", "import rattler, rattler_build"]);
                 let is_here = run.finish().is_ok_and(|finished| finished.code == Some(0));
                 unless(is_here, "no rattler-build here; tools/setup.sh packages installs it")
+            }
+            Need::Spack => {
+                let why = "no Spack here: it is in no index of packages; `spack` must be found in PATH";
+                unless(says_version("spack", "--version"), why)
             }
             Need::Gfortran => {
                 let why = "no gfortran here; as root, tools/setup.sh tests installs it";

@@ -69,7 +69,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         }),
         Case::new("conda packages of the installed programs: their recipes' tests, and an empty prefix", |context| {
             let build = installed(context)?;
-            conda(context, &build, "tried")
+            conda(context, Some(&build), "tried")
         })
         .needs(&[Need::Rattler]),
         Case::new("every program has a page for man, and shells complete mpiexec and weft", pages),
@@ -164,6 +164,11 @@ pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
             },
         )
         .needs(&[Need::Debootstrap, Need::Debhelper]),
+        Case::new("conda packages from the sources, by the recipe's own build", |context| {
+            conda(context, None, "sources")
+        })
+        .needs(&[Need::Rattler]),
+        Case::new("the Spack package: built by Spack from the sources, used, and removed", spack).needs(&[Need::Spack]),
     ]
 }
 
@@ -416,11 +421,12 @@ fn replay_in_base(context: &Context, command: &str, shared: &Path) -> anyhow::Re
     block.compare(Compared::Whole, &finished.output)
 }
 
-/// Makes conda packages of a build, and installs them in an empty prefix, where a program runs.
-fn conda(context: &Context, build: &Path, name: &str) -> anyhow::Result<()> {
+/// Makes conda packages of a build or, without one, from the sources, and installs them in an empty prefix,
+/// where a program runs.
+fn conda(context: &Context, build: Option<&Path>, name: &str) -> anyhow::Result<()> {
     let place = empty(context.work.join("packages/conda").join(name))?;
     let run = Run::new(absolute(context, PACKAGES_PYTHON)).arg(absolute(context, "packaging/tests/conda.py"));
-    let run = run.arg(build).arg(&place);
+    let run = run.arg(build.unwrap_or(Path::new("-"))).arg(&place);
     let made = succeed(with_stamp(context, run)?.limit(BUILD_LIMIT_SECONDS).finish())?;
     for package in ["weft-mpi ", "weft-mpi-mpicc ", "weft-mpi-mpicxx ", "weft-mpi-mpifort ", "mpi 1.0.1 weft"] {
         let is_there = made.output.lines().any(|line| line.starts_with(&format!("installed {package}")));
@@ -431,6 +437,16 @@ fn conda(context: &Context, build: &Path, name: &str) -> anyhow::Result<()> {
     let path = format!("{}:{}", place.join("prefix/bin").display(), super::process::search_path().to_string_lossy());
     let said = succeed(run.env("PATH", path).finish())?;
     anyhow::ensure!(said.output.matches("of 2 on").count() == 2, "{}", said.report());
+    Ok(())
+}
+
+/// Lets Spack build the sources of this tree, and runs a program that the installed wrapper compiles.
+fn spack(context: &Context) -> anyhow::Result<()> {
+    let tree = copy_of_sources(context, "spack")?;
+    let place = empty(context.work.join("packages/spack"))?;
+    let run = Run::new("sh").arg(absolute(context, "packaging/tests/spack.sh")).arg(&tree).arg(&place);
+    let said = succeed(with_stamp(context, run)?.limit(BUILD_LIMIT_SECONDS).finish())?;
+    anyhow::ensure!(said.output.contains("and removed"), "{}", said.report());
     Ok(())
 }
 
