@@ -22,7 +22,9 @@ pub(crate) use datagrams::{Datagram, ECN_CAPABLE, ReceiveBatch, SocketName, send
 #[cfg(not(loom))]
 pub(crate) use files::{RangeLock, allocate, close, file_size_max, file_system, lock_range};
 pub(crate) use interfaces::{Interface, interface_name, interfaces};
-pub(crate) use watched::{Watched, watch_process};
+pub(crate) use watched::Watched;
+#[cfg(not(loom))]
+pub(crate) use watched::watch_process;
 
 /// Times that a call is repeated when signals interrupt it, before the interruption is reported.
 pub(crate) const INTERRUPTS_MAX: usize = 64;

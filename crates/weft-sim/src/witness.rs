@@ -50,12 +50,20 @@ pub struct Witness {
     base: Option<u32>,
     /// The histories of packets from `base` on; all packets before have arrived.
     histories: VecDeque<PacketHistory>,
+    /// The packet and the transmission of which pieces left last. All pieces of a transmission leave before
+    /// those of another one.
+    in_pieces: Option<(u32, u8)>,
 }
 
 /// The most numbers by which a flow may be ahead of the oldest packet that has not arrived; more is a defect.
 const SPAN_MAX: usize = FAR_PACKETS_MAX as usize;
 
 impl Witness {
+    /// Notes that a piece leaves; returns whether it is the first of this transmission of the packet.
+    pub fn is_first_piece(&mut self, number: u32, transmission: u8) -> bool {
+        self.in_pieces.replace((number, transmission)) != Some((number, transmission))
+    }
+
     /// Notes that a packet leaves. Returns an error if its number makes no sense.
     pub fn note_departure(&mut self, number: u32, resends: &mut Resends) -> Result<(), String> {
         let base = *self.base.get_or_insert(number);

@@ -229,10 +229,10 @@ impl<'a> World<'a> {
                 flight.number = Some(number.0);
                 witnessed.witness.note_departure(number.0, &mut self.report.resends).map_err(Violation)?;
             }
-            // A packet that leaves in pieces is known by the first piece, which counts for nothing once it
-            // has left.
+            // A packet that leaves in pieces is known by the first piece to leave, which counts for nothing
+            // once it has left.
             if let (Kind::Piece(_), Some((piece, _))) = (packet.kind, wire::Piece::parse(payload))
-                && piece.at == 0
+                && witnessed.witness.is_first_piece(piece.number.0, piece.transmission)
             {
                 let number = piece.number.0;
                 witnessed.witness.note_departure(number, &mut self.report.resends).map_err(Violation)?;
