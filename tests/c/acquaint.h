@@ -7,8 +7,8 @@
 
 #include "check.h"
 
-/* Every pair opens what it opens late: a socket of its own after 64 trains, and a TCP connection. A message of
- * four packets is a train, and never goes by TCP beside UDP. */
+/* Every pair opens what it opens late: a socket of its own after 64 trains, and a TCP connection. A message
+ * of four packets is a train, and never goes by TCP beside UDP. */
 static void acquaint(void)
 {
     STORY("enough traffic between all pairs");
