@@ -1,5 +1,6 @@
 /*
- * The library's counters (MPI-5.0 §15.3.7), for programs that check what has happened under their calls.
+ * The library's performance variables (MPI-5.0 §15.3.7), most of them counters, for programs that check what
+ * has happened under their calls.
  */
 #ifndef WEFT_TESTS_COUNTERS_H
 #define WEFT_TESTS_COUNTERS_H
@@ -15,15 +16,21 @@ static void open_counters(void)
     MPI_T_pvar_session_create(&counters);
 }
 
-/* The counter of this name, which counts from now on. */
-static MPI_T_pvar_handle counter(const char *name)
+/* The variable of this name and class. A counter counts from now on. */
+static MPI_T_pvar_handle variable(const char *name, int class)
 {
     MPI_T_pvar_handle handle;
     int index, count;
-    CHECK_EQUAL(MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index), MPI_SUCCESS);
+    CHECK_EQUAL(MPI_T_pvar_get_index(name, class, &index), MPI_SUCCESS);
     CHECK_EQUAL(MPI_T_pvar_handle_alloc(counters, index, NULL, &handle, &count), MPI_SUCCESS);
-    CHECK_EQUAL(MPI_T_pvar_start(counters, handle), MPI_SUCCESS);
+    if (class == MPI_T_PVAR_CLASS_COUNTER)
+        CHECK_EQUAL(MPI_T_pvar_start(counters, handle), MPI_SUCCESS);
     return handle;
+}
+
+static MPI_T_pvar_handle counter(const char *name)
+{
+    return variable(name, MPI_T_PVAR_CLASS_COUNTER);
 }
 
 static unsigned long long counted(MPI_T_pvar_handle handle)

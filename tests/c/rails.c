@@ -5,7 +5,7 @@
  * sender has found a path to have failed for 0.3 s, and prints "a path has failed", or until that path
  * carries packets again; and tools hear of it.
  */
-#include "check.h"
+#include "counters.h"
 
 enum { BULK_BYTES = 1 << 20, SMALL_BYTES = 8, STEP = 509, WARM = 5, ROUNDS_MIN = 10, TAG_MORE = 1, TAG_LAST = 2, LONGEST_SECONDS = 30 };
 /* The time for which a path is down before it counts as failed. */
@@ -16,7 +16,6 @@ static unsigned char content(int i, int round)
     return (unsigned char)(i * 7 + round);
 }
 
-static MPI_T_pvar_session session;
 static MPI_T_pvar_handle failures_of_paths, paths_down;
 /* Packets sent again are counted by cause. */
 static const char *const causes[] = {"network_resent_by_gap", "network_resent_by_probe", "network_resent_by_path", "network_resent_by_denial"};
@@ -40,41 +39,21 @@ static void listen(const char *name, volatile unsigned long long *told)
                 MPI_SUCCESS);
 }
 
-static MPI_T_pvar_handle variable(const char *name, int class)
-{
-    MPI_T_pvar_handle handle;
-    int index, count;
-    CHECK_EQUAL(MPI_T_pvar_get_index(name, class, &index), MPI_SUCCESS);
-    CHECK_EQUAL(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count), MPI_SUCCESS);
-    if (class == MPI_T_PVAR_CLASS_COUNTER)
-        CHECK_EQUAL(MPI_T_pvar_start(session, handle), MPI_SUCCESS);
-    return handle;
-}
-
-static unsigned long long value(MPI_T_pvar_handle handle)
-{
-    unsigned long long value = 0;
-    CHECK_EQUAL(MPI_T_pvar_read(session, handle, &value), MPI_SUCCESS);
-    return value;
-}
-
 static unsigned long long resent(void)
 {
     unsigned long long sum = 0;
     for (int i = 0; i < CAUSES; i++)
-        sum += value(resent_by[i]);
+        sum += counted(resent_by[i]);
     return sum;
 }
 
 static void begin_to_watch(void)
 {
-    int provided;
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    MPI_T_pvar_session_create(&session);
-    failures_of_paths = variable("network_path_failures", MPI_T_PVAR_CLASS_COUNTER);
+    open_counters();
+    failures_of_paths = counter("network_path_failures");
     paths_down = variable("network_paths_down", MPI_T_PVAR_CLASS_LEVEL);
     for (int i = 0; i < CAUSES; i++)
-        resent_by[i] = variable(causes[i], MPI_T_PVAR_CLASS_COUNTER);
+        resent_by[i] = counter(causes[i]);
     listen("network_path_failed", &told_failed);
     listen("network_packets_resent", &told_resent);
 }
@@ -92,7 +71,7 @@ static int has_come(const char *awaited)
         return 1;
     if (!said) {
         double now = MPI_Wtime();
-        if (up == 0 || value(failures_of_paths) == 0 || value(paths_down) == 0)
+        if (up == 0 || counted(failures_of_paths) == 0 || counted(paths_down) == 0)
             up = now;
         if (now - up < DOWN_SECONDS)
             return 0;
@@ -100,7 +79,7 @@ static int has_come(const char *awaited)
         printf("a path has failed\n");
         fflush(stdout);
     }
-    return told_failed > 0 && (strcmp(awaited, "healed") != 0 || value(paths_down) == 0);
+    return told_failed > 0 && (strcmp(awaited, "healed") != 0 || counted(paths_down) == 0);
 }
 
 /* Returns the number of packets that had been sent again before the last round. */
@@ -153,7 +132,7 @@ int main(int argc, char **argv)
     begin_to_watch();
     if (rank == 0) {
         unsigned long long resent_before = send_rounds(buffer, bytes, seconds, answered, awaited);
-        CHECK(has_come(awaited), "%llu failures, %llu told, %llu paths down", value(failures_of_paths), told_failed, value(paths_down));
+        CHECK(has_come(awaited), "%llu failures, %llu told, %llu paths down", counted(failures_of_paths), told_failed, counted(paths_down));
         /* When a path fails between two rounds, no packet need be lost. */
         CHECK(told_resent > 0 || resent_before == 0, "nothing was told of %llu packets that were sent again", resent_before);
     }
@@ -161,7 +140,6 @@ int main(int argc, char **argv)
         receive_rounds(buffer, bytes, answered);
     free(buffer);
     int code = end();
-    MPI_T_pvar_session_free(&session);
-    MPI_T_finalize();
+    close_counters();
     return code;
 }
