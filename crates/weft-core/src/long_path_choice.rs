@@ -7,13 +7,9 @@
 //! take one path, until the flow is idle or the burst has many messages. There the time counts in which its
 //! bytes were acknowledged. Both kinds of messages are chosen apart.
 
-use crate::measured_choice::MeasuredChoice;
-use crate::time::{Duration, Instant};
+use crate::measured_choice::ChoiceBySize;
+use crate::time::Instant;
 
-/// Messages are told apart by the power of two that is not larger, from this exponent on.
-const CLASS_FIRST: u32 = 12;
-/// The number of such classes; the last one has all longer messages.
-const CLASSES: usize = 5;
 /// The most messages of a burst: where messages never pause, one burst follows another.
 const BURST_MESSAGES_MAX: u32 = 64;
 
@@ -33,8 +29,8 @@ pub enum LongPathUse {
 /// connection is made by that.
 #[derive(Clone, Debug, Default)]
 pub struct LongPathChoice {
-    alone: [MeasuredChoice; CLASSES],
-    in_burst: [MeasuredChoice; CLASSES],
+    alone: ChoiceBySize<12, 5>,
+    in_burst: ChoiceBySize<12, 5>,
 }
 
 /// The messages to a peer that are being measured, of those that may take the long path.
@@ -75,10 +71,9 @@ pub struct Sending {
     pub now: Instant,
     /// All that was sent is acknowledged.
     pub is_idle: bool,
-    /// The positions after all messages that are acknowledged, and after all that were submitted. Both are
-    /// counted in bytes, and wrap.
+    /// The position behind the messages that are acknowledged, in bytes. It wraps.
     pub acknowledged: u32,
-    /// See `acknowledged`.
+    /// The position behind the messages that were submitted, in bytes. It wraps.
     pub submitted: u32,
 }
 
@@ -90,12 +85,11 @@ impl LongPathChoice {
             messages.is_last_long = messages.long_path == LongPathUse::Always;
             return messages.is_last_long;
         }
-        let class = class(bytes);
         let Sending { now: began, acknowledged: from, submitted, .. } = *sending;
         if sending.is_idle {
             // The times at which earlier messages were acknowledged are not known.
             messages.forget();
-            let is_long = self.alone[class].choose();
+            let is_long = self.alone.of_mut(bytes).choose();
             let until = submitted.wrapping_add(bytes as u32);
             messages.alone = Some(Alone { began, is_long, bytes, until });
             messages.is_last_long = is_long;
@@ -104,7 +98,7 @@ impl LongPathChoice {
         if messages.burst.is_some_and(|burst| burst.messages >= BURST_MESSAGES_MAX) {
             self.end_burst(messages, sending);
         }
-        let choose = || Burst { began, is_long: self.in_burst[class].choose(), bytes, messages: 0, from };
+        let choose = || Burst { began, is_long: self.in_burst.of_mut(bytes).choose(), bytes, messages: 0, from };
         let burst = messages.burst.get_or_insert_with(choose);
         burst.messages += 1;
         messages.is_last_long = burst.is_long;
@@ -115,7 +109,7 @@ impl LongPathChoice {
     pub fn measure(&mut self, messages: &mut LongPathMessages, sending: &Sending) {
         let is_acknowledged = |alone: &Alone| sending.acknowledged.wrapping_sub(alone.until) as i32 >= 0;
         if let Some(Alone { began, is_long, bytes, .. }) = messages.alone.take_if(|alone| is_acknowledged(alone)) {
-            self.alone[class(bytes)].measure(is_long, per_byte(sending.now.since(began), bytes));
+            self.alone.of_mut(bytes).measure(is_long, sending.now.since(began), bytes);
         }
         if sending.is_idle {
             self.end_burst(messages, sending);
@@ -127,7 +121,7 @@ impl LongPathChoice {
         let acknowledged = sending.acknowledged.wrapping_sub(from);
         if acknowledged > 0 {
             let time = sending.now.since(began);
-            self.in_burst[class(bytes)].measure(is_long, per_byte(time, acknowledged.into()));
+            self.in_burst.of_mut(bytes).measure(is_long, time, acknowledged.into());
         }
     }
 }
@@ -163,16 +157,6 @@ impl LongPathMessages {
     pub fn is_under_way(&self) -> bool {
         self.alone.is_some() || self.burst.is_some()
     }
-}
-
-/// Picoseconds of a byte.
-fn per_byte(time: Duration, bytes: u64) -> u64 {
-    time.0.saturating_mul(1000) / bytes.max(1)
-}
-
-/// The class of a message.
-fn class(bytes: u64) -> usize {
-    (bytes.max(1).ilog2().saturating_sub(CLASS_FIRST) as usize).min(CLASSES - 1)
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! quicker way is taken. The slower one is tried again now and then, the more rarely the slower it was: tries
 //! take about one part in a hundred of the time.
 
+use crate::time::Duration;
+
 /// The measurements of each way before the quicker one is taken.
 const MEASURED_MIN: u32 = 3;
 /// The fewest choices between two tries of the slower way.
@@ -77,14 +79,43 @@ impl MeasuredChoice {
         !quicker
     }
 
-    /// Notes the picoseconds that a byte has taken by one of the ways.
-    pub fn measure(&mut self, by_second: bool, per_byte: u64) {
+    /// Notes the time that `bytes` bytes have taken by one of the ways.
+    pub fn measure(&mut self, by_second: bool, time: Duration, bytes: u64) {
+        let per_byte = time.0.saturating_mul(1000) / bytes.max(1);
         self.estimates[usize::from(by_second)].measure(per_byte.max(1));
     }
 
     /// The picoseconds of a byte by each way, as far as they are known.
     pub fn known(&self) -> [Option<u64>; 2] {
         self.estimates.map(|estimate| estimate.known())
+    }
+}
+
+/// The choices for messages of all lengths. Messages are told apart by the power of two that is not larger,
+/// from the exponent `FIRST` on; the last of the `CLASSES` classes has all longer messages.
+#[derive(Clone, Copy, Debug)]
+pub struct ChoiceBySize<const FIRST: u32, const CLASSES: usize>([MeasuredChoice; CLASSES]);
+
+impl<const FIRST: u32, const CLASSES: usize> Default for ChoiceBySize<FIRST, CLASSES> {
+    fn default() -> Self {
+        Self([MeasuredChoice::default(); CLASSES])
+    }
+}
+
+impl<const FIRST: u32, const CLASSES: usize> ChoiceBySize<FIRST, CLASSES> {
+    const fn class(bytes: u64) -> usize {
+        let class = (bytes | 1).ilog2().saturating_sub(FIRST) as usize;
+        if class < CLASSES { class } else { CLASSES - 1 }
+    }
+
+    /// The choice for messages of `bytes` bytes.
+    pub fn of(&self, bytes: u64) -> &MeasuredChoice {
+        &self.0[Self::class(bytes)]
+    }
+
+    /// The same, to be changed.
+    pub fn of_mut(&mut self, bytes: u64) -> &mut MeasuredChoice {
+        &mut self.0[Self::class(bytes)]
     }
 }
 

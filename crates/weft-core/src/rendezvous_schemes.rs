@@ -9,7 +9,7 @@
 //! that.
 
 use crate::distrust::Distrust;
-use crate::measured_choice::MeasuredChoice;
+use crate::measured_choice::ChoiceBySize;
 use crate::time::{Duration, Instant};
 
 /// What brings the data of an announced message.
@@ -21,10 +21,6 @@ pub enum RendezvousScheme {
     RemoteWrite,
 }
 
-/// Messages are told apart by the power of two that is not larger, from this exponent on.
-const CLASS_FIRST: u32 = 15;
-/// The number of such classes; the last one has all longer messages.
-const CLASSES: usize = 10;
 /// The most messages of a round: where messages never pause, one round follows another.
 const ROUND_MESSAGES_MAX: u32 = 64;
 /// The time after which messages that have not arrived are no longer waited for: their receives were given
@@ -56,7 +52,8 @@ impl Round {
 /// The choice for the messages of one peer.
 #[derive(Clone, Debug, Default)]
 pub struct SchemeChoice {
-    classes: [MeasuredChoice; CLASSES],
+    /// Packets are the first way.
+    choices: ChoiceBySize<15, 10>,
     round: Option<Round>,
     /// The messages of the peer, and those to it, that have begun and not ended, also of earlier rounds.
     under_way: u32,
@@ -76,10 +73,10 @@ impl SchemeChoice {
             self.measure(now, &round);
             self.round = None;
         }
-        let class = &mut self.classes[class(bytes)];
+        let choice = self.choices.of_mut(bytes);
         let round = self.round.get_or_insert_with(|| Round::new(now));
         // Writes are the second way, which is tried first: what they need is made ready by that.
-        let choose = || match may_write && class.choose() {
+        let choose = || match may_write && choice.choose() {
             true => RendezvousScheme::RemoteWrite,
             false => RendezvousScheme::Packets,
         };
@@ -152,7 +149,7 @@ impl SchemeChoice {
     /// are later, `None` as long as one of them is unknown. It was measured for messages of the peer. Those
     /// to the peer take the same path.
     pub fn spared_by_writes(&self, bytes: u64) -> Option<u64> {
-        let [packets, write] = self.classes[class(bytes)].known();
+        let [packets, write] = self.choices.of(bytes).known();
         Some(packets?.saturating_sub(write?).saturating_mul(bytes))
     }
 
@@ -165,14 +162,8 @@ impl SchemeChoice {
         if is_write {
             self.distrust.succeeded();
         }
-        let per_byte = now.since(round.began).0.saturating_mul(1000) / round.bytes;
-        self.classes[class(round.longest)].measure(is_write, per_byte);
+        self.choices.of_mut(round.longest).measure(is_write, now.since(round.began), round.bytes);
     }
-}
-
-/// The class of a message.
-fn class(bytes: u64) -> usize {
-    (bytes.max(1).ilog2().saturating_sub(CLASS_FIRST) as usize).min(CLASSES - 1)
 }
 
 #[cfg(test)]
@@ -305,7 +296,7 @@ mod tests {
             choice.end(now, 1 << 20);
             assert!(!choice.is_written_to(now));
         }
-        assert!(choice.classes[class(1 << 20)].known().iter().all(Option::is_some));
+        assert!(choice.choices.of(1 << 20).known().iter().all(Option::is_some));
     }
 
     /// A message to the peer that never ends, and exchanges after pauses.   Expect: the message is forgotten,
@@ -324,7 +315,7 @@ mod tests {
             choice.end_to_peer(now, 1 << 20);
         }
         let picoseconds = 100_000_000 / (2 << 20);
-        assert_eq!(choice.classes[class(1 << 20)].known(), [Some(picoseconds); 2]);
+        assert_eq!(choice.choices.of(1 << 20).known(), [Some(picoseconds); 2]);
     }
 
     /// Writes fail again and again, as where a switch carries no packets as long as those of TCP.   Expect:

@@ -33,11 +33,11 @@ const PACKETS_PER_PASS: usize = 128;
 /// The longest train that is collected before it leaves, in bytes.
 const TRAIN_BYTES_MAX: usize = 64 << 10;
 
-/// The number of passes for one look at a carrier whose look is a system call and that is not the only way to
-/// its peers, by the number of passes since something has come by it: (passes since, passes for a look). The
-/// carrier is not looked at in each pass: a waiter counts passes until it yields its processor, so a pass
-/// must stay short. One that is quiet must cost next to nothing.
+/// How often a pass looks at a carrier if the look is a system call and peers can be reached otherwise, too.
+/// Each row says: within so many passes since a packet came by the carrier, one pass of so many looks. Such
+/// looks must be few: a waiter counts passes until it yields its processor, so a pass must stay short.
 const SYSTEM_CALL_EVERY: [(u32, u32); 2] = [(512, 4), (8192, 16)];
+/// The same behind the last row. A carrier that is quiet must cost next to nothing.
 const SYSTEM_CALL_EVERY_QUIET: u32 = 64;
 /// The number of passes in each of which such a carrier is looked at after a few packets have come by it: an
 /// answer to an answer comes soon, and the same way. Many packets are bulk data, of which more should gather.

@@ -2,7 +2,7 @@
 
 use super::machine::{Machine, members};
 use super::moments::{Clock, Moments};
-use super::network::{Network, Ordered, Placing, address};
+use super::network::{Network, Placing, address};
 use super::node::{NodeMemory, SLOTS, SharedMemory, SimNode};
 use super::platform::{Virtual, set_ticks_per_look};
 use super::program::Comm;
@@ -104,10 +104,13 @@ impl Carriers {
         Route::Remote(Box::new(match &paths[..] {
             [paths @ .., (_, streams)] if machine.wires.ordered.is_some_and(|ordered| ordered.beside) => {
                 let remote = Remote::new(paths, settings);
-                match placement.zip(machine.wires.ordered) {
-                    Some((placement, Ordered { long_packet_size, long_path, .. })) => {
-                        remote.with_remote_memory(*streams, placement).with_long_path(long_packet_size, long_path)
-                    }
+                let long_path = machine.wires.ordered.and_then(|ordered| ordered.long_path);
+                let remote = match placement {
+                    Some(placement) => remote.with_remote_memory(*streams, placement),
+                    None => remote,
+                };
+                match long_path.filter(|_| placement.is_some()) {
+                    Some((packet_size, long_path)) => remote.with_long_path(packet_size, long_path),
                     None => remote,
                 }
             }

@@ -240,7 +240,7 @@ impl Network {
                 ..CarrierAttributes::packets("udp", packet_size, Look::SystemCall)
             },
             Medium::Streams => {
-                let long = ordered.map_or(0, |ordered| ordered.long_packet_size);
+                let long = ordered.and_then(|ordered| ordered.long_path).map_or(0, |(packet_size, _)| packet_size);
                 CarrierAttributes {
                     delivery: Delivery::Ordered,
                     ..CarrierAttributes::packets("tcp", packet_size.max(long), Look::SystemCall)

@@ -128,8 +128,7 @@ pub(super) fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) 
             proof: random.pick(&[Proof::Answer, Proof::Completion, Proof::Read]),
             tells: false,
         }),
-        long_packet_size: 0,
-        long_path: LongPathUse::Never,
+        long_path: None,
     });
 }
 
@@ -144,12 +143,6 @@ pub(super) fn add_streams(machine: &mut Machine, random: &mut Random) {
         (random.chance(chance) && is_apart).then_some(Break { from, to, at })
     };
     let (breaks, stalls) = (fails(600_000), fails(300_000));
-    let long = [
-        (0, LongPathUse::Never),
-        (5_000, LongPathUse::Always),
-        (33 << 10, LongPathUse::Measured),
-        (PACKET_SIZE_MAX, LongPathUse::Always),
-    ];
     machine.wires.ordered = Some(Ordered {
         beside: true,
         room: random.pick(&[1, 4, 32]),
@@ -169,12 +162,13 @@ pub(super) fn add_streams(machine: &mut Machine, random: &mut Random) {
             proof: Proof::Answer,
             tells: true,
         }),
-        long_packet_size: 0,
-        long_path: LongPathUse::Never,
+        long_path: random.pick(&[
+            None,
+            Some((5_000, LongPathUse::Always)),
+            Some((33 << 10, LongPathUse::Measured)),
+            Some((PACKET_SIZE_MAX, LongPathUse::Always)),
+        ]),
     });
-    if let Some(ordered) = &mut machine.wires.ordered {
-        (ordered.long_packet_size, ordered.long_path) = random.pick(&long);
-    }
 }
 
 /// Makes the paths of one process, or of all, carry smaller packets for a time. The search for the path MTU

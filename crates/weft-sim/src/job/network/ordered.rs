@@ -34,11 +34,8 @@ pub(in crate::job) struct Ordered {
     pub(in crate::job) stalls: Option<Break>,
     /// The properties of remote writes, if the carrier writes to memory of peers by itself.
     pub(in crate::job) placing: Option<Placing>,
-    /// Bytes of the longest packet on the long paths of flows, if the carrier is their long path; 0: it is
-    /// not.
-    pub(in crate::job) long_packet_size: usize,
-    /// The use of that path.
-    pub(in crate::job) long_path: LongPathUse,
+    /// If the carrier is the long path of flows: bytes of the longest packet there, and the use of the path.
+    pub(in crate::job) long_path: Option<(usize, LongPathUse)>,
 }
 
 /// The properties of a carrier that writes to memory of peers. Chances are cases per million.
@@ -343,7 +340,7 @@ impl Inner {
 
     /// The state of a line as the long path of a flow.
     pub(super) fn long_path(&self, from: usize, to: usize) -> LongPath {
-        let Some(ordered) = self.wires.ordered.filter(|ordered| ordered.long_packet_size > 0) else {
+        let Some(ordered) = self.wires.ordered.filter(|ordered| ordered.long_path.is_some()) else {
             return LongPath::Closed;
         };
         match self.line_at(from, to).health {

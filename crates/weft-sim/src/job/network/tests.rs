@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use super::*;
 use weft_carrier_test::{Kit, Pair, check};
-use weft_core::long_path_choice::LongPathUse;
 use weft_engine::transport::Proof;
 use weft_net::capture::{Capture, Recorder};
 
@@ -41,8 +40,7 @@ const ORDERED: Ordered = Ordered {
     breaks: None,
     stalls: None,
     placing: Some(PLACING),
-    long_packet_size: 0,
-    long_path: LongPathUse::Never,
+    long_path: None,
 };
 
 /// The promises that two processes with these wires between them keep, each with a wrapper around its
