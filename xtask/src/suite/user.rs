@@ -156,10 +156,22 @@ fn judge(finished: Finished) -> Outcome {
     if let Some(line) = finished.output.lines().rfind(|line| line.starts_with("suite: ")) {
         println!("  (user {USER}: {line})");
     }
-    // Reports are cut in the middle; what passed is of no interest there.
-    let told: Vec<&str> = finished.output.lines().filter(|line| !line.starts_with("  ok ")).collect();
-    let finished = Finished { output: told.join("\n"), ..finished };
+    // A report has room for a few lines: those of the cases that failed come first.
+    let failed = failures(&finished.output);
+    let finished = if failed.is_empty() { finished } else { Finished { output: failed, ..finished } };
     Expected::code(0).says(" passed, 0 failed, ").judge(Ok(finished))
+}
+
+/// The failed cases in the output of a run of suites, each with its own report, and the line of the result.
+fn failures(output: &str) -> String {
+    let mut is_failure = false;
+    let of_failures = output.lines().filter(|line| {
+        let is_report = line.starts_with("         |");
+        is_failure = line.starts_with("  FAILED") || (is_failure && is_report);
+        is_failure || line.starts_with("suite: ")
+    });
+    let lines: Vec<&str> = of_failures.collect();
+    if lines.iter().any(|line| line.starts_with("  FAILED")) { lines.join("\n") } else { String::new() }
 }
 
 /// An ordinary user with a copy of the project; both are removed when this is dropped.

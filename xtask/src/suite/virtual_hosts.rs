@@ -16,11 +16,13 @@ const END: Duration = Duration::from_secs(15);
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     vec![
         Case::new("hosts reach each other, and the exit code is the command's", |context| {
-            // Each host sees the other's address answer: the neighbour table holds its hardware address.
+            // The receiver tells when its port is open: the sender waits for that.
             let script = "h0=${WEFT_HOSTS%%,*} h1=${WEFT_HOSTS##*,}
+                open=$(mktemp -u); mkfifo $open; trap 'rm -f $open' EXIT
                 ip netns exec $h1 python3 -c '
-import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind((\"198.18.0.2\", 4711)); s.settimeout(5); print(s.recv(9))' &
-                sleep 0.3
+import socket, sys; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind((\"198.18.0.2\", 4711))
+open(sys.argv[1], \"w\").close(); s.settimeout(10); print(s.recv(9))' $open &
+                cat $open
                 ip netns exec $h0 python3 -c '
 import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b\"thread\", (\"198.18.0.2\", 4711))'
                 wait; exit 5";
@@ -33,8 +35,11 @@ import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b\
             check(context, run, Expected::code(0).says("rate 10Gbit"))
         }),
         Case::new("processes left in a host are ended", |context| {
-            let script = "ip netns exec ${WEFT_HOSTS%%,*} setsid sleep 600 >/dev/null 2>&1 & sleep 0.2; exit 0";
-            check(context, hosts(context, &["sh", "-c", script]), Expected::code(0))
+            // The process tells that it is there before the command ends.
+            let script = "there=$(mktemp -u); mkfifo $there; trap 'rm -f $there' EXIT
+                ip netns exec ${WEFT_HOSTS%%,*} setsid sh -c 'echo there >$0; exec sleep 600' $there >/dev/null 2>&1 &
+                cat $there";
+            check(context, hosts(context, &["sh", "-c", script]), Expected::code(0).says("there"))
         }),
         Case::new("a command that is not there", |context| {
             check(context, hosts(context, &["/no/such/command"]), Expected::code(127).says("/no/such/command"))
