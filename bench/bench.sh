@@ -27,6 +27,7 @@ six="pingpong bandwidth rate sendrecv barrier availability"
     compare 7-files-availability file_availability --ranks 1 --rounds 2 --limit 60
     compare 8-files-open file_open --ranks 64 --rounds 2 --limit 60
     if why=$("$weft" hosts run --count 2 -- true 2>&1); then
+        compare 9-start-eight-hosts launch --hosts 8 --ranks 64 --rounds 3
         compare 3-two-hosts $six --hosts 2 --rounds 3 --limit 120
         compare 4-shaped $six --hosts 2 --rate 10gbit --rounds 2 --sizes 8,64k,1m
         # Peers over TCP need seconds for a round trip at times: a job that does not end in time is reported.
