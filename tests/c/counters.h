@@ -16,11 +16,18 @@ static void open_counters(void)
     MPI_T_pvar_session_create(&counters);
 }
 
+/* 1 if the library has a variable of this name and class. */
+static inline int is_variable(const char *name, int class)
+{
+    int index;
+    return MPI_T_pvar_get_index(name, class, &index) == MPI_SUCCESS;
+}
+
 /* The variable of this name and class. A counter counts from now on. */
 static MPI_T_pvar_handle variable(const char *name, int class)
 {
-    MPI_T_pvar_handle handle;
-    int index, count;
+    MPI_T_pvar_handle handle = MPI_T_PVAR_HANDLE_NULL;
+    int index = 0, count;
     CHECK_EQUAL(MPI_T_pvar_get_index(name, class, &index), MPI_SUCCESS);
     CHECK_EQUAL(MPI_T_pvar_handle_alloc(counters, index, NULL, &handle, &count), MPI_SUCCESS);
     if (class == MPI_T_PVAR_CLASS_COUNTER)
@@ -28,7 +35,7 @@ static MPI_T_pvar_handle variable(const char *name, int class)
     return handle;
 }
 
-static MPI_T_pvar_handle counter(const char *name)
+static inline MPI_T_pvar_handle counter(const char *name)
 {
     return variable(name, MPI_T_PVAR_CLASS_COUNTER);
 }

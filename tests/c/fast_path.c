@@ -1,7 +1,7 @@
 /* fast_path yes|no|any: small messages between two ranks, among large ones and between sleeps, arrive once
  * each and in order. The argument says whether the carrier must have written any of them to memory of the
  * receiver (`yes`: some, `no`: none, `any`: it may). */
-#include "check.h"
+#include "counters.h"
 
 enum { TAG = 5, ROUNDS = 200, STREAM = 300, SLEEPS = 10, SLEEP_US = 30000, LARGEST = 20000 };
 
@@ -53,24 +53,11 @@ static void stream(void)
     free(in);
 }
 
-static MPI_T_pvar_session session;
-static MPI_T_pvar_handle handle;
-
-static void begin_to_count(void)
-{
-    int provided, place, count;
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    MPI_T_pvar_session_create(&session);
-    CHECK_EQUAL(MPI_T_pvar_get_index("network_packets_written", MPI_T_PVAR_CLASS_COUNTER, &place), MPI_SUCCESS);
-    CHECK_EQUAL(MPI_T_pvar_handle_alloc(session, place, NULL, &handle, &count), MPI_SUCCESS);
-    CHECK_EQUAL(MPI_T_pvar_start(session, handle), MPI_SUCCESS);
-}
-
 int main(int argc, char **argv)
 {
-    unsigned long long count = 0;
     begin(&argc, &argv);
-    begin_to_count();
+    open_counters();
+    MPI_T_pvar_handle written = counter("network_packets_written");
     if (ranks != 2 || argc != 2) {
         fprintf(stderr, "usage: mpiexec -n 2 fast_path yes|no|any\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
@@ -89,15 +76,13 @@ int main(int argc, char **argv)
     }
     stream();
     STORY("what was written to memory of the receiver");
-    CHECK_EQUAL(MPI_T_pvar_read(session, handle, &count), MPI_SUCCESS);
+    unsigned long long count = counted(written);
     if (!strcmp(argv[1], "yes"))
         CHECK(count > 0, "no packet was written to memory of its receiver");
     else if (!strcmp(argv[1], "any"))
         printf("rank %d: %llu packets were written to memory of their receiver\n", rank, count);
     else if (!strcmp(argv[1], "no"))
         CHECK(count == 0, "%llu packets were written to memory of their receiver", count);
-    MPI_T_pvar_handle_free(session, &handle);
-    MPI_T_pvar_session_free(&session);
-    MPI_T_finalize();
+    close_counters();
     return end();
 }

@@ -1,6 +1,6 @@
 /* Many ranks send large messages to one at the same time: right contents, few retransmissions, and memory
  * that does not grow with the waiting messages. */
-#include "check.h"
+#include "counters.h"
 
 enum { BYTES = 4 << 20, SHORT = 1 << 20, TAG = 3, QUIET_MS = 200, GROWTH_MAX_KIB = 3 << 10, RECEIVES_MAX = 64 };
 /* Packets sent again, in a hundred: none is lost on purpose, but a busy machine may have no room for some. */
@@ -30,23 +30,6 @@ static long resident(void)
     if (file)
         fclose(file);
     return pages * (sysconf(_SC_PAGESIZE) / 1024);
-}
-
-static unsigned long long counter(const char *name)
-{
-    int provided, index, count;
-    unsigned long long value = 0;
-    MPI_T_pvar_session session;
-    MPI_T_pvar_handle handle;
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    CHECK_EQUAL(MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index), MPI_SUCCESS);
-    MPI_T_pvar_session_create(&session);
-    MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count);
-    MPI_T_pvar_read(session, handle, &value);
-    MPI_T_pvar_handle_free(session, &handle);
-    MPI_T_pvar_session_free(&session);
-    MPI_T_finalize();
-    return value;
 }
 
 /* Every sender has announced before the receiver asks: the waiting data lies with the senders. */
@@ -142,6 +125,9 @@ static void cut_and_strided(void)
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
+    open_counters();
+    MPI_T_pvar_handle by_gap = counter("network_resent_by_gap"), by_probe = counter("network_resent_by_probe");
+    MPI_T_pvar_handle data = counter("network_data_packets_sent");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     size_t room = (size_t)ranks * 2 * SHORT;
     room = room > BYTES ? room : BYTES;
@@ -153,8 +139,8 @@ int main(int argc, char **argv)
     all_at_once();
     cut_and_strided();
     STORY("resends");
-    unsigned long long resent = counter("network_resent_by_gap") + counter("network_resent_by_probe");
-    unsigned long long packets = counter("network_data_packets_sent");
+    unsigned long long resent = counted(by_gap) + counted(by_probe), packets = counted(data);
+    close_counters();
     CHECK(resent <= RESENT_SPARE + packets * RESENT_PERCENT_MAX / 100, "%llu of %llu packets were sent again", resent,
         packets);
     free(sent);

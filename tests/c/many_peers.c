@@ -3,32 +3,25 @@
  * time. For an idle peer the library keeps at most KIB KiB of memory registered with the network's device,
  * and at most SLACK KiB for all peers together.
  */
-#include "check.h"
+#include "counters.h"
 
 enum { BURST = 300, SIZE = 700, TAG_FIRST = 1, TAG_BURST };
 
-static MPI_T_pvar_session session;
 static MPI_T_pvar_handle registered;
 static int is_known;
 
 /* Bytes that are registered now; 0 where the library does not count them. */
 static unsigned long long registered_now(void)
 {
-    unsigned long long value = 0;
-    if (is_known)
-        CHECK_EQUAL(MPI_T_pvar_read(session, registered, &value), MPI_SUCCESS);
-    return value;
+    return is_known ? counted(registered) : 0;
 }
 
 static void begin_to_count(void)
 {
-    int provided, index, count;
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    MPI_T_pvar_session_create(&session);
-    if (MPI_T_pvar_get_index("network_registered_bytes", MPI_T_PVAR_CLASS_LEVEL, &index) != MPI_SUCCESS)
-        return;
-    CHECK_EQUAL(MPI_T_pvar_handle_alloc(session, index, NULL, &registered, &count), MPI_SUCCESS);
-    is_known = 1;
+    open_counters();
+    is_known = is_variable("network_registered_bytes", MPI_T_PVAR_CLASS_LEVEL);
+    if (is_known)
+        registered = variable("network_registered_bytes", MPI_T_PVAR_CLASS_LEVEL);
 }
 
 /* The word that rank `from` sends to rank `to` in round `round`. */
@@ -83,5 +76,6 @@ int main(int argc, char **argv)
         }
         MPI_Barrier(MPI_COMM_WORLD);
     }
+    close_counters();
     return end();
 }

@@ -5,7 +5,7 @@
  * stays is registered once, as the library counts it; `no`: no registration is used again; `any`: either.
  */
 #define _GNU_SOURCE
-#include "check.h"
+#include "counters.h"
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -16,7 +16,6 @@ static unsigned char *got;
 /* Ranks are in pairs; a rank that is left over talks to itself. */
 static int peer, tag;
 
-static MPI_T_pvar_session session;
 enum { MADE, REUSED, COUNTERS };
 static const char *const names[COUNTERS] = {"network_registrations", "network_registrations_reused"};
 static MPI_T_pvar_handle handles[COUNTERS];
@@ -24,29 +23,22 @@ static int is_counted = 1;
 
 static void begin_to_count(void)
 {
-    int provided, index, count;
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    MPI_T_pvar_session_create(&session);
+    open_counters();
     for (int i = 0; i < COUNTERS && is_counted; i++) {
-        is_counted = MPI_T_pvar_get_index(names[i], MPI_T_PVAR_CLASS_COUNTER, &index) == MPI_SUCCESS;
-        if (!is_counted)
-            return;
-        CHECK_EQUAL(MPI_T_pvar_handle_alloc(session, index, NULL, &handles[i], &count), MPI_SUCCESS);
-        CHECK_EQUAL(MPI_T_pvar_start(session, handles[i]), MPI_SUCCESS);
+        is_counted = is_variable(names[i], MPI_T_PVAR_CLASS_COUNTER);
+        if (is_counted)
+            handles[i] = counter(names[i]);
     }
 }
 
-static unsigned long long counted(int which)
+static unsigned long long count_of(int which)
 {
-    unsigned long long value = 0;
-    if (is_counted)
-        CHECK_EQUAL(MPI_T_pvar_read(session, handles[which], &value), MPI_SUCCESS);
-    return value;
+    return is_counted ? counted(handles[which]) : 0;
 }
 
 static unsigned long long uses_again(void)
 {
-    return counted(REUSED);
+    return count_of(REUSED);
 }
 
 static unsigned char *map(void *at, int flags)
@@ -85,11 +77,11 @@ static void same(void)
     unsigned char *bytes = map(NULL, MAP_PRIVATE);
     /* The connection takes some as well. */
     exchange_new(bytes);
-    unsigned long long made = counted(MADE), again = counted(REUSED);
+    unsigned long long made = count_of(MADE), again = count_of(REUSED);
     for (int i = 0; i < SAME; i++)
         exchange_new(bytes);
     if (rank == 0 && is_counted)
-        printf("%d exchanges of %zu KiB made %llu registrations and used %llu again\n", SAME, size / 1024, counted(MADE) - made, counted(REUSED) - again);
+        printf("%d exchanges of %zu KiB made %llu registrations and used %llu again\n", SAME, size / 1024, count_of(MADE) - made, count_of(REUSED) - again);
     munmap(bytes, size);
 }
 
@@ -303,5 +295,6 @@ int main(int argc, char **argv)
     if (rank == 0 && is_counted)
         printf("%llu operations found their memory registered\n", uses_again());
     free(got);
+    close_counters();
     return end();
 }

@@ -3,31 +3,25 @@
  * one remote write, a get one remote read, and a flush behind puts is READS remote reads. There is no message
  * at either end.
  */
-#include "check.h"
+#include "counters.h"
 
 enum { TIMES = 100, FEW = 16, CELLS = 512, TAG_BEGIN = 1, TAG_DONE, TAG_COUNTED };
 
 enum { WRITES, READS, MESSAGES, FRAMES, COUNTERS };
 static const char *const names[COUNTERS] = {"network_remote_writes", "network_remote_reads", "messages_sent", "network_messages_sent"};
-static MPI_T_pvar_session session;
 static MPI_T_pvar_handle handles[COUNTERS];
 
 static void begin_to_count(void)
 {
-    int provided, index, count;
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    MPI_T_pvar_session_create(&session);
-    for (int i = 0; i < COUNTERS; i++) {
-        CHECK_EQUAL(MPI_T_pvar_get_index(names[i], MPI_T_PVAR_CLASS_COUNTER, &index), MPI_SUCCESS);
-        CHECK_EQUAL(MPI_T_pvar_handle_alloc(session, index, NULL, &handles[i], &count), MPI_SUCCESS);
-        CHECK_EQUAL(MPI_T_pvar_start(session, handles[i]), MPI_SUCCESS);
-    }
+    open_counters();
+    for (int i = 0; i < COUNTERS; i++)
+        handles[i] = counter(names[i]);
 }
 
 static void read_all(unsigned long long *values)
 {
     for (int i = 0; i < COUNTERS; i++)
-        CHECK_EQUAL(MPI_T_pvar_read(session, handles[i], &values[i]), MPI_SUCCESS);
+        values[i] = counted(handles[i]);
 }
 
 static unsigned long long before[COUNTERS];
@@ -113,5 +107,6 @@ int main(int argc, char **argv)
     }
     MPI_Win_unlock_all(win);
     MPI_Win_free(&win);
+    close_counters();
     return end();
 }
