@@ -344,7 +344,7 @@ mod tests {
         let page = std::fs::read_to_string(crate::generate::project_root().join("docs/book/applications.md")).unwrap();
         for Application { name, source, proves, .. } in &all {
             let kind = source.split(' ').next().unwrap_or_default();
-            assert!(["apt", "cargo", "deb", "pip"].contains(&kind), "{name}: {source}");
+            assert!(["apt", "cargo", "deb", "pip", "wheel"].contains(&kind), "{name}: {source}");
             let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
             assert!(
                 row.is_some_and(|row| row.contains(proves.as_str())),
