@@ -173,8 +173,9 @@ static inline F_File file_f(MPI_File handle) { return handle == MPI_FILE_NULL ? 
     if (at) {                                                                                                 \
         c_##at = word##_c(*(at));                                                                             \
     }
+/* What the library does not set, it leaves as it was. */
 #define HANDLE_DONE(word, at)                                                                                 \
-    if (at) {                                                                                                 \
+    if ((at) && c_##at) {                                                                                     \
         *(at) = word##_f(c_##at);                                                                             \
     }
 
