@@ -5,7 +5,7 @@ static UNUSUAL_CALL int unusual_MPI_Allgather(const void *sendbuf, int sendcount
     return library.MPI_Allgather(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm));
 }
 int face_MPI_Allgather(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Allgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
     }
     return library.MPI_Allgather(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), comm_usual_c(comm));
@@ -16,7 +16,7 @@ static UNUSUAL_CALL int unusual_MPI_Allgather_c(const void *sendbuf, MPI_Count s
     return library.MPI_Allgather_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm));
 }
 int face_MPI_Allgather_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Allgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
     }
     return library.MPI_Allgather_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), comm_usual_c(comm));
@@ -32,7 +32,7 @@ static UNUSUAL_CALL int unusual_MPI_Allgather_init(const void *sendbuf, int send
     return code;
 }
 int face_MPI_Allgather_init(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Allgather_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -53,7 +53,7 @@ static UNUSUAL_CALL int unusual_MPI_Allgather_init_c(const void *sendbuf, MPI_Co
     return code;
 }
 int face_MPI_Allgather_init_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Allgather_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -69,7 +69,7 @@ static UNUSUAL_CALL int unusual_MPI_Allgatherv(const void *sendbuf, int sendcoun
     return library.MPI_Allgatherv(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm));
 }
 int face_MPI_Allgatherv(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], F_Datatype recvtype, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Allgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm);
     }
     return library.MPI_Allgatherv(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_usual_c(recvtype), comm_usual_c(comm));
@@ -80,7 +80,7 @@ static UNUSUAL_CALL int unusual_MPI_Allgatherv_c(const void *sendbuf, MPI_Count 
     return library.MPI_Allgatherv_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), comm_c(comm));
 }
 int face_MPI_Allgatherv_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], F_Datatype recvtype, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Allgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm);
     }
     return library.MPI_Allgatherv_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_usual_c(recvtype), comm_usual_c(comm));
@@ -96,7 +96,7 @@ static UNUSUAL_CALL int unusual_MPI_Allgatherv_init(const void *sendbuf, int sen
     return code;
 }
 int face_MPI_Allgatherv_init(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], F_Datatype recvtype, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Allgatherv_init(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -117,7 +117,7 @@ static UNUSUAL_CALL int unusual_MPI_Allgatherv_init_c(const void *sendbuf, MPI_C
     return code;
 }
 int face_MPI_Allgatherv_init_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], F_Datatype recvtype, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Allgatherv_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -133,7 +133,7 @@ static UNUSUAL_CALL int unusual_MPI_Allreduce(const void *sendbuf, void *recvbuf
     return library.MPI_Allreduce(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 int face_MPI_Allreduce(const void *sendbuf, void *recvbuf, int count, F_Datatype datatype, F_Op op, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Allreduce(sendbuf, recvbuf, count, datatype, op, comm);
     }
     return library.MPI_Allreduce(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm));
@@ -144,7 +144,7 @@ static UNUSUAL_CALL int unusual_MPI_Allreduce_c(const void *sendbuf, void *recvb
     return library.MPI_Allreduce_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 int face_MPI_Allreduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, F_Datatype datatype, F_Op op, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Allreduce_c(sendbuf, recvbuf, count, datatype, op, comm);
     }
     return library.MPI_Allreduce_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm));
@@ -160,7 +160,7 @@ static UNUSUAL_CALL int unusual_MPI_Allreduce_init(const void *sendbuf, void *re
     return code;
 }
 int face_MPI_Allreduce_init(const void *sendbuf, void *recvbuf, int count, F_Datatype datatype, F_Op op, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Allreduce_init(sendbuf, recvbuf, count, datatype, op, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -181,7 +181,7 @@ static UNUSUAL_CALL int unusual_MPI_Allreduce_init_c(const void *sendbuf, void *
     return code;
 }
 int face_MPI_Allreduce_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, F_Datatype datatype, F_Op op, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Allreduce_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -197,7 +197,7 @@ static UNUSUAL_CALL int unusual_MPI_Alltoall(const void *sendbuf, int sendcount,
     return library.MPI_Alltoall(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm));
 }
 int face_MPI_Alltoall(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
     }
     return library.MPI_Alltoall(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), comm_usual_c(comm));
@@ -208,7 +208,7 @@ static UNUSUAL_CALL int unusual_MPI_Alltoall_c(const void *sendbuf, MPI_Count se
     return library.MPI_Alltoall_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), comm_c(comm));
 }
 int face_MPI_Alltoall_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Alltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm);
     }
     return library.MPI_Alltoall_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), comm_usual_c(comm));
@@ -224,7 +224,7 @@ static UNUSUAL_CALL int unusual_MPI_Alltoall_init(const void *sendbuf, int sendc
     return code;
 }
 int face_MPI_Alltoall_init(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Alltoall_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -245,7 +245,7 @@ static UNUSUAL_CALL int unusual_MPI_Alltoall_init_c(const void *sendbuf, MPI_Cou
     return code;
 }
 int face_MPI_Alltoall_init_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Alltoall_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -261,7 +261,7 @@ static UNUSUAL_CALL int unusual_MPI_Alltoallv(const void *sendbuf, const int sen
     return library.MPI_Alltoallv(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm));
 }
 int face_MPI_Alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], F_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], F_Datatype recvtype, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Alltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm);
     }
     return library.MPI_Alltoallv(in_place_c(sendbuf), sendcounts, sdispls, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_usual_c(recvtype), comm_usual_c(comm));
@@ -272,7 +272,7 @@ static UNUSUAL_CALL int unusual_MPI_Alltoallv_c(const void *sendbuf, const MPI_C
     return library.MPI_Alltoallv_c(in_place_c(sendbuf), sendcounts, sdispls, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_c(recvtype), comm_c(comm));
 }
 int face_MPI_Alltoallv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], F_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], F_Datatype recvtype, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Alltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm);
     }
     return library.MPI_Alltoallv_c(in_place_c(sendbuf), sendcounts, sdispls, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, rdispls, datatype_usual_c(recvtype), comm_usual_c(comm));
@@ -288,7 +288,7 @@ static UNUSUAL_CALL int unusual_MPI_Alltoallv_init(const void *sendbuf, const in
     return code;
 }
 int face_MPI_Alltoallv_init(const void *sendbuf, const int sendcounts[], const int sdispls[], F_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], F_Datatype recvtype, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Alltoallv_init(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -309,7 +309,7 @@ static UNUSUAL_CALL int unusual_MPI_Alltoallv_init_c(const void *sendbuf, const 
     return code;
 }
 int face_MPI_Alltoallv_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], F_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], F_Datatype recvtype, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Alltoallv_init_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -501,7 +501,7 @@ static UNUSUAL_CALL int unusual_MPI_Bcast(void *buffer, int count, F_Datatype da
     return library.MPI_Bcast(in_place_c(buffer), count, datatype_c(datatype), rank_c(root), comm_c(comm));
 }
 int face_MPI_Bcast(void *buffer, int count, F_Datatype datatype, int root, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (root) >= 0)) {
         return unusual_MPI_Bcast(buffer, count, datatype, root, comm);
     }
     return library.MPI_Bcast(in_place_c(buffer), count, datatype_usual_c(datatype), root, comm_usual_c(comm));
@@ -512,7 +512,7 @@ static UNUSUAL_CALL int unusual_MPI_Bcast_c(void *buffer, MPI_Count count, F_Dat
     return library.MPI_Bcast_c(in_place_c(buffer), count, datatype_c(datatype), rank_c(root), comm_c(comm));
 }
 int face_MPI_Bcast_c(void *buffer, MPI_Count count, F_Datatype datatype, int root, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (root) >= 0)) {
         return unusual_MPI_Bcast_c(buffer, count, datatype, root, comm);
     }
     return library.MPI_Bcast_c(in_place_c(buffer), count, datatype_usual_c(datatype), root, comm_usual_c(comm));
@@ -528,7 +528,7 @@ static UNUSUAL_CALL int unusual_MPI_Bcast_init(void *buffer, int count, F_Dataty
     return code;
 }
 int face_MPI_Bcast_init(void *buffer, int count, F_Datatype datatype, int root, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (root) >= 0)) {
         return unusual_MPI_Bcast_init(buffer, count, datatype, root, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -549,7 +549,7 @@ static UNUSUAL_CALL int unusual_MPI_Bcast_init_c(void *buffer, MPI_Count count, 
     return code;
 }
 int face_MPI_Bcast_init_c(void *buffer, MPI_Count count, F_Datatype datatype, int root, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (root) >= 0)) {
         return unusual_MPI_Bcast_init_c(buffer, count, datatype, root, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -565,7 +565,7 @@ static UNUSUAL_CALL int unusual_MPI_Exscan(const void *sendbuf, void *recvbuf, i
     return library.MPI_Exscan(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 int face_MPI_Exscan(const void *sendbuf, void *recvbuf, int count, F_Datatype datatype, F_Op op, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Exscan(sendbuf, recvbuf, count, datatype, op, comm);
     }
     return library.MPI_Exscan(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm));
@@ -576,7 +576,7 @@ static UNUSUAL_CALL int unusual_MPI_Exscan_c(const void *sendbuf, void *recvbuf,
     return library.MPI_Exscan_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 int face_MPI_Exscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, F_Datatype datatype, F_Op op, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Exscan_c(sendbuf, recvbuf, count, datatype, op, comm);
     }
     return library.MPI_Exscan_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm));
@@ -592,7 +592,7 @@ static UNUSUAL_CALL int unusual_MPI_Exscan_init(const void *sendbuf, void *recvb
     return code;
 }
 int face_MPI_Exscan_init(const void *sendbuf, void *recvbuf, int count, F_Datatype datatype, F_Op op, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Exscan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -613,7 +613,7 @@ static UNUSUAL_CALL int unusual_MPI_Exscan_init_c(const void *sendbuf, void *rec
     return code;
 }
 int face_MPI_Exscan_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, F_Datatype datatype, F_Op op, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Exscan_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -629,7 +629,7 @@ static UNUSUAL_CALL int unusual_MPI_Gather(const void *sendbuf, int sendcount, F
     return library.MPI_Gather(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm));
 }
 int face_MPI_Gather(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, int root, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Gather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm);
     }
     return library.MPI_Gather(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), root, comm_usual_c(comm));
@@ -640,7 +640,7 @@ static UNUSUAL_CALL int unusual_MPI_Gather_c(const void *sendbuf, MPI_Count send
     return library.MPI_Gather_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm));
 }
 int face_MPI_Gather_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, int root, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Gather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm);
     }
     return library.MPI_Gather_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), root, comm_usual_c(comm));
@@ -656,7 +656,7 @@ static UNUSUAL_CALL int unusual_MPI_Gather_init(const void *sendbuf, int sendcou
     return code;
 }
 int face_MPI_Gather_init(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, int root, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Gather_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -677,7 +677,7 @@ static UNUSUAL_CALL int unusual_MPI_Gather_init_c(const void *sendbuf, MPI_Count
     return code;
 }
 int face_MPI_Gather_init_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, int root, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Gather_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -693,7 +693,7 @@ static UNUSUAL_CALL int unusual_MPI_Gatherv(const void *sendbuf, int sendcount, 
     return library.MPI_Gatherv(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), rank_c(root), comm_c(comm));
 }
 int face_MPI_Gatherv(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], F_Datatype recvtype, int root, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Gatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm);
     }
     return library.MPI_Gatherv(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_usual_c(recvtype), root, comm_usual_c(comm));
@@ -704,7 +704,7 @@ static UNUSUAL_CALL int unusual_MPI_Gatherv_c(const void *sendbuf, MPI_Count sen
     return library.MPI_Gatherv_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_c(recvtype), rank_c(root), comm_c(comm));
 }
 int face_MPI_Gatherv_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], F_Datatype recvtype, int root, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Gatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm);
     }
     return library.MPI_Gatherv_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcounts, displs, datatype_usual_c(recvtype), root, comm_usual_c(comm));
@@ -720,7 +720,7 @@ static UNUSUAL_CALL int unusual_MPI_Gatherv_init(const void *sendbuf, int sendco
     return code;
 }
 int face_MPI_Gatherv_init(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], F_Datatype recvtype, int root, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Gatherv_init(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -741,7 +741,7 @@ static UNUSUAL_CALL int unusual_MPI_Gatherv_init_c(const void *sendbuf, MPI_Coun
     return code;
 }
 int face_MPI_Gatherv_init_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], F_Datatype recvtype, int root, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Gatherv_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -762,7 +762,7 @@ static UNUSUAL_CALL int unusual_MPI_Iallgather(const void *sendbuf, int sendcoun
     return code;
 }
 int face_MPI_Iallgather(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Iallgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
     }
     REQUEST_ROOM(request);
@@ -783,7 +783,7 @@ static UNUSUAL_CALL int unusual_MPI_Iallgather_c(const void *sendbuf, MPI_Count 
     return code;
 }
 int face_MPI_Iallgather_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Iallgather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
     }
     REQUEST_ROOM(request);
@@ -804,7 +804,7 @@ static UNUSUAL_CALL int unusual_MPI_Iallgatherv(const void *sendbuf, int sendcou
     return code;
 }
 int face_MPI_Iallgatherv(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], F_Datatype recvtype, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Iallgatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request);
     }
     REQUEST_ROOM(request);
@@ -825,7 +825,7 @@ static UNUSUAL_CALL int unusual_MPI_Iallgatherv_c(const void *sendbuf, MPI_Count
     return code;
 }
 int face_MPI_Iallgatherv_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], F_Datatype recvtype, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Iallgatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request);
     }
     REQUEST_ROOM(request);
@@ -846,7 +846,7 @@ static UNUSUAL_CALL int unusual_MPI_Iallreduce(const void *sendbuf, void *recvbu
     return code;
 }
 int face_MPI_Iallreduce(const void *sendbuf, void *recvbuf, int count, F_Datatype datatype, F_Op op, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request);
     }
     REQUEST_ROOM(request);
@@ -867,7 +867,7 @@ static UNUSUAL_CALL int unusual_MPI_Iallreduce_c(const void *sendbuf, void *recv
     return code;
 }
 int face_MPI_Iallreduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, F_Datatype datatype, F_Op op, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Iallreduce_c(sendbuf, recvbuf, count, datatype, op, comm, request);
     }
     REQUEST_ROOM(request);
@@ -888,7 +888,7 @@ static UNUSUAL_CALL int unusual_MPI_Ialltoall(const void *sendbuf, int sendcount
     return code;
 }
 int face_MPI_Ialltoall(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Ialltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
     }
     REQUEST_ROOM(request);
@@ -909,7 +909,7 @@ static UNUSUAL_CALL int unusual_MPI_Ialltoall_c(const void *sendbuf, MPI_Count s
     return code;
 }
 int face_MPI_Ialltoall_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Ialltoall_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
     }
     REQUEST_ROOM(request);
@@ -930,7 +930,7 @@ static UNUSUAL_CALL int unusual_MPI_Ialltoallv(const void *sendbuf, const int se
     return code;
 }
 int face_MPI_Ialltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], F_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], F_Datatype recvtype, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Ialltoallv(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request);
     }
     REQUEST_ROOM(request);
@@ -951,7 +951,7 @@ static UNUSUAL_CALL int unusual_MPI_Ialltoallv_c(const void *sendbuf, const MPI_
     return code;
 }
 int face_MPI_Ialltoallv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], F_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], F_Datatype recvtype, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Ialltoallv_c(sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1069,7 +1069,7 @@ static UNUSUAL_CALL int unusual_MPI_Ibcast(void *buffer, int count, F_Datatype d
     return code;
 }
 int face_MPI_Ibcast(void *buffer, int count, F_Datatype datatype, int root, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (root) >= 0)) {
         return unusual_MPI_Ibcast(buffer, count, datatype, root, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1090,7 +1090,7 @@ static UNUSUAL_CALL int unusual_MPI_Ibcast_c(void *buffer, MPI_Count count, F_Da
     return code;
 }
 int face_MPI_Ibcast_c(void *buffer, MPI_Count count, F_Datatype datatype, int root, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (root) >= 0)) {
         return unusual_MPI_Ibcast_c(buffer, count, datatype, root, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1111,7 +1111,7 @@ static UNUSUAL_CALL int unusual_MPI_Iexscan(const void *sendbuf, void *recvbuf, 
     return code;
 }
 int face_MPI_Iexscan(const void *sendbuf, void *recvbuf, int count, F_Datatype datatype, F_Op op, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Iexscan(sendbuf, recvbuf, count, datatype, op, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1132,7 +1132,7 @@ static UNUSUAL_CALL int unusual_MPI_Iexscan_c(const void *sendbuf, void *recvbuf
     return code;
 }
 int face_MPI_Iexscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, F_Datatype datatype, F_Op op, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Iexscan_c(sendbuf, recvbuf, count, datatype, op, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1153,7 +1153,7 @@ static UNUSUAL_CALL int unusual_MPI_Igather(const void *sendbuf, int sendcount, 
     return code;
 }
 int face_MPI_Igather(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, int root, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Igather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1174,7 +1174,7 @@ static UNUSUAL_CALL int unusual_MPI_Igather_c(const void *sendbuf, MPI_Count sen
     return code;
 }
 int face_MPI_Igather_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, int root, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Igather_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1195,7 +1195,7 @@ static UNUSUAL_CALL int unusual_MPI_Igatherv(const void *sendbuf, int sendcount,
     return code;
 }
 int face_MPI_Igatherv(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], F_Datatype recvtype, int root, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Igatherv(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1216,7 +1216,7 @@ static UNUSUAL_CALL int unusual_MPI_Igatherv_c(const void *sendbuf, MPI_Count se
     return code;
 }
 int face_MPI_Igatherv_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], F_Datatype recvtype, int root, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Igatherv_c(sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1237,7 +1237,7 @@ static UNUSUAL_CALL int unusual_MPI_Ireduce(const void *sendbuf, void *recvbuf, 
     return code;
 }
 int face_MPI_Ireduce(const void *sendbuf, void *recvbuf, int count, F_Datatype datatype, F_Op op, int root, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op) && (root) >= 0)) {
         return unusual_MPI_Ireduce(sendbuf, recvbuf, count, datatype, op, root, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1258,7 +1258,7 @@ static UNUSUAL_CALL int unusual_MPI_Ireduce_c(const void *sendbuf, void *recvbuf
     return code;
 }
 int face_MPI_Ireduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, F_Datatype datatype, F_Op op, int root, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op) && (root) >= 0)) {
         return unusual_MPI_Ireduce_c(sendbuf, recvbuf, count, datatype, op, root, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1279,7 +1279,7 @@ static UNUSUAL_CALL int unusual_MPI_Ireduce_scatter(const void *sendbuf, void *r
     return code;
 }
 int face_MPI_Ireduce_scatter(const void *sendbuf, void *recvbuf, const int recvcounts[], F_Datatype datatype, F_Op op, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Ireduce_scatter(sendbuf, recvbuf, recvcounts, datatype, op, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1300,7 +1300,7 @@ static UNUSUAL_CALL int unusual_MPI_Ireduce_scatter_c(const void *sendbuf, void 
     return code;
 }
 int face_MPI_Ireduce_scatter_c(const void *sendbuf, void *recvbuf, const MPI_Count recvcounts[], F_Datatype datatype, F_Op op, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Ireduce_scatter_c(sendbuf, recvbuf, recvcounts, datatype, op, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1321,7 +1321,7 @@ static UNUSUAL_CALL int unusual_MPI_Ireduce_scatter_block(const void *sendbuf, v
     return code;
 }
 int face_MPI_Ireduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, F_Datatype datatype, F_Op op, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Ireduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1342,7 +1342,7 @@ static UNUSUAL_CALL int unusual_MPI_Ireduce_scatter_block_c(const void *sendbuf,
     return code;
 }
 int face_MPI_Ireduce_scatter_block_c(const void *sendbuf, void *recvbuf, MPI_Count recvcount, F_Datatype datatype, F_Op op, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Ireduce_scatter_block_c(sendbuf, recvbuf, recvcount, datatype, op, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1363,7 +1363,7 @@ static UNUSUAL_CALL int unusual_MPI_Iscan(const void *sendbuf, void *recvbuf, in
     return code;
 }
 int face_MPI_Iscan(const void *sendbuf, void *recvbuf, int count, F_Datatype datatype, F_Op op, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Iscan(sendbuf, recvbuf, count, datatype, op, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1384,7 +1384,7 @@ static UNUSUAL_CALL int unusual_MPI_Iscan_c(const void *sendbuf, void *recvbuf, 
     return code;
 }
 int face_MPI_Iscan_c(const void *sendbuf, void *recvbuf, MPI_Count count, F_Datatype datatype, F_Op op, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Iscan_c(sendbuf, recvbuf, count, datatype, op, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1405,7 +1405,7 @@ static UNUSUAL_CALL int unusual_MPI_Iscatter(const void *sendbuf, int sendcount,
     return code;
 }
 int face_MPI_Iscatter(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, int root, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Iscatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1426,7 +1426,7 @@ static UNUSUAL_CALL int unusual_MPI_Iscatter_c(const void *sendbuf, MPI_Count se
     return code;
 }
 int face_MPI_Iscatter_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, int root, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Iscatter_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1447,7 +1447,7 @@ static UNUSUAL_CALL int unusual_MPI_Iscatterv(const void *sendbuf, const int sen
     return code;
 }
 int face_MPI_Iscatterv(const void *sendbuf, const int sendcounts[], const int displs[], F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, int root, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Iscatterv(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1468,7 +1468,7 @@ static UNUSUAL_CALL int unusual_MPI_Iscatterv_c(const void *sendbuf, const MPI_C
     return code;
 }
 int face_MPI_Iscatterv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[], F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, int root, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Iscatterv_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1504,7 +1504,7 @@ static UNUSUAL_CALL int unusual_MPI_Reduce(const void *sendbuf, void *recvbuf, i
     return library.MPI_Reduce(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), rank_c(root), comm_c(comm));
 }
 int face_MPI_Reduce(const void *sendbuf, void *recvbuf, int count, F_Datatype datatype, F_Op op, int root, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op) && (root) >= 0)) {
         return unusual_MPI_Reduce(sendbuf, recvbuf, count, datatype, op, root, comm);
     }
     return library.MPI_Reduce(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), root, comm_usual_c(comm));
@@ -1515,7 +1515,7 @@ static UNUSUAL_CALL int unusual_MPI_Reduce_c(const void *sendbuf, void *recvbuf,
     return library.MPI_Reduce_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), rank_c(root), comm_c(comm));
 }
 int face_MPI_Reduce_c(const void *sendbuf, void *recvbuf, MPI_Count count, F_Datatype datatype, F_Op op, int root, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op) && (root) >= 0)) {
         return unusual_MPI_Reduce_c(sendbuf, recvbuf, count, datatype, op, root, comm);
     }
     return library.MPI_Reduce_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), root, comm_usual_c(comm));
@@ -1531,7 +1531,7 @@ static UNUSUAL_CALL int unusual_MPI_Reduce_init(const void *sendbuf, void *recvb
     return code;
 }
 int face_MPI_Reduce_init(const void *sendbuf, void *recvbuf, int count, F_Datatype datatype, F_Op op, int root, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op) && (root) >= 0)) {
         return unusual_MPI_Reduce_init(sendbuf, recvbuf, count, datatype, op, root, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -1552,7 +1552,7 @@ static UNUSUAL_CALL int unusual_MPI_Reduce_init_c(const void *sendbuf, void *rec
     return code;
 }
 int face_MPI_Reduce_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, F_Datatype datatype, F_Op op, int root, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op) && (root) >= 0)) {
         return unusual_MPI_Reduce_init_c(sendbuf, recvbuf, count, datatype, op, root, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -1590,7 +1590,7 @@ static UNUSUAL_CALL int unusual_MPI_Reduce_scatter(const void *sendbuf, void *re
     return library.MPI_Reduce_scatter(in_place_c(sendbuf), in_place_c(recvbuf), recvcounts, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 int face_MPI_Reduce_scatter(const void *sendbuf, void *recvbuf, const int recvcounts[], F_Datatype datatype, F_Op op, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Reduce_scatter(sendbuf, recvbuf, recvcounts, datatype, op, comm);
     }
     return library.MPI_Reduce_scatter(in_place_c(sendbuf), in_place_c(recvbuf), recvcounts, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm));
@@ -1601,7 +1601,7 @@ static UNUSUAL_CALL int unusual_MPI_Reduce_scatter_c(const void *sendbuf, void *
     return library.MPI_Reduce_scatter_c(in_place_c(sendbuf), in_place_c(recvbuf), recvcounts, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 int face_MPI_Reduce_scatter_c(const void *sendbuf, void *recvbuf, const MPI_Count recvcounts[], F_Datatype datatype, F_Op op, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Reduce_scatter_c(sendbuf, recvbuf, recvcounts, datatype, op, comm);
     }
     return library.MPI_Reduce_scatter_c(in_place_c(sendbuf), in_place_c(recvbuf), recvcounts, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm));
@@ -1612,7 +1612,7 @@ static UNUSUAL_CALL int unusual_MPI_Reduce_scatter_block(const void *sendbuf, vo
     return library.MPI_Reduce_scatter_block(in_place_c(sendbuf), in_place_c(recvbuf), recvcount, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 int face_MPI_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int recvcount, F_Datatype datatype, F_Op op, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm);
     }
     return library.MPI_Reduce_scatter_block(in_place_c(sendbuf), in_place_c(recvbuf), recvcount, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm));
@@ -1623,7 +1623,7 @@ static UNUSUAL_CALL int unusual_MPI_Reduce_scatter_block_c(const void *sendbuf, 
     return library.MPI_Reduce_scatter_block_c(in_place_c(sendbuf), in_place_c(recvbuf), recvcount, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 int face_MPI_Reduce_scatter_block_c(const void *sendbuf, void *recvbuf, MPI_Count recvcount, F_Datatype datatype, F_Op op, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Reduce_scatter_block_c(sendbuf, recvbuf, recvcount, datatype, op, comm);
     }
     return library.MPI_Reduce_scatter_block_c(in_place_c(sendbuf), in_place_c(recvbuf), recvcount, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm));
@@ -1639,7 +1639,7 @@ static UNUSUAL_CALL int unusual_MPI_Reduce_scatter_block_init(const void *sendbu
     return code;
 }
 int face_MPI_Reduce_scatter_block_init(const void *sendbuf, void *recvbuf, int recvcount, F_Datatype datatype, F_Op op, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Reduce_scatter_block_init(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -1660,7 +1660,7 @@ static UNUSUAL_CALL int unusual_MPI_Reduce_scatter_block_init_c(const void *send
     return code;
 }
 int face_MPI_Reduce_scatter_block_init_c(const void *sendbuf, void *recvbuf, MPI_Count recvcount, F_Datatype datatype, F_Op op, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Reduce_scatter_block_init_c(sendbuf, recvbuf, recvcount, datatype, op, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -1681,7 +1681,7 @@ static UNUSUAL_CALL int unusual_MPI_Reduce_scatter_init(const void *sendbuf, voi
     return code;
 }
 int face_MPI_Reduce_scatter_init(const void *sendbuf, void *recvbuf, const int recvcounts[], F_Datatype datatype, F_Op op, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Reduce_scatter_init(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -1702,7 +1702,7 @@ static UNUSUAL_CALL int unusual_MPI_Reduce_scatter_init_c(const void *sendbuf, v
     return code;
 }
 int face_MPI_Reduce_scatter_init_c(const void *sendbuf, void *recvbuf, const MPI_Count recvcounts[], F_Datatype datatype, F_Op op, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Reduce_scatter_init_c(sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -1718,7 +1718,7 @@ static UNUSUAL_CALL int unusual_MPI_Scan(const void *sendbuf, void *recvbuf, int
     return library.MPI_Scan(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 int face_MPI_Scan(const void *sendbuf, void *recvbuf, int count, F_Datatype datatype, F_Op op, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Scan(sendbuf, recvbuf, count, datatype, op, comm);
     }
     return library.MPI_Scan(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm));
@@ -1729,7 +1729,7 @@ static UNUSUAL_CALL int unusual_MPI_Scan_c(const void *sendbuf, void *recvbuf, M
     return library.MPI_Scan_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_c(datatype), op_c(op), comm_c(comm));
 }
 int face_MPI_Scan_c(const void *sendbuf, void *recvbuf, MPI_Count count, F_Datatype datatype, F_Op op, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Scan_c(sendbuf, recvbuf, count, datatype, op, comm);
     }
     return library.MPI_Scan_c(in_place_c(sendbuf), in_place_c(recvbuf), count, datatype_usual_c(datatype), op_usual_c(op), comm_usual_c(comm));
@@ -1745,7 +1745,7 @@ static UNUSUAL_CALL int unusual_MPI_Scan_init(const void *sendbuf, void *recvbuf
     return code;
 }
 int face_MPI_Scan_init(const void *sendbuf, void *recvbuf, int count, F_Datatype datatype, F_Op op, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Scan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -1766,7 +1766,7 @@ static UNUSUAL_CALL int unusual_MPI_Scan_init_c(const void *sendbuf, void *recvb
     return code;
 }
 int face_MPI_Scan_init_c(const void *sendbuf, void *recvbuf, MPI_Count count, F_Datatype datatype, F_Op op, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && op_is_usual(op) && comm_is_usual(comm))) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && op_is_usual(op))) {
         return unusual_MPI_Scan_init_c(sendbuf, recvbuf, count, datatype, op, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -1782,7 +1782,7 @@ static UNUSUAL_CALL int unusual_MPI_Scatter(const void *sendbuf, int sendcount, 
     return library.MPI_Scatter(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm));
 }
 int face_MPI_Scatter(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, int root, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Scatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm);
     }
     return library.MPI_Scatter(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), root, comm_usual_c(comm));
@@ -1793,7 +1793,7 @@ static UNUSUAL_CALL int unusual_MPI_Scatter_c(const void *sendbuf, MPI_Count sen
     return library.MPI_Scatter_c(in_place_c(sendbuf), sendcount, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm));
 }
 int face_MPI_Scatter_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, int root, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Scatter_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm);
     }
     return library.MPI_Scatter_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), root, comm_usual_c(comm));
@@ -1809,7 +1809,7 @@ static UNUSUAL_CALL int unusual_MPI_Scatter_init(const void *sendbuf, int sendco
     return code;
 }
 int face_MPI_Scatter_init(const void *sendbuf, int sendcount, F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, int root, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Scatter_init(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -1830,7 +1830,7 @@ static UNUSUAL_CALL int unusual_MPI_Scatter_init_c(const void *sendbuf, MPI_Coun
     return code;
 }
 int face_MPI_Scatter_init_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, int root, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Scatter_init_c(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -1846,7 +1846,7 @@ static UNUSUAL_CALL int unusual_MPI_Scatterv(const void *sendbuf, const int send
     return library.MPI_Scatterv(in_place_c(sendbuf), sendcounts, displs, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm));
 }
 int face_MPI_Scatterv(const void *sendbuf, const int sendcounts[], const int displs[], F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, int root, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Scatterv(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm);
     }
     return library.MPI_Scatterv(in_place_c(sendbuf), sendcounts, displs, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), root, comm_usual_c(comm));
@@ -1857,7 +1857,7 @@ static UNUSUAL_CALL int unusual_MPI_Scatterv_c(const void *sendbuf, const MPI_Co
     return library.MPI_Scatterv_c(in_place_c(sendbuf), sendcounts, displs, datatype_c(sendtype), in_place_c(recvbuf), recvcount, datatype_c(recvtype), rank_c(root), comm_c(comm));
 }
 int face_MPI_Scatterv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[], F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, int root, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Scatterv_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm);
     }
     return library.MPI_Scatterv_c(in_place_c(sendbuf), sendcounts, displs, datatype_usual_c(sendtype), in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), root, comm_usual_c(comm));
@@ -1873,7 +1873,7 @@ static UNUSUAL_CALL int unusual_MPI_Scatterv_init(const void *sendbuf, const int
     return code;
 }
 int face_MPI_Scatterv_init(const void *sendbuf, const int sendcounts[], const int displs[], F_Datatype sendtype, void *recvbuf, int recvcount, F_Datatype recvtype, int root, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Scatterv_init(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request);
     }
     REQUEST_ROOM(request);
@@ -1894,7 +1894,7 @@ static UNUSUAL_CALL int unusual_MPI_Scatterv_init_c(const void *sendbuf, const M
     return code;
 }
 int face_MPI_Scatterv_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[], F_Datatype sendtype, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, int root, F_Comm comm, F_Info info, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (root) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (root) >= 0)) {
         return unusual_MPI_Scatterv_init_c(sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request);
     }
     REQUEST_ROOM(request);

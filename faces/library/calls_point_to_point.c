@@ -5,7 +5,7 @@ static UNUSUAL_CALL int unusual_MPI_Bsend(const void *buf, int count, F_Datatype
     return library.MPI_Bsend(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm));
 }
 int face_MPI_Bsend(const void *buf, int count, F_Datatype datatype, int dest, int tag, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Bsend(buf, count, datatype, dest, tag, comm);
     }
     return library.MPI_Bsend(buf, count, datatype_usual_c(datatype), dest, tag, comm_usual_c(comm));
@@ -16,7 +16,7 @@ static UNUSUAL_CALL int unusual_MPI_Bsend_c(const void *buf, MPI_Count count, F_
     return library.MPI_Bsend_c(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm));
 }
 int face_MPI_Bsend_c(const void *buf, MPI_Count count, F_Datatype datatype, int dest, int tag, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Bsend_c(buf, count, datatype, dest, tag, comm);
     }
     return library.MPI_Bsend_c(buf, count, datatype_usual_c(datatype), dest, tag, comm_usual_c(comm));
@@ -32,7 +32,7 @@ static UNUSUAL_CALL int unusual_MPI_Bsend_init(const void *buf, int count, F_Dat
     return code;
 }
 int face_MPI_Bsend_init(const void *buf, int count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Bsend_init(buf, count, datatype, dest, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -53,7 +53,7 @@ static UNUSUAL_CALL int unusual_MPI_Bsend_init_c(const void *buf, MPI_Count coun
     return code;
 }
 int face_MPI_Bsend_init_c(const void *buf, MPI_Count count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Bsend_init_c(buf, count, datatype, dest, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -153,7 +153,7 @@ static UNUSUAL_CALL int unusual_MPI_Ibsend(const void *buf, int count, F_Datatyp
     return code;
 }
 int face_MPI_Ibsend(const void *buf, int count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Ibsend(buf, count, datatype, dest, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -174,7 +174,7 @@ static UNUSUAL_CALL int unusual_MPI_Ibsend_c(const void *buf, MPI_Count count, F
     return code;
 }
 int face_MPI_Ibsend_c(const void *buf, MPI_Count count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Ibsend_c(buf, count, datatype, dest, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -285,8 +285,16 @@ static UNUSUAL_CALL int unusual_MPI_Irecv(void *buf, int count, F_Datatype datat
     }
     return code;
 }
+#ifdef REQUESTS_ARE_SHORT
 int face_MPI_Irecv(void *buf, int count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
+        return unusual_MPI_Irecv(buf, count, datatype, source, tag, comm, request);
+    }
+    return short_requests.MPI_Irecv(buf, count, datatype_usual_c(datatype), source, tag, comm_usual_c(comm), request);
+}
+#else
+int face_MPI_Irecv(void *buf, int count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Request *request) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Irecv(buf, count, datatype, source, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -296,6 +304,7 @@ int face_MPI_Irecv(void *buf, int count, F_Datatype datatype, int source, int ta
     }
     return code;
 }
+#endif
 EXPORT(MPI_Irecv)
 
 static UNUSUAL_CALL int unusual_MPI_Irecv_c(void *buf, MPI_Count count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Request *request) {
@@ -307,7 +316,7 @@ static UNUSUAL_CALL int unusual_MPI_Irecv_c(void *buf, MPI_Count count, F_Dataty
     return code;
 }
 int face_MPI_Irecv_c(void *buf, MPI_Count count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Irecv_c(buf, count, datatype, source, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -328,7 +337,7 @@ static UNUSUAL_CALL int unusual_MPI_Irsend(const void *buf, int count, F_Datatyp
     return code;
 }
 int face_MPI_Irsend(const void *buf, int count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Irsend(buf, count, datatype, dest, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -349,7 +358,7 @@ static UNUSUAL_CALL int unusual_MPI_Irsend_c(const void *buf, MPI_Count count, F
     return code;
 }
 int face_MPI_Irsend_c(const void *buf, MPI_Count count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Irsend_c(buf, count, datatype, dest, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -369,8 +378,16 @@ static UNUSUAL_CALL int unusual_MPI_Isend(const void *buf, int count, F_Datatype
     }
     return code;
 }
+#ifdef REQUESTS_ARE_SHORT
 int face_MPI_Isend(const void *buf, int count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+        return unusual_MPI_Isend(buf, count, datatype, dest, tag, comm, request);
+    }
+    return short_requests.MPI_Isend(buf, count, datatype_usual_c(datatype), dest, tag, comm_usual_c(comm), request);
+}
+#else
+int face_MPI_Isend(const void *buf, int count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Isend(buf, count, datatype, dest, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -380,6 +397,7 @@ int face_MPI_Isend(const void *buf, int count, F_Datatype datatype, int dest, in
     }
     return code;
 }
+#endif
 EXPORT(MPI_Isend)
 
 static UNUSUAL_CALL int unusual_MPI_Isend_c(const void *buf, MPI_Count count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
@@ -391,7 +409,7 @@ static UNUSUAL_CALL int unusual_MPI_Isend_c(const void *buf, MPI_Count count, F_
     return code;
 }
 int face_MPI_Isend_c(const void *buf, MPI_Count count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Isend_c(buf, count, datatype, dest, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -412,7 +430,7 @@ static UNUSUAL_CALL int unusual_MPI_Isendrecv(const void *sendbuf, int sendcount
     return code;
 }
 int face_MPI_Isendrecv(const void *sendbuf, int sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(sendbuf) | BUFFER_SIGN(recvbuf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (dest | source | recvtag | BUFFER_SIGN(sendbuf) | BUFFER_SIGN(recvbuf)) >= 0)) {
         return unusual_MPI_Isendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -433,7 +451,7 @@ static UNUSUAL_CALL int unusual_MPI_Isendrecv_c(const void *sendbuf, MPI_Count s
     return code;
 }
 int face_MPI_Isendrecv_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(sendbuf) | BUFFER_SIGN(recvbuf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && (dest | source | recvtag | BUFFER_SIGN(sendbuf) | BUFFER_SIGN(recvbuf)) >= 0)) {
         return unusual_MPI_Isendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -454,7 +472,7 @@ static UNUSUAL_CALL int unusual_MPI_Isendrecv_replace(void *buf, int count, F_Da
     return code;
 }
 int face_MPI_Isendrecv_replace(void *buf, int count, F_Datatype datatype, int dest, int sendtag, int source, int recvtag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | source | recvtag | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Isendrecv_replace(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -475,7 +493,7 @@ static UNUSUAL_CALL int unusual_MPI_Isendrecv_replace_c(void *buf, MPI_Count cou
     return code;
 }
 int face_MPI_Isendrecv_replace_c(void *buf, MPI_Count count, F_Datatype datatype, int dest, int sendtag, int source, int recvtag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | source | recvtag | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Isendrecv_replace_c(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -496,7 +514,7 @@ static UNUSUAL_CALL int unusual_MPI_Issend(const void *buf, int count, F_Datatyp
     return code;
 }
 int face_MPI_Issend(const void *buf, int count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Issend(buf, count, datatype, dest, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -517,7 +535,7 @@ static UNUSUAL_CALL int unusual_MPI_Issend_c(const void *buf, MPI_Count count, F
     return code;
 }
 int face_MPI_Issend_c(const void *buf, MPI_Count count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Issend_c(buf, count, datatype, dest, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -645,7 +663,7 @@ static UNUSUAL_CALL int unusual_MPI_Recv_init(void *buf, int count, F_Datatype d
     return code;
 }
 int face_MPI_Recv_init(void *buf, int count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Recv_init(buf, count, datatype, source, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -666,7 +684,7 @@ static UNUSUAL_CALL int unusual_MPI_Recv_init_c(void *buf, MPI_Count count, F_Da
     return code;
 }
 int face_MPI_Recv_init_c(void *buf, MPI_Count count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Recv_init_c(buf, count, datatype, source, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -714,7 +732,7 @@ static UNUSUAL_CALL int unusual_MPI_Rsend(const void *buf, int count, F_Datatype
     return library.MPI_Rsend(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm));
 }
 int face_MPI_Rsend(const void *buf, int count, F_Datatype datatype, int dest, int tag, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Rsend(buf, count, datatype, dest, tag, comm);
     }
     return library.MPI_Rsend(buf, count, datatype_usual_c(datatype), dest, tag, comm_usual_c(comm));
@@ -725,7 +743,7 @@ static UNUSUAL_CALL int unusual_MPI_Rsend_c(const void *buf, MPI_Count count, F_
     return library.MPI_Rsend_c(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm));
 }
 int face_MPI_Rsend_c(const void *buf, MPI_Count count, F_Datatype datatype, int dest, int tag, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Rsend_c(buf, count, datatype, dest, tag, comm);
     }
     return library.MPI_Rsend_c(buf, count, datatype_usual_c(datatype), dest, tag, comm_usual_c(comm));
@@ -741,7 +759,7 @@ static UNUSUAL_CALL int unusual_MPI_Rsend_init(const void *buf, int count, F_Dat
     return code;
 }
 int face_MPI_Rsend_init(const void *buf, int count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Rsend_init(buf, count, datatype, dest, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -762,7 +780,7 @@ static UNUSUAL_CALL int unusual_MPI_Rsend_init_c(const void *buf, MPI_Count coun
     return code;
 }
 int face_MPI_Rsend_init_c(const void *buf, MPI_Count count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Rsend_init_c(buf, count, datatype, dest, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -778,7 +796,7 @@ static UNUSUAL_CALL int unusual_MPI_Send(const void *buf, int count, F_Datatype 
     return library.MPI_Send(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm));
 }
 int face_MPI_Send(const void *buf, int count, F_Datatype datatype, int dest, int tag, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Send(buf, count, datatype, dest, tag, comm);
     }
     return library.MPI_Send(buf, count, datatype_usual_c(datatype), dest, tag, comm_usual_c(comm));
@@ -789,7 +807,7 @@ static UNUSUAL_CALL int unusual_MPI_Send_c(const void *buf, MPI_Count count, F_D
     return library.MPI_Send_c(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm));
 }
 int face_MPI_Send_c(const void *buf, MPI_Count count, F_Datatype datatype, int dest, int tag, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Send_c(buf, count, datatype, dest, tag, comm);
     }
     return library.MPI_Send_c(buf, count, datatype_usual_c(datatype), dest, tag, comm_usual_c(comm));
@@ -805,7 +823,7 @@ static UNUSUAL_CALL int unusual_MPI_Send_init(const void *buf, int count, F_Data
     return code;
 }
 int face_MPI_Send_init(const void *buf, int count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Send_init(buf, count, datatype, dest, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -826,7 +844,7 @@ static UNUSUAL_CALL int unusual_MPI_Send_init_c(const void *buf, MPI_Count count
     return code;
 }
 int face_MPI_Send_init_c(const void *buf, MPI_Count count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Send_init_c(buf, count, datatype, dest, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -913,7 +931,7 @@ static UNUSUAL_CALL int unusual_MPI_Ssend(const void *buf, int count, F_Datatype
     return library.MPI_Ssend(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm));
 }
 int face_MPI_Ssend(const void *buf, int count, F_Datatype datatype, int dest, int tag, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Ssend(buf, count, datatype, dest, tag, comm);
     }
     return library.MPI_Ssend(buf, count, datatype_usual_c(datatype), dest, tag, comm_usual_c(comm));
@@ -924,7 +942,7 @@ static UNUSUAL_CALL int unusual_MPI_Ssend_c(const void *buf, MPI_Count count, F_
     return library.MPI_Ssend_c(in_place_c(buf), count, datatype_c(datatype), rank_c(dest), tag, comm_c(comm));
 }
 int face_MPI_Ssend_c(const void *buf, MPI_Count count, F_Datatype datatype, int dest, int tag, F_Comm comm) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Ssend_c(buf, count, datatype, dest, tag, comm);
     }
     return library.MPI_Ssend_c(buf, count, datatype_usual_c(datatype), dest, tag, comm_usual_c(comm));
@@ -940,7 +958,7 @@ static UNUSUAL_CALL int unusual_MPI_Ssend_init(const void *buf, int count, F_Dat
     return code;
 }
 int face_MPI_Ssend_init(const void *buf, int count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Ssend_init(buf, count, datatype, dest, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -961,7 +979,7 @@ static UNUSUAL_CALL int unusual_MPI_Ssend_init_c(const void *buf, MPI_Count coun
     return code;
 }
 int face_MPI_Ssend_init_c(const void *buf, MPI_Count count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
-    if (!LIKELY(datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | BUFFER_SIGN(buf)) >= 0)) {
+    if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Ssend_init_c(buf, count, datatype, dest, tag, comm, request);
     }
     REQUEST_ROOM(request);
@@ -1062,6 +1080,14 @@ static UNUSUAL_CALL int unusual_MPI_Wait(F_Request *request, F_Status *status) {
     STATUS_DONE(status);
     return error_f(code);
 }
+#ifdef REQUESTS_ARE_SHORT
+int face_MPI_Wait(F_Request *request, F_Status *status) {
+    if (!LIKELY(is_ignored(status))) {
+        return unusual_MPI_Wait(request, status);
+    }
+    return error_f(short_requests.MPI_Wait(request));
+}
+#else
 int face_MPI_Wait(F_Request *request, F_Status *status) {
     if (!LIKELY(is_ignored(status) && request && request_is_made(*request))) {
         return unusual_MPI_Wait(request, status);
@@ -1071,4 +1097,5 @@ int face_MPI_Wait(F_Request *request, F_Status *status) {
     REQUEST_CHANGED(request);
     return error_f(code);
 }
+#endif
 EXPORT(MPI_Wait)

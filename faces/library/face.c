@@ -19,6 +19,14 @@ static __attribute__((noreturn)) COLD void give_up(const char *what, const char 
     abort();
 }
 
+static uintptr_t look_up(void *handle, const char *name) {
+    void *function = dlsym(handle, name);
+    if (!function) {
+        give_up(LIBRARY_NAME " has no function ", name);
+    }
+    return (uintptr_t)function;
+}
+
 /* Looks up the functions in the library itself, and not in the process, where programs and profilers
  * define the same names. Runs when the face is loaded, before any call. */
 __attribute__((constructor)) static void find_library(void) {
@@ -26,11 +34,7 @@ __attribute__((constructor)) static void find_library(void) {
     if (!handle) {
         give_up(LIBRARY_NAME " is not loaded: ", dlerror());
     }
-#define FIND(name)                                                                                            \
-    library.name = (__typeof__(library.name))(uintptr_t)dlsym(handle, "P" #name);                             \
-    if (!library.name) {                                                                                      \
-        give_up(LIBRARY_NAME " has no function P" #name, "");                                                 \
-    }
+#define FIND(name) library.name = (__typeof__(library.name))look_up(handle, "P" #name);
     FUNCTIONS(FIND)
     /* Handles and statuses are converted by what Weft has in them. */
     char version[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
@@ -40,6 +44,12 @@ __attribute__((constructor)) static void find_library(void) {
         version[strcspn(version, "\n")] = '\0';
         give_up("the process has the " LIBRARY_NAME " of another MPI: ", version);
     }
+#ifdef REQUESTS_ARE_SHORT
+#define FIND_SHORT(name, symbol, parameters)                                                                  \
+    short_requests.name = (__typeof__(short_requests.name))look_up(handle, #symbol);
+    SHORT_REQUESTS(FIND_SHORT)
+    ((void (*)(void))look_up(handle, "weft_short_handles"))();
+#endif
 }
 
 void *room_open_many(struct room *room, MPI_Count count, size_t size) {

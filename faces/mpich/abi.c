@@ -17,10 +17,7 @@ int made_first_f(uintptr_t handle, enum kind kind) {
     return made_f(handle, kind);
 }
 
-struct requests requests;
-
-/* With an index above those of the table. */
-int request_far_f(uintptr_t handle) { return made_f(handle, REQUEST); }
+struct short_requests short_requests;
 
 #define BY_NUMBER(name, number) [number] = (int)F_##name,
 #define BY_NUMBER_OF_FILE(name, number)
@@ -46,7 +43,6 @@ const struct numbered operations[16] = {F_OP_LIST(BY_LOWEST_DIGIT)};
             list(TO_HANDLE) default : return made_c(handle, kind);                                            \
         }                                                                                                     \
     }
-UNUSUAL(comm, MPI_Comm, F_Comm, F_COMM_LIST, COMM)
 UNUSUAL(datatype, MPI_Datatype, F_Datatype, F_DATATYPE_LIST, DATATYPE)
 UNUSUAL(errhandler, MPI_Errhandler, F_Errhandler, F_ERRHANDLER_LIST, ERRHANDLER)
 UNUSUAL(group, MPI_Group, F_Group, F_GROUP_LIST, GROUP)
@@ -56,18 +52,10 @@ UNUSUAL(op, MPI_Op, F_Op, F_OP_LIST, OP)
 UNUSUAL(session, MPI_Session, F_Session, F_SESSION_LIST, SESSION)
 UNUSUAL(win, MPI_Win, F_Win, F_WIN_LIST, WIN)
 
-/* A stale request has another generation than the entry of its index, and becomes one that the library
- * refuses. */
-MPI_Request request_unusual_c(F_Request handle) {
-    uint32_t bits = (uint32_t)handle, index = bits & ((1u << INDEX_BITS) - 1);
-    if (handle == F_MPI_REQUEST_NULL) {
-        return MPI_REQUEST_NULL;
+MPI_Comm comm_unusual_c(F_Comm handle) {
+    switch (handle) {
+        F_COMM_LIST(TO_HANDLE) default : return NULL;
     }
-    if (!is_made(handle) || index >= REQUESTS || !requests.c[index]) {
-        return made_c(handle, REQUEST);
-    }
-    uintptr_t generation = ((requests.c[index] >> 32) & ~(uintptr_t)LOW_BITS) | (bits >> INDEX_BITS & LOW_BITS);
-    return (MPI_Request)(generation << 32 | (uintptr_t)index << 8 | REQUEST);
 }
 
 void requests_unusual_c(const F_Request *array, int count, MPI_Request *c) {

@@ -57,26 +57,29 @@ static inline void *made_c(int handle, enum kind kind) {
     return (void *)((uintptr_t)generation << 32 | (uintptr_t)index << 8 | kind);
 }
 
-/* Requests come and go with messages, so theirs are kept whole, too, for the lowest indices: those are given
- * first, and again. An entry is the latest integer with its index, and the library's handle. */
-#define REQUESTS (1 << 16)
-struct requests {
-    uint32_t f[REQUESTS];
-    uintptr_t c[REQUESTS];
+/* Every message has a communicator, and many have a request, so no table has these. The library is told to
+ * give them generations of 7 bits (weft_short_handles). The integer has those, the index, and the sign, which
+ * no predefined handle of these kinds has in MPICH. What costs most is room for a request as the library has
+ * it, so the library gives and takes the integers themselves where that matters. */
+#define REQUESTS_ARE_SHORT
+#define SHORT_MADE 0x80000000u
+#define SHORT_REQUESTS(X)                                                                                     \
+    X(MPI_Isend, weft_short_isend, (const void *, int, MPI_Datatype, int, int, MPI_Comm, F_Request *))        \
+    X(MPI_Irecv, weft_short_irecv, (void *, int, MPI_Datatype, int, int, MPI_Comm, F_Request *))              \
+    X(MPI_Wait, weft_short_wait, (F_Request *))
+struct short_requests {
+#define MEMBER(name, symbol, parameters) int(*name) parameters;
+    SHORT_REQUESTS(MEMBER)
+#undef MEMBER
 };
-INTERNAL extern struct requests requests;
-INTERNAL COLD int request_far_f(uintptr_t handle);
+INTERNAL extern struct short_requests short_requests;
 
-static inline int request_made_f(MPI_Request request) {
-    uintptr_t handle = (uintptr_t)request;
-    uint32_t index = (uint32_t)handle >> 8;
-    if (!LIKELY((uint32_t)handle < REQUESTS << 8)) {
-        return request_far_f(handle);
-    }
-    uint32_t f = (uint32_t)(uint8_t)(handle >> 32 | MADE >> INDEX_BITS) << INDEX_BITS | index;
-    requests.c[index] = handle;
-    return (int)(requests.f[index] = f);
+static inline bool is_short(int handle) { return handle < 0; }
+static inline int short_f(uintptr_t handle) { return (int)(SHORT_MADE | (uint32_t)(handle >> 8)); }
+static inline void *short_c(int handle, enum kind kind) {
+    return (void *)((uintptr_t)(uint32_t)handle << 8 ^ ((uintptr_t)SHORT_MADE << 8 | kind));
 }
+static inline int request_made_f(MPI_Request request) { return short_f((uintptr_t)request); }
 
 /* The predefined handles of all kinds, by their number in the standard's ABI. */
 #define PREDEFINED 1024
@@ -87,14 +90,16 @@ INTERNAL extern const int predefined[PREDEFINED];
     static inline int word##_f(type handle) {                                                                 \
         return (uintptr_t)handle < PREDEFINED ? predefined[(uintptr_t)handle] : made_f((uintptr_t)handle, kind); \
     }
-HANDLE(comm, MPI_Comm, COMM, Comm)
+INTERNAL MPI_Comm comm_unusual_c(F_Comm handle);
+static inline int comm_f(MPI_Comm handle) {
+    return (uintptr_t)handle < PREDEFINED ? predefined[(uintptr_t)handle] : short_f((uintptr_t)handle);
+}
 HANDLE(datatype, MPI_Datatype, DATATYPE, Datatype)
 HANDLE(errhandler, MPI_Errhandler, ERRHANDLER, Errhandler)
 HANDLE(group, MPI_Group, GROUP, Group)
 HANDLE(info, MPI_Info, INFO, Info)
 HANDLE(message, MPI_Message, MESSAGE, Message)
 HANDLE(op, MPI_Op, OP, Op)
-INTERNAL MPI_Request request_unusual_c(F_Request handle);
 HANDLE(session, MPI_Session, SESSION, Session)
 HANDLE(win, MPI_Win, WIN, Win)
 
@@ -116,6 +121,11 @@ static inline MPI_Comm comm_usual_c(F_Comm handle) {
     (void)handle;
     return MPI_COMM_WORLD;
 }
+static inline MPI_Comm comm_c(F_Comm handle) {
+    return LIKELY(is_short(handle))    ? (MPI_Comm)short_c(handle, COMM)
+           : comm_is_usual(handle)     ? MPI_COMM_WORLD
+                                       : comm_unusual_c(handle);
+}
 
 struct numbered {
     int f;
@@ -133,11 +143,11 @@ static inline bool op_is_usual(F_Op handle) { return operations[handle & 0xf].f 
 static inline MPI_Op op_usual_c(F_Op handle) {
     return (MPI_Op)(uintptr_t)operations[handle & 0xf].c;
 }
-/* What is no request is not there: an entry without a request has a null handle. */
-static inline bool request_is_usual(F_Request handle) { return requests.f[(uint16_t)handle] == (uint32_t)handle; }
-static inline MPI_Request request_usual_c(F_Request handle) { return (MPI_Request)requests.c[(uint16_t)handle]; }
+/* What is no request becomes a handle that the library refuses. */
+static inline bool request_is_usual(F_Request handle) { return is_short(handle); }
+static inline MPI_Request request_usual_c(F_Request handle) { return short_c(handle, REQUEST); }
 static inline MPI_Request request_c(F_Request handle) {
-    return LIKELY(request_is_usual(handle)) ? request_usual_c(handle) : request_unusual_c(handle);
+    return LIKELY(request_is_usual(handle)) ? request_usual_c(handle) : handle == F_MPI_REQUEST_NULL ? MPI_REQUEST_NULL : NULL;
 }
 static inline bool win_is_usual(F_Win handle) { return is_made(handle); }
 static inline MPI_Win win_usual_c(F_Win handle) { return made_c(handle, WIN); }
@@ -149,7 +159,6 @@ static inline MPI_Win win_usual_c(F_Win handle) { return made_c(handle, WIN); }
                : is_made(handle)               ? (type)made_c(handle, kind)                                   \
                                                : word##_unusual_c(handle);                                    \
     }
-USUAL_OR_NOT(comm, MPI_Comm, F_Comm, COMM)
 USUAL_OR_NOT(datatype, MPI_Datatype, F_Datatype, DATATYPE)
 USUAL_OR_NOT(op, MPI_Op, F_Op, OP)
 USUAL_OR_NOT(win, MPI_Win, F_Win, WIN)
@@ -164,8 +173,9 @@ static inline F_File file_f(MPI_File handle) { return handle == MPI_FILE_NULL ? 
     if (at) {                                                                                                 \
         c_##at = word##_c(*(at));                                                                             \
     }
+/* What the library does not set, it leaves as it was. */
 #define HANDLE_DONE(word, at)                                                                                 \
-    if (at) {                                                                                                 \
+    if ((at) && c_##at) {                                                                                     \
         *(at) = word##_f(c_##at);                                                                             \
     }
 

@@ -56,6 +56,11 @@ int main(int argc, char **argv)
     CHECK_EQUAL(status.MPI_SOURCE, previous);
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
 
+    STORY("§3.8.2 Improbe in vain leaves the message as it was");
+    message = MPI_MESSAGE_NULL;
+    MPI_Improbe(MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, &flag, &message, &status);
+    CHECK(!flag && message == MPI_MESSAGE_NULL, "a message that nobody sent");
+
     STORY("§3.8.2, §3.8.3 Improbe and Imrecv of a long message");
     enum { LONG = 400000 };
     unsigned char *bytes = memory(LONG), *received = memory(LONG);

@@ -195,6 +195,19 @@ impl Buffer {
     }
 }
 
+/// A form in which the program gets a request.
+pub(crate) trait MadeRequest: Copy {
+    /// The request with a handle that was made just now, and so is not null.
+    fn made(handle: usize) -> Self;
+}
+
+impl MadeRequest for MPI_Request {
+    #[inline(always)]
+    fn made(handle: usize) -> Self {
+        Self(handle)
+    }
+}
+
 /// The forms of an operation. A function whose first parameter is `form` implements MPI_X, MPI_IX and
 /// MPI_X_init (MPI-5.0 §3.4, §3.7.2, §3.9, §6.12, §6.13), or MPI_X and MPI_RX (§12.3.5).
 #[derive(Clone, Copy)]

@@ -17,4 +17,5 @@ mod functions;
 mod generated;
 mod others;
 mod scope;
+mod short;
 mod types;

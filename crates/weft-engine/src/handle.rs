@@ -63,6 +63,8 @@ pub struct Slab<T> {
     entries: Vec<Entry<T>>,
     free: Vec<u32>,
     len: usize,
+    /// The generation after which the first one comes again.
+    generation_last: u32,
 }
 
 /// The lower half of a handle: 8 bits of the kind, 24 of the index. The upper half is the generation, from 1
@@ -88,10 +90,29 @@ const INTEGER_MADE: u32 = 1 << 30;
 /// The bits below that one: 24 of the index, 6 of the generation.
 const INTEGER_MASK: u32 = INTEGER_MADE - 1;
 
+/// The sign of a [short handle](shorten): no predefined handle of MPICH's ABI for a request has it.
+const SHORT_MADE: u32 = 1 << 31;
+/// The latest generation that a short handle can have.
+pub const SHORT_GENERATION_LAST: u32 = (SHORT_MADE >> INDEX_BITS) - 1;
+
+/// The integer of 32 bits for a handle, whose kind must be known otherwise. It stands for no other handle of
+/// a table whose generations [are limited](Slab::limit_generations) to [`SHORT_GENERATION_LAST`].
+#[inline(always)]
+pub const fn shorten(handle: usize) -> i32 {
+    ((handle >> KIND_BITS) as u32 | SHORT_MADE) as i32
+}
+
+/// The handle of an integer that [`shorten`] made of it; `None` for other integers.
+#[inline(always)]
+pub const fn lengthen(integer: i32, kind: Kind) -> Option<usize> {
+    let name = (integer as u32 & !SHORT_MADE) as usize;
+    if integer < 0 { Some(name << KIND_BITS | kind as usize) } else { None }
+}
+
 impl<T> Slab<T> {
     /// Makes an empty table.
     pub const fn new(kind: Kind) -> Self {
-        Self { kind, entries: Vec::new(), free: Vec::new(), len: 0 }
+        Self { kind, entries: Vec::new(), free: Vec::new(), len: 0, generation_last: u32::MAX }
     }
 
     /// Stores `value` and returns its handle; `None` when [`ENTRIES_MAX`] objects exist already.
@@ -134,6 +155,14 @@ impl<T> Slab<T> {
         }
     }
 
+    /// From now on no new handle has a later generation than `last`, which is 1 or more. Handles that are
+    /// there stay as they are.
+    pub fn limit_generations(&mut self, last: u32) {
+        self.generation_last = last;
+        let late = self.entries.iter_mut().filter(|entry| !entry.is_alive && entry.generation > last);
+        late.for_each(|entry| entry.generation = 1);
+    }
+
     const fn handle(&self, index: u32, generation: u32) -> usize {
         handle_of(self.kind, index, generation)
     }
@@ -171,7 +200,7 @@ impl<T> Slab<T> {
     #[inline]
     fn vacate(&mut self, index: usize) {
         let entry = &mut self.entries[index];
-        entry.generation = entry.generation.wrapping_add(1).max(1);
+        entry.generation = if entry.generation < self.generation_last { entry.generation + 1 } else { 1 };
         entry.is_alive = false;
         self.free.push(index as u32);
         self.len -= 1;
@@ -312,5 +341,44 @@ mod tests {
         table.insert(2).unwrap();
         assert_eq!(table.from_integer(integer), None);
         assert_eq!((table.from_integer(-1), table.from_integer(5), table.from_integer(i32::MAX)), (None, None, None));
+    }
+
+    /// Expect: after the limit every new handle has a short form that leads back to it, also where the table
+    /// had later generations; a handle that was there before stays valid.
+    #[test]
+    fn short_handles_lead_back_to_handles_of_a_limited_table() {
+        let mut table = Slab::new(Kind::Request);
+        let kept = table.insert('a').unwrap();
+        for _ in 0..1000 {
+            let late = table.insert('b').unwrap();
+            table.remove(late);
+        }
+        let late = table.insert('c').unwrap();
+        assert!(lengthen(shorten(late), Kind::Request) != Some(late));
+        table.limit_generations(SHORT_GENERATION_LAST);
+        assert_eq!((table.get(kept), table.get(late)), (Some(&'a'), Some(&'c')));
+        table.remove(late);
+        let mut before = late;
+        for _ in 0..3 * SHORT_GENERATION_LAST {
+            let handle = table.insert('d').unwrap();
+            assert_eq!(lengthen(shorten(handle), Kind::Request), Some(handle));
+            assert_eq!(table.get(before), None);
+            before = handle;
+            table.remove(handle);
+        }
+        assert_eq!((lengthen(0, Kind::Request), lengthen(0x2c00_0000, Kind::Request)), (None, None));
+    }
+
+    /// Expect: entries that are free when the limit comes have no later generation either.
+    #[test]
+    fn free_entries_are_limited_too() {
+        let mut table = Slab::new(Kind::Request);
+        for _ in 0..1000 {
+            let late = table.insert(()).unwrap();
+            table.remove(late);
+        }
+        table.limit_generations(SHORT_GENERATION_LAST);
+        let handle = table.insert(()).unwrap();
+        assert_eq!(lengthen(shorten(handle), Kind::Request), Some(handle));
     }
 }

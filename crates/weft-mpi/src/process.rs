@@ -131,6 +131,8 @@ pub struct Process {
     /// A session has been opened since it joined.
     pub(crate) had_sessions: bool,
     pub(crate) engine: Option<Box<Engine>>,
+    /// Handles of requests must have a short form ([`crate::handle::shorten`]).
+    has_short_handles: bool,
     /// The page on which others see the state of this process; written before each sleep, and now and then.
     live: Option<Live>,
     /// The operation that the sleeping call waits for.
@@ -365,6 +367,7 @@ impl Process {
             manager: None,
             had_sessions: false,
             engine: None,
+            has_short_handles: false,
             live: None,
             awaited: Awaited::Unknown,
             packets_seen: [0; 2],
@@ -407,11 +410,26 @@ impl Process {
         }
         engine.messages.resume_completions(self.completions_before);
         self.engine = Some(Box::new(engine));
+        self.limit_requests();
         self.live = live;
         self.packets_seen = [0; 2];
         self.follow_events();
         self.publish(false);
         Ok(())
+    }
+
+    /// From now on every new request and every new communicator has a handle with a short form
+    /// ([`crate::handle::shorten`]).
+    pub fn shorten_handles(&mut self) {
+        self.has_short_handles = true;
+        self.objects.communicators.limit_generations(crate::handle::SHORT_GENERATION_LAST);
+        self.limit_requests();
+    }
+
+    fn limit_requests(&mut self) {
+        if let Some(engine) = self.engine.as_deref_mut().filter(|_| self.has_short_handles) {
+            engine.messages.requests.limit_generations(crate::handle::SHORT_GENERATION_LAST);
+        }
     }
 
     /// Notes that this process has peers on the network from now on.

@@ -80,7 +80,7 @@ fn send_and_wait(mut process: Guard, m: &Message, data: UserData, mode: Mode) ->
 }
 
 #[inline(always)]
-fn send_nonblocking(m: &Message, mode: Mode, request: Out<MPI_Request>) -> Result<()> {
+fn send_nonblocking<R: MadeRequest>(m: &Message, mode: Mode, request: Out<R>) -> Result<()> {
     let mut process = lock();
     let data = match data(&process, BufferUse::Send, m.buffer, m.count, m.datatype) {
         Ok(data) => data,
@@ -92,7 +92,7 @@ fn send_nonblocking(m: &Message, mode: Mode, request: Out<MPI_Request>) -> Resul
         start_send(&mut process, m, data, mode)?
     };
     process.signal();
-    request.set(MPI_Request(handle));
+    request.set(R::made(handle));
     Ok(())
 }
 
@@ -143,6 +143,21 @@ pub(crate) fn send(
 ) -> Result<()> {
     let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
     send_as(form, &message, Mode::Standard)
+}
+
+/// MPI_Isend, where the request may have another form than the standard's.
+#[inline(always)]
+pub(crate) fn isend_as<R: MadeRequest>(
+    buf: Buffer,
+    count: i64,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: Out<R>,
+) -> Result<()> {
+    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
+    send_nonblocking(&message, Mode::Standard, request)
 }
 
 /// MPI_Ssend, MPI_Issend, MPI_Ssend_init (MPI-5.0 §3.4, §3.7.2, §3.9).
@@ -240,20 +255,20 @@ pub(crate) fn recv(
 
 /// MPI_Irecv (MPI-5.0 §3.7.2).
 #[inline(always)]
-pub(crate) fn irecv(
+pub(crate) fn irecv<R: MadeRequest>(
     buf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     source: c_int,
     tag: c_int,
     comm: MPI_Comm,
-    request: Out<MPI_Request>,
+    request: Out<R>,
 ) -> Result<()> {
     let message = Message { buffer: buf, count, datatype, peer: source, tag, comm };
     let mut process = lock();
     let handle = start_receive(&mut process, &message)?;
     process.signal();
-    request.set(MPI_Request(handle));
+    request.set(R::made(handle));
     Ok(())
 }
 

@@ -90,16 +90,24 @@ fn try_twice(mut complete: impl FnMut(&mut Process) -> Result<bool>) -> Result<b
 }
 
 /// MPI_Wait (MPI-5.0 §3.7.3).
-pub(crate) fn wait(request: InOut<MPI_Request>, status: Option<InOut<MPI_Status>>) -> Result<()> {
+pub(crate) fn wait<R>(request: InOut<R>, status: Option<InOut<MPI_Status>>) -> Result<()>
+where
+    R: From<MPI_Request> + Into<MPI_Request> + Copy,
+{
     let mut process = process::lock();
+    let handle: MPI_Request = request.get().into();
     // An empty status is set as a whole, by `report`. The other statuses keep their error field (MPI-5.0
     // §3.2.5).
-    if request.get().0 != MPI_REQUEST_NULL.0 && take_plain(&mut process, request, status, None) {
+    if handle != MPI_REQUEST_NULL
+        && let Some(found) = process.finish_plain(handle.0)
+    {
+        request.set(MPI_REQUEST_NULL.into());
+        status::store(status, &found, None);
         process.signal();
         return Ok(());
     }
-    let outcome = weft_mpi::blocking::wait(process, request.get().0)?;
-    request.set(MPI_Request(outcome.handle));
+    let outcome = weft_mpi::blocking::wait(process, handle.0)?;
+    request.set(MPI_Request(outcome.handle).into());
     report(outcome, status, false).map_or(Ok(()), Err)
 }
 

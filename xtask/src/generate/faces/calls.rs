@@ -106,6 +106,10 @@ const VALUES: [(&str, &str); 25] = [
 /// The kinds of handles that have a conversion without a call for usual handles, by the word of it.
 const QUICK: [&str; 5] = ["comm", "datatype", "op", "request", "win"];
 
+/// The functions that the library has a second time, with requests as an ABI has them whose requests are
+/// shorter (`crates/weft-abi/src/short.rs`).
+const SHORT: [&str; 3] = ["MPI_Isend", "MPI_Irecv", "MPI_Wait"];
+
 struct Function<'a> {
     spec: &'a Spec,
     chapter: &'a Chapter,
@@ -132,28 +136,54 @@ impl Function<'_> {
             writeln!(out, "\n{c_type} face_{symbol}({declarations}) {{ return {call}; }}\nEXPORT({symbol})")?;
             return Ok(());
         }
-        let body = self.body(&shapes.iter().collect::<Vec<_>>());
+        let body = self.body("library", &shapes.iter().collect::<Vec<_>>());
         match self.test(&parameters, &shapes) {
             None => writeln!(out, "\nint face_{symbol}({declarations}) {{\n{body}}}")?,
             Some(test) => {
-                let names: Vec<&str> = parameters.iter().map(|one| one.name.as_str()).collect();
-                let usual: Vec<&Shape> =
-                    shapes.iter().map(|shape| shape.usual.as_ref().map_or(shape, |(_, usual)| usual)).collect();
+                let usual = self.usual_function(&symbol, &declarations, "library", &test, &parameters, &shapes);
                 writeln!(out, "\nstatic UNUSUAL_CALL int unusual_{symbol}({declarations}) {{\n{body}}}")?;
-                writeln!(out, "int face_{symbol}({declarations}) {{\n    if (!LIKELY({test})) {{")?;
-                writeln!(out, "        return unusual_{symbol}({});\n    }}", names.join(", "))?;
-                writeln!(out, "{}}}", self.body(&usual))?;
+                if SHORT.contains(&symbol.as_str()) {
+                    let shapes = short_requests(&parameters, shapes);
+                    let test = self.test(&parameters, &shapes).context("a test")?;
+                    let short =
+                        self.usual_function(&symbol, &declarations, "short_requests", &test, &parameters, &shapes);
+                    writeln!(out, "#ifdef REQUESTS_ARE_SHORT\n{short}#else\n{usual}#endif")?;
+                } else {
+                    out.push_str(&usual);
+                }
             }
         }
         writeln!(out, "EXPORT({symbol})")?;
         Ok(())
     }
 
+    /// The function for usual arguments, which leaves others to the function for unusual ones.
+    fn usual_function(
+        &self,
+        symbol: &str,
+        declarations: &str,
+        library: &str,
+        test: &str,
+        parameters: &[&Parameter],
+        shapes: &[Shape],
+    ) -> String {
+        let names: Vec<&str> = parameters.iter().map(|one| one.name.as_str()).collect();
+        let usual: Vec<&Shape> =
+            shapes.iter().map(|shape| shape.usual.as_ref().map_or(shape, |(_, usual)| usual)).collect();
+        format!(
+            "int face_{symbol}({declarations}) {{\n    if (!LIKELY({test})) {{\n        return unusual_{symbol}({});\n    \
+             }}\n{}}}\n",
+            names.join(", "),
+            self.body(library, &usual)
+        )
+    }
+
     /// The statements that convert, call, and convert back.
-    fn body(&self, shapes: &[&Shape]) -> String {
+    fn body(&self, library: &str, shapes: &[&Shape]) -> String {
         let all = |part: fn(&Shape) -> &String| shapes.iter().map(|one| part(one).as_str()).collect::<String>();
-        let arguments: Vec<&str> = shapes.iter().map(|one| one.argument.as_str()).collect();
-        let call = format!("library.{}({})", self.procedure.symbol(self.form), arguments.join(", "));
+        let arguments: Vec<&str> =
+            shapes.iter().map(|one| one.argument.as_str()).filter(|argument| !argument.is_empty()).collect();
+        let call = format!("{library}.{}({})", self.procedure.symbol(self.form), arguments.join(", "));
         let (before, success, after) = (all(|one| &one.before), all(|one| &one.success), all(|one| &one.after));
         let result = if self.returns_codes_of_all() { "code" } else { "error_f(code)" };
         if success.is_empty() && after.is_empty() {
@@ -206,14 +236,18 @@ impl Function<'_> {
                 Test::NotNegative(number) => signs.push(number.as_str()),
             }
         }
-        let is_handle = |one: &Parameter| HANDLES.iter().any(|(kind, ..)| *kind == one.kind);
-        if !shapes.iter().zip(parameters).any(|(shape, one)| shape.usual.is_some() && is_handle(one)) {
+        // Without a handle, nothing that costs a call is converted.
+        if !parameters.iter().any(|one| HANDLES.iter().any(|(kind, ..)| *kind == one.kind)) || conditions.is_empty() {
             return None;
         }
         // Numbers come before addresses, which are wider.
         signs.sort_by_key(|sign| sign.contains('('));
         if !signs.is_empty() {
             conditions.push(format!("({}) >= 0", signs.join(" | ")));
+        }
+        // The communicator is often another, unless a status is given more often.
+        if !conditions.iter().any(|condition| condition.contains("ignored")) {
+            conditions.sort_by_key(|condition| !condition.starts_with("comm_is_usual"));
         }
         Some(conditions.join(" && "))
     }
@@ -440,6 +474,16 @@ fn handle(parameter: &Parameter, word: &str, c_type: &str) -> Shape {
             ..Shape::default()
         },
     }
+}
+
+/// The same shapes, where requests are passed as they are, and ignored statuses are not passed.
+fn short_requests(parameters: &[&Parameter], shapes: Vec<Shape>) -> Vec<Shape> {
+    let as_it_is = |parameter: &Parameter, shape: Shape| match (parameter.kind.as_str(), shape.usual) {
+        ("REQUEST", _) => Shape { argument: parameter.name.clone(), ..Shape::default() },
+        ("STATUS", Some((test, _))) => Shape { usual: Some((test, Box::default())), ..Shape::default() },
+        (_, usual) => Shape { usual, ..shape },
+    };
+    parameters.iter().zip(shapes).map(|(parameter, shape)| as_it_is(parameter, shape)).collect()
 }
 
 fn status(parameter: &Parameter) -> Result<Shape> {

@@ -10,7 +10,7 @@ use super::table::{Entry, Table};
 
 /// The families of constants that are converted one by one: the name of the list, and how their names begin.
 const FAMILIES: [(&str, &[&str]); 21] = [
-    ("ERROR_CLASS", &["MPI_SUCCESS", "MPI_ERR_"]),
+    ("ERROR_CLASS", &["MPI_SUCCESS", "MPI_ERR_", "MPIX_ERR_"]),
     ("TOOL_ERROR", &["MPI_T_ERR_"]),
     ("THREAD", &["MPI_THREAD_"]),
     (

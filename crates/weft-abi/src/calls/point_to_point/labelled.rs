@@ -57,16 +57,16 @@ pub(super) fn start_labelled_receive(process: &mut Process, m: &Message, error: 
 
 #[cold]
 #[inline(never)]
-pub(super) fn send_labelled_and_go_on(
+pub(super) fn send_labelled_and_go_on<R: MadeRequest>(
     mut process: Guard,
     m: &Message,
     mode: Mode,
-    request: Out<MPI_Request>,
+    request: Out<R>,
     error: Error,
 ) -> Result<()> {
     let handle = start_labelled_send(&mut process, m, mode, error)?;
     process.signal();
-    request.set(MPI_Request(handle));
+    request.set(R::made(handle));
     Ok(())
 }
 
