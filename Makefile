@@ -204,7 +204,7 @@ swarm: setup
 	$(CARGO) run --package weft-sim -- agreements --seed $(SEED) --runs $(PROGRAMS)
 
 collectives:
-	WEFT_EVERY_COLLECTIVE=1 $(CARGO) test --release --package weft-core --test collective
+	WEFT_EVERY_COLLECTIVE=1 $(CARGO) test --release --package weft-plan --test collective
 
 fuzz: setup
 	@PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" tools/fuzz.sh $(SECONDS) $(TARGETS)

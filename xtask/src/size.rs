@@ -12,7 +12,7 @@ const USAGE: &str = "usage: cargo xtask size [LIBRARY]";
 /// The library of `packaging/build.sh`, whose symbols are still there.
 const LIBRARY: &str = "build/packages/build/target/release/libmpi_abi.so";
 /// The parts, and the beginnings of the names in them; the first one that fits counts.
-const PARTS: [(&str, &[&str]); 10] = [
+const PARTS: [(&str, &[&str]); 12] = [
     ("the functions of the interface (weft-abi)", &["MPI_", "PMPI_", "MPIX_", "PMPIX_", "weft_abi"]),
     ("objects of MPI, settings, start (weft-mpi)", &["weft_mpi"]),
     ("engine (weft-engine)", &["weft_engine"]),
@@ -20,6 +20,7 @@ const PARTS: [(&str, &[&str]); 10] = [
         "protocol (weft-core, weft-hash, aes, siphasher)",
         &["weft_core", "weft_hash", "aes", "polyval", "siphasher", "ghash"],
     ),
+    ("plans of collectives, topologies and files (weft-plan)", &["weft_plan"]),
     ("carriers (weft-net, rustix)", &["weft_net", "rustix", "libc"]),
     ("reductions (weft-reduce)", &["weft_reduce"]),
     ("joining a job (weft-launch)", &["weft_launch"]),
@@ -28,6 +29,7 @@ const PARTS: [(&str, &[&str]); 10] = [
         &["gimli", "addr2line", "miniz_oxide", "rustc_demangle", "object", "std::backtrace"],
     ),
     ("Rust's standard library", &["std", "core", "alloc", "hashbrown"]),
+    ("maps and sorts (weft-ordered)", &["weft_ordered"]),
     ("other functions", &[""]),
 ];
 /// Sections that hold functions.
@@ -131,9 +133,9 @@ mod tests {
         assert_eq!(named("MPI_Send"), PARTS[0].0);
         assert_eq!(named("weft_abi::calls::send"), PARTS[0].0);
         assert_eq!(named("<weft_core::flow::Flow as core::fmt::Debug>::fmt"), PARTS[3].0);
-        assert_eq!(named("<&mut weft_net::shared::Ring as core::fmt::Debug>::fmt"), PARTS[4].0);
-        assert_eq!(named("core::fmt::write"), PARTS[8].0);
-        assert_eq!(named("memcpy"), PARTS[9].0);
+        assert_eq!(named("<&mut weft_net::shared::Ring as core::fmt::Debug>::fmt"), PARTS[5].0);
+        assert_eq!(named("core::fmt::write"), PARTS[9].0);
+        assert_eq!(named("memcpy"), PARTS[11].0);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Error classes, codes and strings, the program's own among them (MPI-5.0 §9.4, §9.5).
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use weft_ordered::Map;
 
 use crate::constants::{
     MPI_ERR_ARG, MPI_ERR_IN_STATUS, MPI_ERR_LASTCODE, MPI_ERR_PENDING, MPI_MAX_ERROR_STRING, MPI_SUCCESS,
@@ -62,7 +62,7 @@ pub(crate) fn name(number: i32) -> Option<&'static str> {
 
 /// The codes that the program has added, and the errors that have happened.
 pub(crate) struct ErrorCodes {
-    added: BTreeMap<i32, Added>,
+    added: Map<i32, Added>,
     last: i32,
     /// The latest errors that have happened.
     happened: Vec<Happened>,
@@ -73,7 +73,7 @@ pub(crate) struct ErrorCodes {
 impl ErrorCodes {
     /// The state in which the program has added nothing.
     const fn new() -> Self {
-        Self { added: BTreeMap::new(), last: MPI_ERR_LASTCODE, happened: Vec::new(), oldest: 0 }
+        Self { added: Map::new(), last: MPI_ERR_LASTCODE, happened: Vec::new(), oldest: 0 }
     }
 
     /// Makes the code of an error of `class` that has happened. MPI_Error_string returns `sentence` for that

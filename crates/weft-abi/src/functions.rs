@@ -2,6 +2,8 @@
 
 //! The functions of the C boundary, by number and by name.
 
+use std::sync::LazyLock;
+
 /// A function of the C boundary, by its index in [`NAMES`]. The index is the same within one build only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
@@ -709,693 +711,696 @@ impl Function {
 }
 
 /// The names of all functions in C, in the order of [`Function`].
-pub(crate) const NAMES: [&str; 688] = [
-    "MPIX_Comm_ack_failed",
-    "MPIX_Comm_agree",
-    "MPIX_Comm_failure_ack",
-    "MPIX_Comm_failure_get_acked",
-    "MPIX_Comm_get_failed",
-    "MPIX_Comm_iagree",
-    "MPIX_Comm_is_revoked",
-    "MPIX_Comm_ishrink",
-    "MPIX_Comm_revoke",
-    "MPIX_Comm_shrink",
-    "MPIX_File_is_revoked",
-    "MPIX_File_revoke",
-    "MPIX_Win_is_revoked",
-    "MPIX_Win_revoke",
-    "MPI_Abi_get_fortran_booleans",
-    "MPI_Abi_get_fortran_info",
-    "MPI_Abi_get_info",
-    "MPI_Abi_get_version",
-    "MPI_Abi_set_fortran_booleans",
-    "MPI_Abi_set_fortran_info",
-    "MPI_Abort",
-    "MPI_Accumulate",
-    "MPI_Accumulate_c",
-    "MPI_Add_error_class",
-    "MPI_Add_error_code",
-    "MPI_Add_error_string",
-    "MPI_Address",
-    "MPI_Aint_add",
-    "MPI_Aint_diff",
-    "MPI_Allgather",
-    "MPI_Allgather_c",
-    "MPI_Allgather_init",
-    "MPI_Allgather_init_c",
-    "MPI_Allgatherv",
-    "MPI_Allgatherv_c",
-    "MPI_Allgatherv_init",
-    "MPI_Allgatherv_init_c",
-    "MPI_Alloc_mem",
-    "MPI_Allreduce",
-    "MPI_Allreduce_c",
-    "MPI_Allreduce_init",
-    "MPI_Allreduce_init_c",
-    "MPI_Alltoall",
-    "MPI_Alltoall_c",
-    "MPI_Alltoall_init",
-    "MPI_Alltoall_init_c",
-    "MPI_Alltoallv",
-    "MPI_Alltoallv_c",
-    "MPI_Alltoallv_init",
-    "MPI_Alltoallv_init_c",
-    "MPI_Alltoallw",
-    "MPI_Alltoallw_c",
-    "MPI_Alltoallw_init",
-    "MPI_Alltoallw_init_c",
-    "MPI_Attr_delete",
-    "MPI_Attr_get",
-    "MPI_Attr_put",
-    "MPI_Barrier",
-    "MPI_Barrier_init",
-    "MPI_Bcast",
-    "MPI_Bcast_c",
-    "MPI_Bcast_init",
-    "MPI_Bcast_init_c",
-    "MPI_Bsend",
-    "MPI_Bsend_c",
-    "MPI_Bsend_init",
-    "MPI_Bsend_init_c",
-    "MPI_Buffer_attach",
-    "MPI_Buffer_attach_c",
-    "MPI_Buffer_detach",
-    "MPI_Buffer_detach_c",
-    "MPI_Buffer_flush",
-    "MPI_Buffer_iflush",
-    "MPI_Cancel",
-    "MPI_Cart_coords",
-    "MPI_Cart_create",
-    "MPI_Cart_get",
-    "MPI_Cart_map",
-    "MPI_Cart_rank",
-    "MPI_Cart_shift",
-    "MPI_Cart_sub",
-    "MPI_Cartdim_get",
-    "MPI_Close_port",
-    "MPI_Comm_accept",
-    "MPI_Comm_attach_buffer",
-    "MPI_Comm_attach_buffer_c",
-    "MPI_Comm_call_errhandler",
-    "MPI_Comm_compare",
-    "MPI_Comm_connect",
-    "MPI_Comm_create",
-    "MPI_Comm_create_errhandler",
-    "MPI_Comm_create_from_group",
-    "MPI_Comm_create_group",
-    "MPI_Comm_create_keyval",
-    "MPI_Comm_delete_attr",
-    "MPI_Comm_detach_buffer",
-    "MPI_Comm_detach_buffer_c",
-    "MPI_Comm_disconnect",
-    "MPI_Comm_dup",
-    "MPI_Comm_dup_with_info",
-    "MPI_Comm_flush_buffer",
-    "MPI_Comm_free",
-    "MPI_Comm_free_keyval",
-    "MPI_Comm_fromint",
-    "MPI_Comm_get_attr",
-    "MPI_Comm_get_errhandler",
-    "MPI_Comm_get_info",
-    "MPI_Comm_get_name",
-    "MPI_Comm_get_parent",
-    "MPI_Comm_group",
-    "MPI_Comm_idup",
-    "MPI_Comm_idup_with_info",
-    "MPI_Comm_iflush_buffer",
-    "MPI_Comm_join",
-    "MPI_Comm_rank",
-    "MPI_Comm_remote_group",
-    "MPI_Comm_remote_size",
-    "MPI_Comm_set_attr",
-    "MPI_Comm_set_errhandler",
-    "MPI_Comm_set_info",
-    "MPI_Comm_set_name",
-    "MPI_Comm_size",
-    "MPI_Comm_spawn",
-    "MPI_Comm_spawn_multiple",
-    "MPI_Comm_split",
-    "MPI_Comm_split_type",
-    "MPI_Comm_test_inter",
-    "MPI_Comm_toint",
-    "MPI_Compare_and_swap",
-    "MPI_Dims_create",
-    "MPI_Dist_graph_create",
-    "MPI_Dist_graph_create_adjacent",
-    "MPI_Dist_graph_neighbors",
-    "MPI_Dist_graph_neighbors_count",
-    "MPI_Errhandler_create",
-    "MPI_Errhandler_free",
-    "MPI_Errhandler_fromint",
-    "MPI_Errhandler_get",
-    "MPI_Errhandler_set",
-    "MPI_Errhandler_toint",
-    "MPI_Error_class",
-    "MPI_Error_string",
-    "MPI_Exscan",
-    "MPI_Exscan_c",
-    "MPI_Exscan_init",
-    "MPI_Exscan_init_c",
-    "MPI_Fetch_and_op",
-    "MPI_File_call_errhandler",
-    "MPI_File_close",
-    "MPI_File_create_errhandler",
-    "MPI_File_delete",
-    "MPI_File_fromint",
-    "MPI_File_get_amode",
-    "MPI_File_get_atomicity",
-    "MPI_File_get_byte_offset",
-    "MPI_File_get_errhandler",
-    "MPI_File_get_group",
-    "MPI_File_get_info",
-    "MPI_File_get_position",
-    "MPI_File_get_position_shared",
-    "MPI_File_get_size",
-    "MPI_File_get_type_extent",
-    "MPI_File_get_type_extent_c",
-    "MPI_File_get_view",
-    "MPI_File_iread",
-    "MPI_File_iread_all",
-    "MPI_File_iread_all_c",
-    "MPI_File_iread_at",
-    "MPI_File_iread_at_all",
-    "MPI_File_iread_at_all_c",
-    "MPI_File_iread_at_c",
-    "MPI_File_iread_c",
-    "MPI_File_iread_shared",
-    "MPI_File_iread_shared_c",
-    "MPI_File_iwrite",
-    "MPI_File_iwrite_all",
-    "MPI_File_iwrite_all_c",
-    "MPI_File_iwrite_at",
-    "MPI_File_iwrite_at_all",
-    "MPI_File_iwrite_at_all_c",
-    "MPI_File_iwrite_at_c",
-    "MPI_File_iwrite_c",
-    "MPI_File_iwrite_shared",
-    "MPI_File_iwrite_shared_c",
-    "MPI_File_open",
-    "MPI_File_preallocate",
-    "MPI_File_read",
-    "MPI_File_read_all",
-    "MPI_File_read_all_begin",
-    "MPI_File_read_all_begin_c",
-    "MPI_File_read_all_c",
-    "MPI_File_read_all_end",
-    "MPI_File_read_at",
-    "MPI_File_read_at_all",
-    "MPI_File_read_at_all_begin",
-    "MPI_File_read_at_all_begin_c",
-    "MPI_File_read_at_all_c",
-    "MPI_File_read_at_all_end",
-    "MPI_File_read_at_c",
-    "MPI_File_read_c",
-    "MPI_File_read_ordered",
-    "MPI_File_read_ordered_begin",
-    "MPI_File_read_ordered_begin_c",
-    "MPI_File_read_ordered_c",
-    "MPI_File_read_ordered_end",
-    "MPI_File_read_shared",
-    "MPI_File_read_shared_c",
-    "MPI_File_seek",
-    "MPI_File_seek_shared",
-    "MPI_File_set_atomicity",
-    "MPI_File_set_errhandler",
-    "MPI_File_set_info",
-    "MPI_File_set_size",
-    "MPI_File_set_view",
-    "MPI_File_sync",
-    "MPI_File_toint",
-    "MPI_File_write",
-    "MPI_File_write_all",
-    "MPI_File_write_all_begin",
-    "MPI_File_write_all_begin_c",
-    "MPI_File_write_all_c",
-    "MPI_File_write_all_end",
-    "MPI_File_write_at",
-    "MPI_File_write_at_all",
-    "MPI_File_write_at_all_begin",
-    "MPI_File_write_at_all_begin_c",
-    "MPI_File_write_at_all_c",
-    "MPI_File_write_at_all_end",
-    "MPI_File_write_at_c",
-    "MPI_File_write_c",
-    "MPI_File_write_ordered",
-    "MPI_File_write_ordered_begin",
-    "MPI_File_write_ordered_begin_c",
-    "MPI_File_write_ordered_c",
-    "MPI_File_write_ordered_end",
-    "MPI_File_write_shared",
-    "MPI_File_write_shared_c",
-    "MPI_Finalize",
-    "MPI_Finalized",
-    "MPI_Free_mem",
-    "MPI_Gather",
-    "MPI_Gather_c",
-    "MPI_Gather_init",
-    "MPI_Gather_init_c",
-    "MPI_Gatherv",
-    "MPI_Gatherv_c",
-    "MPI_Gatherv_init",
-    "MPI_Gatherv_init_c",
-    "MPI_Get",
-    "MPI_Get_accumulate",
-    "MPI_Get_accumulate_c",
-    "MPI_Get_address",
-    "MPI_Get_c",
-    "MPI_Get_count",
-    "MPI_Get_count_c",
-    "MPI_Get_elements",
-    "MPI_Get_elements_c",
-    "MPI_Get_elements_x",
-    "MPI_Get_hw_resource_info",
-    "MPI_Get_library_version",
-    "MPI_Get_processor_name",
-    "MPI_Get_version",
-    "MPI_Graph_create",
-    "MPI_Graph_get",
-    "MPI_Graph_map",
-    "MPI_Graph_neighbors",
-    "MPI_Graph_neighbors_count",
-    "MPI_Graphdims_get",
-    "MPI_Grequest_complete",
-    "MPI_Grequest_start",
-    "MPI_Group_compare",
-    "MPI_Group_difference",
-    "MPI_Group_excl",
-    "MPI_Group_free",
-    "MPI_Group_from_session_pset",
-    "MPI_Group_fromint",
-    "MPI_Group_incl",
-    "MPI_Group_intersection",
-    "MPI_Group_range_excl",
-    "MPI_Group_range_incl",
-    "MPI_Group_rank",
-    "MPI_Group_size",
-    "MPI_Group_toint",
-    "MPI_Group_translate_ranks",
-    "MPI_Group_union",
-    "MPI_Iallgather",
-    "MPI_Iallgather_c",
-    "MPI_Iallgatherv",
-    "MPI_Iallgatherv_c",
-    "MPI_Iallreduce",
-    "MPI_Iallreduce_c",
-    "MPI_Ialltoall",
-    "MPI_Ialltoall_c",
-    "MPI_Ialltoallv",
-    "MPI_Ialltoallv_c",
-    "MPI_Ialltoallw",
-    "MPI_Ialltoallw_c",
-    "MPI_Ibarrier",
-    "MPI_Ibcast",
-    "MPI_Ibcast_c",
-    "MPI_Ibsend",
-    "MPI_Ibsend_c",
-    "MPI_Iexscan",
-    "MPI_Iexscan_c",
-    "MPI_Igather",
-    "MPI_Igather_c",
-    "MPI_Igatherv",
-    "MPI_Igatherv_c",
-    "MPI_Improbe",
-    "MPI_Imrecv",
-    "MPI_Imrecv_c",
-    "MPI_Ineighbor_allgather",
-    "MPI_Ineighbor_allgather_c",
-    "MPI_Ineighbor_allgatherv",
-    "MPI_Ineighbor_allgatherv_c",
-    "MPI_Ineighbor_alltoall",
-    "MPI_Ineighbor_alltoall_c",
-    "MPI_Ineighbor_alltoallv",
-    "MPI_Ineighbor_alltoallv_c",
-    "MPI_Ineighbor_alltoallw",
-    "MPI_Ineighbor_alltoallw_c",
-    "MPI_Info_create",
-    "MPI_Info_create_env",
-    "MPI_Info_delete",
-    "MPI_Info_dup",
-    "MPI_Info_free",
-    "MPI_Info_fromint",
-    "MPI_Info_get",
-    "MPI_Info_get_nkeys",
-    "MPI_Info_get_nthkey",
-    "MPI_Info_get_string",
-    "MPI_Info_get_valuelen",
-    "MPI_Info_set",
-    "MPI_Info_toint",
-    "MPI_Init",
-    "MPI_Init_thread",
-    "MPI_Initialized",
-    "MPI_Intercomm_create",
-    "MPI_Intercomm_create_from_groups",
-    "MPI_Intercomm_merge",
-    "MPI_Iprobe",
-    "MPI_Irecv",
-    "MPI_Irecv_c",
-    "MPI_Ireduce",
-    "MPI_Ireduce_c",
-    "MPI_Ireduce_scatter",
-    "MPI_Ireduce_scatter_block",
-    "MPI_Ireduce_scatter_block_c",
-    "MPI_Ireduce_scatter_c",
-    "MPI_Irsend",
-    "MPI_Irsend_c",
-    "MPI_Is_thread_main",
-    "MPI_Iscan",
-    "MPI_Iscan_c",
-    "MPI_Iscatter",
-    "MPI_Iscatter_c",
-    "MPI_Iscatterv",
-    "MPI_Iscatterv_c",
-    "MPI_Isend",
-    "MPI_Isend_c",
-    "MPI_Isendrecv",
-    "MPI_Isendrecv_c",
-    "MPI_Isendrecv_replace",
-    "MPI_Isendrecv_replace_c",
-    "MPI_Issend",
-    "MPI_Issend_c",
-    "MPI_Keyval_create",
-    "MPI_Keyval_free",
-    "MPI_Lookup_name",
-    "MPI_Message_fromint",
-    "MPI_Message_toint",
-    "MPI_Mprobe",
-    "MPI_Mrecv",
-    "MPI_Mrecv_c",
-    "MPI_Neighbor_allgather",
-    "MPI_Neighbor_allgather_c",
-    "MPI_Neighbor_allgather_init",
-    "MPI_Neighbor_allgather_init_c",
-    "MPI_Neighbor_allgatherv",
-    "MPI_Neighbor_allgatherv_c",
-    "MPI_Neighbor_allgatherv_init",
-    "MPI_Neighbor_allgatherv_init_c",
-    "MPI_Neighbor_alltoall",
-    "MPI_Neighbor_alltoall_c",
-    "MPI_Neighbor_alltoall_init",
-    "MPI_Neighbor_alltoall_init_c",
-    "MPI_Neighbor_alltoallv",
-    "MPI_Neighbor_alltoallv_c",
-    "MPI_Neighbor_alltoallv_init",
-    "MPI_Neighbor_alltoallv_init_c",
-    "MPI_Neighbor_alltoallw",
-    "MPI_Neighbor_alltoallw_c",
-    "MPI_Neighbor_alltoallw_init",
-    "MPI_Neighbor_alltoallw_init_c",
-    "MPI_Op_commutative",
-    "MPI_Op_create",
-    "MPI_Op_create_c",
-    "MPI_Op_free",
-    "MPI_Op_fromint",
-    "MPI_Op_toint",
-    "MPI_Open_port",
-    "MPI_Pack",
-    "MPI_Pack_c",
-    "MPI_Pack_external",
-    "MPI_Pack_external_c",
-    "MPI_Pack_external_size",
-    "MPI_Pack_external_size_c",
-    "MPI_Pack_size",
-    "MPI_Pack_size_c",
-    "MPI_Parrived",
-    "MPI_Pcontrol",
-    "MPI_Pready",
-    "MPI_Pready_list",
-    "MPI_Pready_range",
-    "MPI_Precv_init",
-    "MPI_Precv_init_c",
-    "MPI_Probe",
-    "MPI_Psend_init",
-    "MPI_Psend_init_c",
-    "MPI_Publish_name",
-    "MPI_Put",
-    "MPI_Put_c",
-    "MPI_Query_thread",
-    "MPI_Raccumulate",
-    "MPI_Raccumulate_c",
-    "MPI_Recv",
-    "MPI_Recv_c",
-    "MPI_Recv_init",
-    "MPI_Recv_init_c",
-    "MPI_Reduce",
-    "MPI_Reduce_c",
-    "MPI_Reduce_init",
-    "MPI_Reduce_init_c",
-    "MPI_Reduce_local",
-    "MPI_Reduce_local_c",
-    "MPI_Reduce_scatter",
-    "MPI_Reduce_scatter_block",
-    "MPI_Reduce_scatter_block_c",
-    "MPI_Reduce_scatter_block_init",
-    "MPI_Reduce_scatter_block_init_c",
-    "MPI_Reduce_scatter_c",
-    "MPI_Reduce_scatter_init",
-    "MPI_Reduce_scatter_init_c",
-    "MPI_Register_datarep",
-    "MPI_Register_datarep_c",
-    "MPI_Remove_error_class",
-    "MPI_Remove_error_code",
-    "MPI_Remove_error_string",
-    "MPI_Request_free",
-    "MPI_Request_fromint",
-    "MPI_Request_get_status",
-    "MPI_Request_get_status_all",
-    "MPI_Request_get_status_any",
-    "MPI_Request_get_status_some",
-    "MPI_Request_toint",
-    "MPI_Rget",
-    "MPI_Rget_accumulate",
-    "MPI_Rget_accumulate_c",
-    "MPI_Rget_c",
-    "MPI_Rput",
-    "MPI_Rput_c",
-    "MPI_Rsend",
-    "MPI_Rsend_c",
-    "MPI_Rsend_init",
-    "MPI_Rsend_init_c",
-    "MPI_Scan",
-    "MPI_Scan_c",
-    "MPI_Scan_init",
-    "MPI_Scan_init_c",
-    "MPI_Scatter",
-    "MPI_Scatter_c",
-    "MPI_Scatter_init",
-    "MPI_Scatter_init_c",
-    "MPI_Scatterv",
-    "MPI_Scatterv_c",
-    "MPI_Scatterv_init",
-    "MPI_Scatterv_init_c",
-    "MPI_Send",
-    "MPI_Send_c",
-    "MPI_Send_init",
-    "MPI_Send_init_c",
-    "MPI_Sendrecv",
-    "MPI_Sendrecv_c",
-    "MPI_Sendrecv_replace",
-    "MPI_Sendrecv_replace_c",
-    "MPI_Session_attach_buffer",
-    "MPI_Session_attach_buffer_c",
-    "MPI_Session_call_errhandler",
-    "MPI_Session_create_errhandler",
-    "MPI_Session_detach_buffer",
-    "MPI_Session_detach_buffer_c",
-    "MPI_Session_finalize",
-    "MPI_Session_flush_buffer",
-    "MPI_Session_fromint",
-    "MPI_Session_get_errhandler",
-    "MPI_Session_get_info",
-    "MPI_Session_get_nth_pset",
-    "MPI_Session_get_num_psets",
-    "MPI_Session_get_pset_info",
-    "MPI_Session_iflush_buffer",
-    "MPI_Session_init",
-    "MPI_Session_set_errhandler",
-    "MPI_Session_toint",
-    "MPI_Ssend",
-    "MPI_Ssend_c",
-    "MPI_Ssend_init",
-    "MPI_Ssend_init_c",
-    "MPI_Start",
-    "MPI_Startall",
-    "MPI_Status_get_error",
-    "MPI_Status_get_source",
-    "MPI_Status_get_tag",
-    "MPI_Status_set_cancelled",
-    "MPI_Status_set_elements",
-    "MPI_Status_set_elements_c",
-    "MPI_Status_set_elements_x",
-    "MPI_Status_set_error",
-    "MPI_Status_set_source",
-    "MPI_Status_set_tag",
-    "MPI_T_category_changed",
-    "MPI_T_category_get_categories",
-    "MPI_T_category_get_cvars",
-    "MPI_T_category_get_events",
-    "MPI_T_category_get_index",
-    "MPI_T_category_get_info",
-    "MPI_T_category_get_num",
-    "MPI_T_category_get_num_events",
-    "MPI_T_category_get_pvars",
-    "MPI_T_cvar_get_index",
-    "MPI_T_cvar_get_info",
-    "MPI_T_cvar_get_num",
-    "MPI_T_cvar_handle_alloc",
-    "MPI_T_cvar_handle_free",
-    "MPI_T_cvar_read",
-    "MPI_T_cvar_write",
-    "MPI_T_enum_get_info",
-    "MPI_T_enum_get_item",
-    "MPI_T_event_callback_get_info",
-    "MPI_T_event_callback_set_info",
-    "MPI_T_event_copy",
-    "MPI_T_event_get_index",
-    "MPI_T_event_get_info",
-    "MPI_T_event_get_num",
-    "MPI_T_event_get_source",
-    "MPI_T_event_get_timestamp",
-    "MPI_T_event_handle_alloc",
-    "MPI_T_event_handle_free",
-    "MPI_T_event_handle_get_info",
-    "MPI_T_event_handle_set_info",
-    "MPI_T_event_read",
-    "MPI_T_event_register_callback",
-    "MPI_T_event_set_dropped_handler",
-    "MPI_T_finalize",
-    "MPI_T_init_thread",
-    "MPI_T_pvar_get_index",
-    "MPI_T_pvar_get_info",
-    "MPI_T_pvar_get_num",
-    "MPI_T_pvar_handle_alloc",
-    "MPI_T_pvar_handle_free",
-    "MPI_T_pvar_read",
-    "MPI_T_pvar_readreset",
-    "MPI_T_pvar_reset",
-    "MPI_T_pvar_session_create",
-    "MPI_T_pvar_session_free",
-    "MPI_T_pvar_start",
-    "MPI_T_pvar_stop",
-    "MPI_T_pvar_write",
-    "MPI_T_source_get_info",
-    "MPI_T_source_get_num",
-    "MPI_T_source_get_timestamp",
-    "MPI_Test",
-    "MPI_Test_cancelled",
-    "MPI_Testall",
-    "MPI_Testany",
-    "MPI_Testsome",
-    "MPI_Topo_test",
-    "MPI_Type_commit",
-    "MPI_Type_contiguous",
-    "MPI_Type_contiguous_c",
-    "MPI_Type_create_darray",
-    "MPI_Type_create_darray_c",
-    "MPI_Type_create_f90_complex",
-    "MPI_Type_create_f90_integer",
-    "MPI_Type_create_f90_real",
-    "MPI_Type_create_hindexed",
-    "MPI_Type_create_hindexed_block",
-    "MPI_Type_create_hindexed_block_c",
-    "MPI_Type_create_hindexed_c",
-    "MPI_Type_create_hvector",
-    "MPI_Type_create_hvector_c",
-    "MPI_Type_create_indexed_block",
-    "MPI_Type_create_indexed_block_c",
-    "MPI_Type_create_keyval",
-    "MPI_Type_create_resized",
-    "MPI_Type_create_resized_c",
-    "MPI_Type_create_struct",
-    "MPI_Type_create_struct_c",
-    "MPI_Type_create_subarray",
-    "MPI_Type_create_subarray_c",
-    "MPI_Type_delete_attr",
-    "MPI_Type_dup",
-    "MPI_Type_extent",
-    "MPI_Type_free",
-    "MPI_Type_free_keyval",
-    "MPI_Type_fromint",
-    "MPI_Type_get_attr",
-    "MPI_Type_get_contents",
-    "MPI_Type_get_contents_c",
-    "MPI_Type_get_envelope",
-    "MPI_Type_get_envelope_c",
-    "MPI_Type_get_extent",
-    "MPI_Type_get_extent_c",
-    "MPI_Type_get_extent_x",
-    "MPI_Type_get_name",
-    "MPI_Type_get_true_extent",
-    "MPI_Type_get_true_extent_c",
-    "MPI_Type_get_true_extent_x",
-    "MPI_Type_get_value_index",
-    "MPI_Type_hindexed",
-    "MPI_Type_hvector",
-    "MPI_Type_indexed",
-    "MPI_Type_indexed_c",
-    "MPI_Type_lb",
-    "MPI_Type_match_size",
-    "MPI_Type_set_attr",
-    "MPI_Type_set_name",
-    "MPI_Type_size",
-    "MPI_Type_size_c",
-    "MPI_Type_size_x",
-    "MPI_Type_struct",
-    "MPI_Type_toint",
-    "MPI_Type_ub",
-    "MPI_Type_vector",
-    "MPI_Type_vector_c",
-    "MPI_Unpack",
-    "MPI_Unpack_c",
-    "MPI_Unpack_external",
-    "MPI_Unpack_external_c",
-    "MPI_Unpublish_name",
-    "MPI_Wait",
-    "MPI_Waitall",
-    "MPI_Waitany",
-    "MPI_Waitsome",
-    "MPI_Win_allocate",
-    "MPI_Win_allocate_c",
-    "MPI_Win_allocate_shared",
-    "MPI_Win_allocate_shared_c",
-    "MPI_Win_attach",
-    "MPI_Win_call_errhandler",
-    "MPI_Win_complete",
-    "MPI_Win_create",
-    "MPI_Win_create_c",
-    "MPI_Win_create_dynamic",
-    "MPI_Win_create_errhandler",
-    "MPI_Win_create_keyval",
-    "MPI_Win_delete_attr",
-    "MPI_Win_detach",
-    "MPI_Win_fence",
-    "MPI_Win_flush",
-    "MPI_Win_flush_all",
-    "MPI_Win_flush_local",
-    "MPI_Win_flush_local_all",
-    "MPI_Win_free",
-    "MPI_Win_free_keyval",
-    "MPI_Win_fromint",
-    "MPI_Win_get_attr",
-    "MPI_Win_get_errhandler",
-    "MPI_Win_get_group",
-    "MPI_Win_get_info",
-    "MPI_Win_get_name",
-    "MPI_Win_lock",
-    "MPI_Win_lock_all",
-    "MPI_Win_post",
-    "MPI_Win_set_attr",
-    "MPI_Win_set_errhandler",
-    "MPI_Win_set_info",
-    "MPI_Win_set_name",
-    "MPI_Win_shared_query",
-    "MPI_Win_shared_query_c",
-    "MPI_Win_start",
-    "MPI_Win_sync",
-    "MPI_Win_test",
-    "MPI_Win_toint",
-    "MPI_Win_unlock",
-    "MPI_Win_unlock_all",
-    "MPI_Win_wait",
-    "MPI_Wtick",
-    "MPI_Wtime",
-];
+pub(crate) static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| TEXT.lines().collect());
+
+/// The names, one in a line: a table of strings would be twice as long, and the loader would fill it.
+const TEXT: &str = "\
+MPIX_Comm_ack_failed\n\
+MPIX_Comm_agree\n\
+MPIX_Comm_failure_ack\n\
+MPIX_Comm_failure_get_acked\n\
+MPIX_Comm_get_failed\n\
+MPIX_Comm_iagree\n\
+MPIX_Comm_is_revoked\n\
+MPIX_Comm_ishrink\n\
+MPIX_Comm_revoke\n\
+MPIX_Comm_shrink\n\
+MPIX_File_is_revoked\n\
+MPIX_File_revoke\n\
+MPIX_Win_is_revoked\n\
+MPIX_Win_revoke\n\
+MPI_Abi_get_fortran_booleans\n\
+MPI_Abi_get_fortran_info\n\
+MPI_Abi_get_info\n\
+MPI_Abi_get_version\n\
+MPI_Abi_set_fortran_booleans\n\
+MPI_Abi_set_fortran_info\n\
+MPI_Abort\n\
+MPI_Accumulate\n\
+MPI_Accumulate_c\n\
+MPI_Add_error_class\n\
+MPI_Add_error_code\n\
+MPI_Add_error_string\n\
+MPI_Address\n\
+MPI_Aint_add\n\
+MPI_Aint_diff\n\
+MPI_Allgather\n\
+MPI_Allgather_c\n\
+MPI_Allgather_init\n\
+MPI_Allgather_init_c\n\
+MPI_Allgatherv\n\
+MPI_Allgatherv_c\n\
+MPI_Allgatherv_init\n\
+MPI_Allgatherv_init_c\n\
+MPI_Alloc_mem\n\
+MPI_Allreduce\n\
+MPI_Allreduce_c\n\
+MPI_Allreduce_init\n\
+MPI_Allreduce_init_c\n\
+MPI_Alltoall\n\
+MPI_Alltoall_c\n\
+MPI_Alltoall_init\n\
+MPI_Alltoall_init_c\n\
+MPI_Alltoallv\n\
+MPI_Alltoallv_c\n\
+MPI_Alltoallv_init\n\
+MPI_Alltoallv_init_c\n\
+MPI_Alltoallw\n\
+MPI_Alltoallw_c\n\
+MPI_Alltoallw_init\n\
+MPI_Alltoallw_init_c\n\
+MPI_Attr_delete\n\
+MPI_Attr_get\n\
+MPI_Attr_put\n\
+MPI_Barrier\n\
+MPI_Barrier_init\n\
+MPI_Bcast\n\
+MPI_Bcast_c\n\
+MPI_Bcast_init\n\
+MPI_Bcast_init_c\n\
+MPI_Bsend\n\
+MPI_Bsend_c\n\
+MPI_Bsend_init\n\
+MPI_Bsend_init_c\n\
+MPI_Buffer_attach\n\
+MPI_Buffer_attach_c\n\
+MPI_Buffer_detach\n\
+MPI_Buffer_detach_c\n\
+MPI_Buffer_flush\n\
+MPI_Buffer_iflush\n\
+MPI_Cancel\n\
+MPI_Cart_coords\n\
+MPI_Cart_create\n\
+MPI_Cart_get\n\
+MPI_Cart_map\n\
+MPI_Cart_rank\n\
+MPI_Cart_shift\n\
+MPI_Cart_sub\n\
+MPI_Cartdim_get\n\
+MPI_Close_port\n\
+MPI_Comm_accept\n\
+MPI_Comm_attach_buffer\n\
+MPI_Comm_attach_buffer_c\n\
+MPI_Comm_call_errhandler\n\
+MPI_Comm_compare\n\
+MPI_Comm_connect\n\
+MPI_Comm_create\n\
+MPI_Comm_create_errhandler\n\
+MPI_Comm_create_from_group\n\
+MPI_Comm_create_group\n\
+MPI_Comm_create_keyval\n\
+MPI_Comm_delete_attr\n\
+MPI_Comm_detach_buffer\n\
+MPI_Comm_detach_buffer_c\n\
+MPI_Comm_disconnect\n\
+MPI_Comm_dup\n\
+MPI_Comm_dup_with_info\n\
+MPI_Comm_flush_buffer\n\
+MPI_Comm_free\n\
+MPI_Comm_free_keyval\n\
+MPI_Comm_fromint\n\
+MPI_Comm_get_attr\n\
+MPI_Comm_get_errhandler\n\
+MPI_Comm_get_info\n\
+MPI_Comm_get_name\n\
+MPI_Comm_get_parent\n\
+MPI_Comm_group\n\
+MPI_Comm_idup\n\
+MPI_Comm_idup_with_info\n\
+MPI_Comm_iflush_buffer\n\
+MPI_Comm_join\n\
+MPI_Comm_rank\n\
+MPI_Comm_remote_group\n\
+MPI_Comm_remote_size\n\
+MPI_Comm_set_attr\n\
+MPI_Comm_set_errhandler\n\
+MPI_Comm_set_info\n\
+MPI_Comm_set_name\n\
+MPI_Comm_size\n\
+MPI_Comm_spawn\n\
+MPI_Comm_spawn_multiple\n\
+MPI_Comm_split\n\
+MPI_Comm_split_type\n\
+MPI_Comm_test_inter\n\
+MPI_Comm_toint\n\
+MPI_Compare_and_swap\n\
+MPI_Dims_create\n\
+MPI_Dist_graph_create\n\
+MPI_Dist_graph_create_adjacent\n\
+MPI_Dist_graph_neighbors\n\
+MPI_Dist_graph_neighbors_count\n\
+MPI_Errhandler_create\n\
+MPI_Errhandler_free\n\
+MPI_Errhandler_fromint\n\
+MPI_Errhandler_get\n\
+MPI_Errhandler_set\n\
+MPI_Errhandler_toint\n\
+MPI_Error_class\n\
+MPI_Error_string\n\
+MPI_Exscan\n\
+MPI_Exscan_c\n\
+MPI_Exscan_init\n\
+MPI_Exscan_init_c\n\
+MPI_Fetch_and_op\n\
+MPI_File_call_errhandler\n\
+MPI_File_close\n\
+MPI_File_create_errhandler\n\
+MPI_File_delete\n\
+MPI_File_fromint\n\
+MPI_File_get_amode\n\
+MPI_File_get_atomicity\n\
+MPI_File_get_byte_offset\n\
+MPI_File_get_errhandler\n\
+MPI_File_get_group\n\
+MPI_File_get_info\n\
+MPI_File_get_position\n\
+MPI_File_get_position_shared\n\
+MPI_File_get_size\n\
+MPI_File_get_type_extent\n\
+MPI_File_get_type_extent_c\n\
+MPI_File_get_view\n\
+MPI_File_iread\n\
+MPI_File_iread_all\n\
+MPI_File_iread_all_c\n\
+MPI_File_iread_at\n\
+MPI_File_iread_at_all\n\
+MPI_File_iread_at_all_c\n\
+MPI_File_iread_at_c\n\
+MPI_File_iread_c\n\
+MPI_File_iread_shared\n\
+MPI_File_iread_shared_c\n\
+MPI_File_iwrite\n\
+MPI_File_iwrite_all\n\
+MPI_File_iwrite_all_c\n\
+MPI_File_iwrite_at\n\
+MPI_File_iwrite_at_all\n\
+MPI_File_iwrite_at_all_c\n\
+MPI_File_iwrite_at_c\n\
+MPI_File_iwrite_c\n\
+MPI_File_iwrite_shared\n\
+MPI_File_iwrite_shared_c\n\
+MPI_File_open\n\
+MPI_File_preallocate\n\
+MPI_File_read\n\
+MPI_File_read_all\n\
+MPI_File_read_all_begin\n\
+MPI_File_read_all_begin_c\n\
+MPI_File_read_all_c\n\
+MPI_File_read_all_end\n\
+MPI_File_read_at\n\
+MPI_File_read_at_all\n\
+MPI_File_read_at_all_begin\n\
+MPI_File_read_at_all_begin_c\n\
+MPI_File_read_at_all_c\n\
+MPI_File_read_at_all_end\n\
+MPI_File_read_at_c\n\
+MPI_File_read_c\n\
+MPI_File_read_ordered\n\
+MPI_File_read_ordered_begin\n\
+MPI_File_read_ordered_begin_c\n\
+MPI_File_read_ordered_c\n\
+MPI_File_read_ordered_end\n\
+MPI_File_read_shared\n\
+MPI_File_read_shared_c\n\
+MPI_File_seek\n\
+MPI_File_seek_shared\n\
+MPI_File_set_atomicity\n\
+MPI_File_set_errhandler\n\
+MPI_File_set_info\n\
+MPI_File_set_size\n\
+MPI_File_set_view\n\
+MPI_File_sync\n\
+MPI_File_toint\n\
+MPI_File_write\n\
+MPI_File_write_all\n\
+MPI_File_write_all_begin\n\
+MPI_File_write_all_begin_c\n\
+MPI_File_write_all_c\n\
+MPI_File_write_all_end\n\
+MPI_File_write_at\n\
+MPI_File_write_at_all\n\
+MPI_File_write_at_all_begin\n\
+MPI_File_write_at_all_begin_c\n\
+MPI_File_write_at_all_c\n\
+MPI_File_write_at_all_end\n\
+MPI_File_write_at_c\n\
+MPI_File_write_c\n\
+MPI_File_write_ordered\n\
+MPI_File_write_ordered_begin\n\
+MPI_File_write_ordered_begin_c\n\
+MPI_File_write_ordered_c\n\
+MPI_File_write_ordered_end\n\
+MPI_File_write_shared\n\
+MPI_File_write_shared_c\n\
+MPI_Finalize\n\
+MPI_Finalized\n\
+MPI_Free_mem\n\
+MPI_Gather\n\
+MPI_Gather_c\n\
+MPI_Gather_init\n\
+MPI_Gather_init_c\n\
+MPI_Gatherv\n\
+MPI_Gatherv_c\n\
+MPI_Gatherv_init\n\
+MPI_Gatherv_init_c\n\
+MPI_Get\n\
+MPI_Get_accumulate\n\
+MPI_Get_accumulate_c\n\
+MPI_Get_address\n\
+MPI_Get_c\n\
+MPI_Get_count\n\
+MPI_Get_count_c\n\
+MPI_Get_elements\n\
+MPI_Get_elements_c\n\
+MPI_Get_elements_x\n\
+MPI_Get_hw_resource_info\n\
+MPI_Get_library_version\n\
+MPI_Get_processor_name\n\
+MPI_Get_version\n\
+MPI_Graph_create\n\
+MPI_Graph_get\n\
+MPI_Graph_map\n\
+MPI_Graph_neighbors\n\
+MPI_Graph_neighbors_count\n\
+MPI_Graphdims_get\n\
+MPI_Grequest_complete\n\
+MPI_Grequest_start\n\
+MPI_Group_compare\n\
+MPI_Group_difference\n\
+MPI_Group_excl\n\
+MPI_Group_free\n\
+MPI_Group_from_session_pset\n\
+MPI_Group_fromint\n\
+MPI_Group_incl\n\
+MPI_Group_intersection\n\
+MPI_Group_range_excl\n\
+MPI_Group_range_incl\n\
+MPI_Group_rank\n\
+MPI_Group_size\n\
+MPI_Group_toint\n\
+MPI_Group_translate_ranks\n\
+MPI_Group_union\n\
+MPI_Iallgather\n\
+MPI_Iallgather_c\n\
+MPI_Iallgatherv\n\
+MPI_Iallgatherv_c\n\
+MPI_Iallreduce\n\
+MPI_Iallreduce_c\n\
+MPI_Ialltoall\n\
+MPI_Ialltoall_c\n\
+MPI_Ialltoallv\n\
+MPI_Ialltoallv_c\n\
+MPI_Ialltoallw\n\
+MPI_Ialltoallw_c\n\
+MPI_Ibarrier\n\
+MPI_Ibcast\n\
+MPI_Ibcast_c\n\
+MPI_Ibsend\n\
+MPI_Ibsend_c\n\
+MPI_Iexscan\n\
+MPI_Iexscan_c\n\
+MPI_Igather\n\
+MPI_Igather_c\n\
+MPI_Igatherv\n\
+MPI_Igatherv_c\n\
+MPI_Improbe\n\
+MPI_Imrecv\n\
+MPI_Imrecv_c\n\
+MPI_Ineighbor_allgather\n\
+MPI_Ineighbor_allgather_c\n\
+MPI_Ineighbor_allgatherv\n\
+MPI_Ineighbor_allgatherv_c\n\
+MPI_Ineighbor_alltoall\n\
+MPI_Ineighbor_alltoall_c\n\
+MPI_Ineighbor_alltoallv\n\
+MPI_Ineighbor_alltoallv_c\n\
+MPI_Ineighbor_alltoallw\n\
+MPI_Ineighbor_alltoallw_c\n\
+MPI_Info_create\n\
+MPI_Info_create_env\n\
+MPI_Info_delete\n\
+MPI_Info_dup\n\
+MPI_Info_free\n\
+MPI_Info_fromint\n\
+MPI_Info_get\n\
+MPI_Info_get_nkeys\n\
+MPI_Info_get_nthkey\n\
+MPI_Info_get_string\n\
+MPI_Info_get_valuelen\n\
+MPI_Info_set\n\
+MPI_Info_toint\n\
+MPI_Init\n\
+MPI_Init_thread\n\
+MPI_Initialized\n\
+MPI_Intercomm_create\n\
+MPI_Intercomm_create_from_groups\n\
+MPI_Intercomm_merge\n\
+MPI_Iprobe\n\
+MPI_Irecv\n\
+MPI_Irecv_c\n\
+MPI_Ireduce\n\
+MPI_Ireduce_c\n\
+MPI_Ireduce_scatter\n\
+MPI_Ireduce_scatter_block\n\
+MPI_Ireduce_scatter_block_c\n\
+MPI_Ireduce_scatter_c\n\
+MPI_Irsend\n\
+MPI_Irsend_c\n\
+MPI_Is_thread_main\n\
+MPI_Iscan\n\
+MPI_Iscan_c\n\
+MPI_Iscatter\n\
+MPI_Iscatter_c\n\
+MPI_Iscatterv\n\
+MPI_Iscatterv_c\n\
+MPI_Isend\n\
+MPI_Isend_c\n\
+MPI_Isendrecv\n\
+MPI_Isendrecv_c\n\
+MPI_Isendrecv_replace\n\
+MPI_Isendrecv_replace_c\n\
+MPI_Issend\n\
+MPI_Issend_c\n\
+MPI_Keyval_create\n\
+MPI_Keyval_free\n\
+MPI_Lookup_name\n\
+MPI_Message_fromint\n\
+MPI_Message_toint\n\
+MPI_Mprobe\n\
+MPI_Mrecv\n\
+MPI_Mrecv_c\n\
+MPI_Neighbor_allgather\n\
+MPI_Neighbor_allgather_c\n\
+MPI_Neighbor_allgather_init\n\
+MPI_Neighbor_allgather_init_c\n\
+MPI_Neighbor_allgatherv\n\
+MPI_Neighbor_allgatherv_c\n\
+MPI_Neighbor_allgatherv_init\n\
+MPI_Neighbor_allgatherv_init_c\n\
+MPI_Neighbor_alltoall\n\
+MPI_Neighbor_alltoall_c\n\
+MPI_Neighbor_alltoall_init\n\
+MPI_Neighbor_alltoall_init_c\n\
+MPI_Neighbor_alltoallv\n\
+MPI_Neighbor_alltoallv_c\n\
+MPI_Neighbor_alltoallv_init\n\
+MPI_Neighbor_alltoallv_init_c\n\
+MPI_Neighbor_alltoallw\n\
+MPI_Neighbor_alltoallw_c\n\
+MPI_Neighbor_alltoallw_init\n\
+MPI_Neighbor_alltoallw_init_c\n\
+MPI_Op_commutative\n\
+MPI_Op_create\n\
+MPI_Op_create_c\n\
+MPI_Op_free\n\
+MPI_Op_fromint\n\
+MPI_Op_toint\n\
+MPI_Open_port\n\
+MPI_Pack\n\
+MPI_Pack_c\n\
+MPI_Pack_external\n\
+MPI_Pack_external_c\n\
+MPI_Pack_external_size\n\
+MPI_Pack_external_size_c\n\
+MPI_Pack_size\n\
+MPI_Pack_size_c\n\
+MPI_Parrived\n\
+MPI_Pcontrol\n\
+MPI_Pready\n\
+MPI_Pready_list\n\
+MPI_Pready_range\n\
+MPI_Precv_init\n\
+MPI_Precv_init_c\n\
+MPI_Probe\n\
+MPI_Psend_init\n\
+MPI_Psend_init_c\n\
+MPI_Publish_name\n\
+MPI_Put\n\
+MPI_Put_c\n\
+MPI_Query_thread\n\
+MPI_Raccumulate\n\
+MPI_Raccumulate_c\n\
+MPI_Recv\n\
+MPI_Recv_c\n\
+MPI_Recv_init\n\
+MPI_Recv_init_c\n\
+MPI_Reduce\n\
+MPI_Reduce_c\n\
+MPI_Reduce_init\n\
+MPI_Reduce_init_c\n\
+MPI_Reduce_local\n\
+MPI_Reduce_local_c\n\
+MPI_Reduce_scatter\n\
+MPI_Reduce_scatter_block\n\
+MPI_Reduce_scatter_block_c\n\
+MPI_Reduce_scatter_block_init\n\
+MPI_Reduce_scatter_block_init_c\n\
+MPI_Reduce_scatter_c\n\
+MPI_Reduce_scatter_init\n\
+MPI_Reduce_scatter_init_c\n\
+MPI_Register_datarep\n\
+MPI_Register_datarep_c\n\
+MPI_Remove_error_class\n\
+MPI_Remove_error_code\n\
+MPI_Remove_error_string\n\
+MPI_Request_free\n\
+MPI_Request_fromint\n\
+MPI_Request_get_status\n\
+MPI_Request_get_status_all\n\
+MPI_Request_get_status_any\n\
+MPI_Request_get_status_some\n\
+MPI_Request_toint\n\
+MPI_Rget\n\
+MPI_Rget_accumulate\n\
+MPI_Rget_accumulate_c\n\
+MPI_Rget_c\n\
+MPI_Rput\n\
+MPI_Rput_c\n\
+MPI_Rsend\n\
+MPI_Rsend_c\n\
+MPI_Rsend_init\n\
+MPI_Rsend_init_c\n\
+MPI_Scan\n\
+MPI_Scan_c\n\
+MPI_Scan_init\n\
+MPI_Scan_init_c\n\
+MPI_Scatter\n\
+MPI_Scatter_c\n\
+MPI_Scatter_init\n\
+MPI_Scatter_init_c\n\
+MPI_Scatterv\n\
+MPI_Scatterv_c\n\
+MPI_Scatterv_init\n\
+MPI_Scatterv_init_c\n\
+MPI_Send\n\
+MPI_Send_c\n\
+MPI_Send_init\n\
+MPI_Send_init_c\n\
+MPI_Sendrecv\n\
+MPI_Sendrecv_c\n\
+MPI_Sendrecv_replace\n\
+MPI_Sendrecv_replace_c\n\
+MPI_Session_attach_buffer\n\
+MPI_Session_attach_buffer_c\n\
+MPI_Session_call_errhandler\n\
+MPI_Session_create_errhandler\n\
+MPI_Session_detach_buffer\n\
+MPI_Session_detach_buffer_c\n\
+MPI_Session_finalize\n\
+MPI_Session_flush_buffer\n\
+MPI_Session_fromint\n\
+MPI_Session_get_errhandler\n\
+MPI_Session_get_info\n\
+MPI_Session_get_nth_pset\n\
+MPI_Session_get_num_psets\n\
+MPI_Session_get_pset_info\n\
+MPI_Session_iflush_buffer\n\
+MPI_Session_init\n\
+MPI_Session_set_errhandler\n\
+MPI_Session_toint\n\
+MPI_Ssend\n\
+MPI_Ssend_c\n\
+MPI_Ssend_init\n\
+MPI_Ssend_init_c\n\
+MPI_Start\n\
+MPI_Startall\n\
+MPI_Status_get_error\n\
+MPI_Status_get_source\n\
+MPI_Status_get_tag\n\
+MPI_Status_set_cancelled\n\
+MPI_Status_set_elements\n\
+MPI_Status_set_elements_c\n\
+MPI_Status_set_elements_x\n\
+MPI_Status_set_error\n\
+MPI_Status_set_source\n\
+MPI_Status_set_tag\n\
+MPI_T_category_changed\n\
+MPI_T_category_get_categories\n\
+MPI_T_category_get_cvars\n\
+MPI_T_category_get_events\n\
+MPI_T_category_get_index\n\
+MPI_T_category_get_info\n\
+MPI_T_category_get_num\n\
+MPI_T_category_get_num_events\n\
+MPI_T_category_get_pvars\n\
+MPI_T_cvar_get_index\n\
+MPI_T_cvar_get_info\n\
+MPI_T_cvar_get_num\n\
+MPI_T_cvar_handle_alloc\n\
+MPI_T_cvar_handle_free\n\
+MPI_T_cvar_read\n\
+MPI_T_cvar_write\n\
+MPI_T_enum_get_info\n\
+MPI_T_enum_get_item\n\
+MPI_T_event_callback_get_info\n\
+MPI_T_event_callback_set_info\n\
+MPI_T_event_copy\n\
+MPI_T_event_get_index\n\
+MPI_T_event_get_info\n\
+MPI_T_event_get_num\n\
+MPI_T_event_get_source\n\
+MPI_T_event_get_timestamp\n\
+MPI_T_event_handle_alloc\n\
+MPI_T_event_handle_free\n\
+MPI_T_event_handle_get_info\n\
+MPI_T_event_handle_set_info\n\
+MPI_T_event_read\n\
+MPI_T_event_register_callback\n\
+MPI_T_event_set_dropped_handler\n\
+MPI_T_finalize\n\
+MPI_T_init_thread\n\
+MPI_T_pvar_get_index\n\
+MPI_T_pvar_get_info\n\
+MPI_T_pvar_get_num\n\
+MPI_T_pvar_handle_alloc\n\
+MPI_T_pvar_handle_free\n\
+MPI_T_pvar_read\n\
+MPI_T_pvar_readreset\n\
+MPI_T_pvar_reset\n\
+MPI_T_pvar_session_create\n\
+MPI_T_pvar_session_free\n\
+MPI_T_pvar_start\n\
+MPI_T_pvar_stop\n\
+MPI_T_pvar_write\n\
+MPI_T_source_get_info\n\
+MPI_T_source_get_num\n\
+MPI_T_source_get_timestamp\n\
+MPI_Test\n\
+MPI_Test_cancelled\n\
+MPI_Testall\n\
+MPI_Testany\n\
+MPI_Testsome\n\
+MPI_Topo_test\n\
+MPI_Type_commit\n\
+MPI_Type_contiguous\n\
+MPI_Type_contiguous_c\n\
+MPI_Type_create_darray\n\
+MPI_Type_create_darray_c\n\
+MPI_Type_create_f90_complex\n\
+MPI_Type_create_f90_integer\n\
+MPI_Type_create_f90_real\n\
+MPI_Type_create_hindexed\n\
+MPI_Type_create_hindexed_block\n\
+MPI_Type_create_hindexed_block_c\n\
+MPI_Type_create_hindexed_c\n\
+MPI_Type_create_hvector\n\
+MPI_Type_create_hvector_c\n\
+MPI_Type_create_indexed_block\n\
+MPI_Type_create_indexed_block_c\n\
+MPI_Type_create_keyval\n\
+MPI_Type_create_resized\n\
+MPI_Type_create_resized_c\n\
+MPI_Type_create_struct\n\
+MPI_Type_create_struct_c\n\
+MPI_Type_create_subarray\n\
+MPI_Type_create_subarray_c\n\
+MPI_Type_delete_attr\n\
+MPI_Type_dup\n\
+MPI_Type_extent\n\
+MPI_Type_free\n\
+MPI_Type_free_keyval\n\
+MPI_Type_fromint\n\
+MPI_Type_get_attr\n\
+MPI_Type_get_contents\n\
+MPI_Type_get_contents_c\n\
+MPI_Type_get_envelope\n\
+MPI_Type_get_envelope_c\n\
+MPI_Type_get_extent\n\
+MPI_Type_get_extent_c\n\
+MPI_Type_get_extent_x\n\
+MPI_Type_get_name\n\
+MPI_Type_get_true_extent\n\
+MPI_Type_get_true_extent_c\n\
+MPI_Type_get_true_extent_x\n\
+MPI_Type_get_value_index\n\
+MPI_Type_hindexed\n\
+MPI_Type_hvector\n\
+MPI_Type_indexed\n\
+MPI_Type_indexed_c\n\
+MPI_Type_lb\n\
+MPI_Type_match_size\n\
+MPI_Type_set_attr\n\
+MPI_Type_set_name\n\
+MPI_Type_size\n\
+MPI_Type_size_c\n\
+MPI_Type_size_x\n\
+MPI_Type_struct\n\
+MPI_Type_toint\n\
+MPI_Type_ub\n\
+MPI_Type_vector\n\
+MPI_Type_vector_c\n\
+MPI_Unpack\n\
+MPI_Unpack_c\n\
+MPI_Unpack_external\n\
+MPI_Unpack_external_c\n\
+MPI_Unpublish_name\n\
+MPI_Wait\n\
+MPI_Waitall\n\
+MPI_Waitany\n\
+MPI_Waitsome\n\
+MPI_Win_allocate\n\
+MPI_Win_allocate_c\n\
+MPI_Win_allocate_shared\n\
+MPI_Win_allocate_shared_c\n\
+MPI_Win_attach\n\
+MPI_Win_call_errhandler\n\
+MPI_Win_complete\n\
+MPI_Win_create\n\
+MPI_Win_create_c\n\
+MPI_Win_create_dynamic\n\
+MPI_Win_create_errhandler\n\
+MPI_Win_create_keyval\n\
+MPI_Win_delete_attr\n\
+MPI_Win_detach\n\
+MPI_Win_fence\n\
+MPI_Win_flush\n\
+MPI_Win_flush_all\n\
+MPI_Win_flush_local\n\
+MPI_Win_flush_local_all\n\
+MPI_Win_free\n\
+MPI_Win_free_keyval\n\
+MPI_Win_fromint\n\
+MPI_Win_get_attr\n\
+MPI_Win_get_errhandler\n\
+MPI_Win_get_group\n\
+MPI_Win_get_info\n\
+MPI_Win_get_name\n\
+MPI_Win_lock\n\
+MPI_Win_lock_all\n\
+MPI_Win_post\n\
+MPI_Win_set_attr\n\
+MPI_Win_set_errhandler\n\
+MPI_Win_set_info\n\
+MPI_Win_set_name\n\
+MPI_Win_shared_query\n\
+MPI_Win_shared_query_c\n\
+MPI_Win_start\n\
+MPI_Win_sync\n\
+MPI_Win_test\n\
+MPI_Win_toint\n\
+MPI_Win_unlock\n\
+MPI_Win_unlock_all\n\
+MPI_Win_wait\n\
+MPI_Wtick\n\
+MPI_Wtime\n\
+";

@@ -33,10 +33,11 @@
 mod receive;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
+use weft_ordered::Map;
 
 use crate::flow::{Counters, Event, Failure, Regions, Settings};
 use crate::process::Parties;
@@ -89,7 +90,7 @@ struct Ready {
 #[derive(Debug, Default)]
 struct Early {
     /// The bytes of the waiting packets; none of bulk data, whose place is known without an order.
-    packets: BTreeMap<u64, Option<Vec<u8>>>,
+    packets: Map<u64, Option<Vec<u8>>>,
     /// Bytes of the waiting packets.
     bytes: usize,
 }

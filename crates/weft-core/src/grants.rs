@@ -23,7 +23,7 @@
 //! grants for its own data, and being granted all of it would do no harm.
 
 use crate::time::{Duration, Instant};
-use alloc::collections::{BTreeMap, BTreeSet};
+use weft_ordered::{Map, Set};
 
 /// Bytes of one grant while several senders compete: two trains of packets. A smaller grant would wake a
 /// sender that shares its processor too often.
@@ -153,17 +153,17 @@ pub struct Grants {
     /// The only message, as long as no second one has come: it needs no books.
     only: Option<(u32, Announced)>,
     /// The messages in the books, by name.
-    messages: BTreeMap<u32, Announced>,
+    messages: Map<u32, Announced>,
     /// The number of messages of each sender that has any.
-    senders: BTreeMap<u32, u32>,
+    senders: Map<u32, u32>,
     /// Senders that are far, as long as they are known: one entry for each at most.
-    far: BTreeMap<u32, FarSender>,
+    far: Map<u32, FarSender>,
     /// The messages that may get grants while senders compete: (bytes without a grant, age, name).
-    by_need: BTreeSet<(u64, u64, u32)>,
+    by_need: Set<(u64, u64, u32)>,
     /// The messages that have bytes without a grant: (age, name).
-    by_age: BTreeSet<(u64, u32)>,
+    by_age: Set<(u64, u32)>,
     /// The messages that have bytes under way and do not stall: few, however many messages wait.
-    moving: BTreeSet<u32>,
+    moving: Set<u32>,
     /// Bytes granted and not arrived, as far as they count while senders compete.
     under_way: u64,
     /// All bytes that are granted and have not arrived.
@@ -657,7 +657,7 @@ mod tests {
                 let each = || granted.iter().zip(&arrived).map(|(g, a)| g - a);
                 let under_way: u64 = each().sum();
                 prop_assert_eq!(each().map(|one| one.min(MESSAGE_UNDER_WAY_MAX)).sum::<u64>(), grants.under_way());
-                let open: BTreeSet<u32> =
+                let open: Set<u32> =
                     (0..sizes.len()).filter(|&i| arrived[i] < sizes[i]).map(|i| senders[i]).collect();
                 // The last sender is alone, and gets a larger allowance.
                 let most = if open.len() > 1 { UNDER_WAY_MAX } else { LONE_UNDER_WAY_MAX };

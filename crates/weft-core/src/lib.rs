@@ -11,7 +11,6 @@
 //! | [`wire`] | the format, the tag and the seal of packets | `flow`, `connection`; engine |
 //! | [`rails`] | the carriers to a peer, and what each carries | engine `carriers.rs` |
 //! | [`path_validation`] | the proof that a carrier leads to a peer | `rails`; engine `carriers.rs` |
-//! | [`agreement`] | agreements that survive the failure of processes | `weft-mpi` `recovery.rs` |
 //! | [`message`] | the frames that move MPI messages | engine `messages.rs` |
 //! | [`matching`] | which receive takes which message | engine `messages.rs` |
 //! | [`grants`] | which announced message may send how much | engine `messages.rs` |
@@ -19,15 +18,11 @@
 //! | [`rendezvous_schemes`] | whether packets or such writes bring a message | engine `engine/placement.rs` |
 //! | [`long_path_choice`] | whether a message of several packets takes the flow's long path | engine `carriers.rs` |
 //! | [`measured_choice`] | which of two ways is the quicker one | `rendezvous_schemes`, `long_path_choice` |
-//! | [`revocation`] | whom a process tells that a communicator is revoked | `weft-mpi` `recovery.rs` |
 //! | [`one_sided`] | the records and the lock of windows | engine `engine/windows/` |
 //! | [`multicast`] | reliable streams to a multicast group | engine `engine/multicast/` |
 //! | [`layout`] | datatypes as runs of memory | engine `memory.rs`; `weft-mpi` |
 //! | [`file_view`] | views on files as runs of bytes | `weft-mpi` `files.rs` |
 //! | [`reduce`] | the reductions that each datatype allows | engine `memory/`; `weft-mpi` |
-//! | [`collective`] | schedules of collectives, and their choice | `weft-mpi`; engine `schedules.rs` |
-//! | [`topology`] | grids, and the placement of processes on a topology | `weft-mpi` |
-//! | [`two_phase`] | which processes move the data of a collective access to a file | `weft-mpi` `files/` |
 //! | [`fingerprint`] | numbers by which processes compare short texts | `weft-mpi`, `weft-net` `node.rs` |
 //! | [`meeting`] | the secrets of jobs that meet | `weft-net` `port.rs`; `weft-mpi` `processes/` |
 //! | [`process`], [`time`] | names of processes, and time | all |
@@ -36,9 +31,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
-pub mod agreement;
 mod assembly;
-pub mod collective;
 pub mod connection;
 pub mod distrust;
 pub mod file_view;
@@ -61,8 +54,5 @@ pub mod rails;
 pub mod reduce;
 pub mod refusal;
 pub mod rendezvous_schemes;
-pub mod revocation;
 pub mod time;
-pub mod topology;
-pub mod two_phase;
 pub mod wire;

@@ -29,9 +29,10 @@ mod sleep;
 mod slots;
 mod windows;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use weft_ordered::Map;
 
 use weft_core::process::ProcessName;
 use weft_core::time::{Duration, Instant};
@@ -132,7 +133,7 @@ pub struct PointToPoint<P: Platform> {
     /// Peers that have failed and of which the other parts have not been told yet.
     failed: Vec<PeerId>,
     /// The messages to processes of other jobs that are gone, by their link.
-    past_messages: BTreeMap<&'static str, u64>,
+    past_messages: Map<&'static str, u64>,
 }
 
 /// Point-to-point communication, and the parts that stand on it.

@@ -108,7 +108,7 @@ impl Group {
     /// The index in `members` of the first that is not in this group.
     pub fn ranks_of(&self, members: &[PeerId]) -> Result<Vec<u32>, usize> {
         let mut known: Vec<(PeerId, u32)> = self.members.iter().copied().zip(0..).collect();
-        known.sort_unstable();
+        weft_ordered::sort(&mut known);
         let rank = |member: &PeerId| known.binary_search_by_key(member, |(known, _)| *known).ok().map(|at| known[at].1);
         members.iter().enumerate().map(|(index, member)| rank(member).ok_or(index)).collect()
     }

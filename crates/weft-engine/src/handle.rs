@@ -51,10 +51,25 @@ pub const ENTRIES_MAX: usize = 1 << 24;
 pub const HANDLES_PREDEFINED: usize = 4096;
 
 struct Entry<T> {
-    generation: u32,
-    is_alive: bool,
+    /// The object's handle while it is alive. Otherwise it has the generation of that handle's successor, and
+    /// the index of another entry, so that no handle that leads here equals it.
+    handle: usize,
     /// The object. In an entry that is not alive: an object that may be used again, if it was put back.
     value: Option<T>,
+}
+
+/// What tells the handle of an entry that is not alive from that of its next object.
+const NOT_ALIVE: usize = 1 << KIND_BITS;
+
+impl<T> Entry<T> {
+    const fn generation(&self) -> u32 {
+        (self.handle >> 32) as u32
+    }
+
+    /// Returns whether the object of the entry with this index is alive.
+    const fn is_alive(&self, index: usize) -> bool {
+        index_of(self.handle) == index
+    }
 }
 
 /// A table of objects of one kind.
@@ -121,16 +136,17 @@ impl<T> Slab<T> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.entries.len() < ENTRIES_MAX => {
-                self.entries.push(Entry { generation: 1, is_alive: false, value: None });
-                (self.entries.len() - 1) as u32
+                let index = self.entries.len() as u32;
+                self.entries.push(Entry { handle: handle_of(self.kind, index, 1) ^ NOT_ALIVE, value: None });
+                index
             }
             None => return None,
         };
         let entry = &mut self.entries[index as usize];
-        (entry.value, entry.is_alive) = (Some(value), true);
-        let generation = entry.generation;
+        entry.value = Some(value);
+        entry.handle ^= NOT_ALIVE;
         self.len += 1;
-        Some(self.handle(index, generation))
+        Some(entry.handle)
     }
 
     /// Returns the object that was [put back](Self::put_back) last, under a new handle and as it was then;
@@ -138,13 +154,12 @@ impl<T> Slab<T> {
     #[inline(always)]
     pub fn take_up(&mut self) -> Option<(usize, &mut T)> {
         let index = *self.free.last()?;
-        let kind = self.kind;
         let entry = self.entries.get_mut(index as usize)?;
         let value = entry.value.as_mut()?;
         self.free.pop();
         self.len += 1;
-        entry.is_alive = true;
-        Some((handle_of(kind, index, entry.generation), value))
+        entry.handle ^= NOT_ALIVE;
+        Some((entry.handle, value))
     }
 
     /// Makes the handle of an object stale; the object stays for [`Self::take_up`].
@@ -159,33 +174,31 @@ impl<T> Slab<T> {
     /// there stay as they are.
     pub fn limit_generations(&mut self, last: u32) {
         self.generation_last = last;
-        let late = self.entries.iter_mut().filter(|entry| !entry.is_alive && entry.generation > last);
-        late.for_each(|entry| entry.generation = 1);
-    }
-
-    const fn handle(&self, index: u32, generation: u32) -> usize {
-        handle_of(self.kind, index, generation)
+        for (index, entry) in self.entries.iter_mut().enumerate() {
+            if !entry.is_alive(index) && entry.generation() > last {
+                entry.handle = handle_of(self.kind, index as u32, 1) ^ NOT_ALIVE;
+            }
+        }
     }
 
     #[inline]
     fn position(&self, handle: usize) -> Option<usize> {
         let index = index_of(handle);
-        let entry = self.entries.get(index)?;
-        let right_kind = handle & ((1 << KIND_BITS) - 1) == self.kind as usize;
-        (right_kind && handle >> 32 == entry.generation as usize && entry.is_alive).then_some(index)
+        (self.entries.get(index)?.handle == handle).then_some(index)
     }
 
     /// The object of `handle`, if the handle is one of this table and the object is still alive.
     #[inline]
     pub fn get(&self, handle: usize) -> Option<&T> {
-        self.entries[self.position(handle)?].value.as_ref()
+        let entry = self.entries.get(index_of(handle))?;
+        if entry.handle == handle { entry.value.as_ref() } else { None }
     }
 
     /// The object of `handle`, to change it.
     #[inline]
     pub fn get_mut(&mut self, handle: usize) -> Option<&mut T> {
-        let index = self.position(handle)?;
-        self.entries[index].value.as_mut()
+        let entry = self.entries.get_mut(index_of(handle))?;
+        if entry.handle == handle { entry.value.as_mut() } else { None }
     }
 
     /// Takes the object out; the handle is stale from now on.
@@ -200,8 +213,8 @@ impl<T> Slab<T> {
     #[inline]
     fn vacate(&mut self, index: usize) {
         let entry = &mut self.entries[index];
-        entry.generation = if entry.generation < self.generation_last { entry.generation + 1 } else { 1 };
-        entry.is_alive = false;
+        let generation = if entry.generation() < self.generation_last { entry.generation() + 1 } else { 1 };
+        entry.handle = handle_of(self.kind, index as u32, generation) ^ NOT_ALIVE;
         self.free.push(index as u32);
         self.len -= 1;
     }
@@ -216,8 +229,8 @@ impl<T> Slab<T> {
     pub fn from_wire(&self, wire: u32) -> Option<usize> {
         let index = wire & ((1 << INDEX_BITS) - 1);
         let entry = self.entries.get(index as usize)?;
-        let right = entry.is_alive && entry.generation & 0xff == wire >> INDEX_BITS;
-        right.then(|| self.handle(index, entry.generation))
+        let right = entry.is_alive(index as usize) && entry.generation() & 0xff == wire >> INDEX_BITS;
+        right.then_some(entry.handle)
     }
 
     /// The integer that stands for `handle` in languages without pointers (MPI-5.0 §19.3.4): its index, some
@@ -232,9 +245,8 @@ impl<T> Slab<T> {
     pub fn from_integer(&self, integer: i32) -> Option<usize> {
         let name = u32::try_from(integer).ok().filter(|name| name & INTEGER_MADE != 0)? & INTEGER_MASK;
         let index = name & ((1 << INDEX_BITS) - 1);
-        let handle = self.handle(index, self.entries.get(index as usize)?.generation);
-        self.get(handle)?;
-        (self.wire(handle) & INTEGER_MASK == name).then_some(handle)
+        let handle = self.entries.get(index as usize)?.handle;
+        (self.get(handle).is_some() && self.wire(handle) & INTEGER_MASK == name).then_some(handle)
     }
 
     /// Number of objects alive.
@@ -249,15 +261,14 @@ impl<T> Slab<T> {
 
     /// Visits every object.
     pub fn for_each_mut(&mut self, visit: &mut dyn FnMut(&mut T)) {
-        self.entries.iter_mut().filter(|entry| entry.is_alive).filter_map(|entry| entry.value.as_mut()).for_each(visit);
+        let entries = self.entries.iter_mut().enumerate().filter(|(index, entry)| entry.is_alive(*index));
+        entries.filter_map(|(_, entry)| entry.value.as_mut()).for_each(visit);
     }
 
     /// Handles and objects, in order of index.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
-        self.entries.iter().enumerate().filter(|(_, entry)| entry.is_alive).filter_map(|(index, entry)| {
-            let value = entry.value.as_ref()?;
-            Some((self.handle(index as u32, entry.generation), value))
-        })
+        let entries = self.entries.iter().enumerate().filter(|(index, entry)| entry.is_alive(*index));
+        entries.filter_map(|(_, entry)| Some((entry.handle, entry.value.as_ref()?)))
     }
 }
 

@@ -111,7 +111,7 @@ impl Jobs {
     fn free_range(&self, size: u32, used: u32) -> Option<u32> {
         let mut taken: Vec<(u32, u32)> =
             self.known.iter().skip(1).flatten().map(|known| (known.first, known.first + known.size)).collect();
-        taken.sort_unstable();
+        weft_ordered::sort(&mut taken);
         let mut first = used;
         for (start, end) in taken {
             if first.checked_add(size)? <= start {

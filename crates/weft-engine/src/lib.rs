@@ -45,4 +45,5 @@ pub mod waiting;
 pub mod windows;
 
 /// The parts of the core that appear in the engine's interface.
-pub use weft_core::{collective as algorithms, layout, reduce};
+pub use weft_core::{layout, reduce};
+pub use weft_plan::collective as algorithms;

@@ -27,8 +27,8 @@ use std::sync::atomic::Ordering;
 
 use checkers::LOOK_BELOW;
 use described::{PROGRAM_START, nowhere};
-use weft_core::collective::SCRATCH_ALIGNMENT;
 use weft_core::layout::Layout;
+use weft_plan::collective::SCRATCH_ALIGNMENT;
 
 use crate::error::{Error, ErrorClass, Result};
 

@@ -1,6 +1,6 @@
 //! Collective operations: a [`Cursor`] carries out a schedule.
 //!
-//! `weft_core::collective` plans the part of each process as an immutable schedule, which is [bound](Bound)
+//! `weft_plan::collective` plans the part of each process as an immutable schedule, which is [bound](Bound)
 //! to the buffers of the operation. A bound schedule is shared and never changed, so a persistent operation
 //! is started again without copying it.
 //!
@@ -15,7 +15,7 @@ mod transfers;
 
 use std::sync::Arc;
 
-use weft_core::collective::{Frontier, Step};
+use weft_plan::collective::{Frontier, Step};
 
 use crate::arguments::{Bound, CollectiveScope, Operation, Turn};
 use crate::engine::{Engine, SlotWait};

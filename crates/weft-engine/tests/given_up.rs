@@ -10,10 +10,6 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use weft_core::collective::select::{
-    AllgatherAlgorithm, AllreduceAlgorithm, BcastAlgorithm, GatherAlgorithm, ReduceAlgorithm, ScanAlgorithm, Tree,
-};
-use weft_core::collective::{self as core, ElementShape, Items, Schedule};
 use weft_core::flow::Settings;
 use weft_core::layout::{Element, Layout};
 use weft_core::matching::Envelope;
@@ -31,6 +27,10 @@ use weft_engine::request::{Mode, Receive, Request, Send, State};
 use weft_engine::schedules::{Cursor, Progress};
 use weft_net::shared;
 use weft_net::single_copy::SingleCopy;
+use weft_plan::collective::select::{
+    AllgatherAlgorithm, AllreduceAlgorithm, BcastAlgorithm, GatherAlgorithm, ReduceAlgorithm, ScanAlgorithm, Tree,
+};
+use weft_plan::collective::{self as core, ElementShape, Items, Schedule};
 
 use queue::{Engine, Machine, PACKET_SIZE, Queue, Wire, add_peers, engine, id, pass, udp_carrier};
 

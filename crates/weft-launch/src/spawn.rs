@@ -7,8 +7,8 @@
 
 use crate::LaunchError;
 use crate::wire;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use weft_ordered::Map;
 
 /// The variable that names the error handler with which a program begins. The library reads it.
 pub(crate) const ERROR_HANDLER: &str = "WEFT_INITIAL_ERRHANDLER";
@@ -145,7 +145,7 @@ pub(crate) fn begins(line: &str) -> bool {
 pub(crate) struct Reading {
     spawn: Spawn,
     /// The keys and values of the program that is being read.
-    lines: BTreeMap<String, String>,
+    lines: Map<String, String>,
     /// A program is being read.
     is_open: bool,
     bytes: usize,

@@ -15,7 +15,7 @@ pub(crate) use poll::{Poll, READ, Ready, WRITE};
 pub(crate) use process::{
     Ended, Fork, Process, Spawn, clear_death_signal, close_all_but, exit_now, fork, is_foreground, on_fork, reap,
 };
-pub(crate) use process::{SpawnError, Step, become_subreaper, kill, kill_group, new_group, spawn};
+pub(crate) use process::{SpawnError, Step, become_subreaper, kill, kill_group, new_group, spawn, start, wait};
 pub(crate) use signals::{Mask, Signals, expect_full_files, is_ignored, spawn_without_signals};
 
 use rustix::fs::{MemfdFlags, OFlags};

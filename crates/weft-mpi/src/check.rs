@@ -12,13 +12,13 @@
 mod messages;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use weft_ordered::Map;
 
-use weft_core::collective::{self, ElementShape};
 use weft_engine::schedules::Cursor;
 use weft_launch::CallSite;
+use weft_plan::collective::{self, ElementShape};
 
 use crate::awaited::Awaited;
 use crate::collective::{Arguments, Bound, CollectiveScope};
@@ -77,14 +77,14 @@ pub enum Data {
     /// Data of each rank.
     Each(Vec<Items>),
     /// Data of some ranks.
-    Some(BTreeMap<u32, Items>),
+    Some(Map<u32, Items>),
 }
 
 impl Data {
     /// The data that goes to, or comes from, each of `ranks`. A process may be there several times; `None`
     /// stands for no process.
     pub fn among(ranks: impl IntoIterator<Item = Option<u32>>, items: impl IntoIterator<Item = Items>) -> Self {
-        let mut all = BTreeMap::<u32, Items>::new();
+        let mut all = Map::<u32, Items>::new();
         for (rank, items) in ranks.into_iter().zip(items).filter_map(|(rank, items)| Some((rank?, items))) {
             let items = all.remove(&rank).map_or(items.clone(), |others| others.beside(items));
             all.insert(rank, items);
@@ -239,13 +239,21 @@ pub(crate) fn compare_calls(compares: bool) {
 /// Runs the body of the call with this number.
 #[inline(always)]
 pub fn in_call<R>(number: u32, body: impl FnOnce() -> R) -> R {
-    // The program's function that the call runs may call MPI as well.
-    let outer = if COMPARES.load(Ordering::Relaxed) { Some(enter_call(number)) } else { None };
+    // The program's function that the call runs may call MPI as well. The second look keeps compilers from
+    // making two copies of the body.
+    let outer = if COMPARES.load(Ordering::Relaxed) { enter_call(number) } else { None };
     let result = body();
-    if let Some(outer) = outer {
-        THREAD_CALL.set(outer);
+    if COMPARES.load(Ordering::Relaxed) {
+        leave_call(outer);
     }
     result
+}
+
+/// Says that this thread is in `outer` again.
+#[cold]
+#[inline(never)]
+fn leave_call(outer: Option<u32>) {
+    THREAD_CALL.set(outer);
 }
 
 /// Says that this thread is in the call with this number, and returns the one that it was in.

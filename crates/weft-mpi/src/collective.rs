@@ -1,4 +1,4 @@
-//! Runs collective schedules, which `weft_core::collective` plans. The boundary starts the program's
+//! Runs collective schedules, which `weft_plan::collective` plans. The boundary starts the program's
 //! collectives here; `communicator.rs`, `check.rs` and `one_sided.rs` start the library's own.
 //!
 //! A running collective owns the requests of its current round. The progress loop moves it on; only the

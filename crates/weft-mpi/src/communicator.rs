@@ -10,10 +10,10 @@ mod topologies;
 
 use std::sync::Arc;
 
-use weft_core::collective::choice::Layout;
-use weft_core::collective::{self, Chosen, ElementShape, Items};
 use weft_core::reduce::Op;
 use weft_engine::schedules::Cursor;
+use weft_plan::collective::choice::Layout;
+use weft_plan::collective::{self, Chosen, ElementShape, Items};
 
 use crate::blocking::wait;
 use crate::collective::{Arguments, Bound, CollectiveScope};

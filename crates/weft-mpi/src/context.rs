@@ -15,8 +15,8 @@
 //! its own offer before it tells it, and tells whether it could. Where all have told the same number and have
 //! it, the agreement ends there. Elsewhere they give these numbers back, and take the second step.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
+use weft_ordered::{Map, Set};
 
 use weft_core::process::ProcessName;
 
@@ -163,16 +163,16 @@ pub struct Contexts {
     /// The most communicators that this process may have.
     limit: u32,
     /// The contexts of communicators, and of communicators that have been freed lately.
-    used: BTreeSet<u32>,
+    used: Set<u32>,
     /// Communicators that have been freed lately: handle, and index among the contexts.
     freed: Vec<(usize, u32)>,
     /// The number of freed communicators at which [`sweep`](Self::sweep) looks which contexts nothing uses
     /// any more.
     freed_max: usize,
     /// Numbers reserved by agreements, kept as long as an agreement is under way that could end with them.
-    taken: BTreeSet<Serial>,
+    taken: Set<Serial>,
     /// Offers of agreements that are under way, each with the number of agreements that made it.
-    offers: BTreeMap<Serial, u32>,
+    offers: Map<Serial, u32>,
 }
 
 impl Contexts {
@@ -181,11 +181,11 @@ impl Contexts {
         Self {
             next: Serial(0),
             limit: COMMUNICATORS_MAX,
-            used: BTreeSet::new(),
+            used: Set::new(),
             freed: Vec::new(),
             freed_max: FREED_MIN,
-            taken: BTreeSet::new(),
-            offers: BTreeMap::new(),
+            taken: Set::new(),
+            offers: Map::new(),
         }
     }
 
@@ -287,7 +287,7 @@ impl Contexts {
             }
         }
         match self.offers.first_key_value() {
-            Some((lowest, _)) => self.taken = self.taken.split_off(lowest),
+            Some((lowest, _)) => self.taken.retain(|serial| serial >= lowest),
             None => self.taken.clear(),
         }
     }
@@ -309,6 +309,7 @@ fn scramble(key: u64, attempt: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::collections::btree_map::Entry;
 
     use super::*;

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use weft_core::collective::ElementShape;
 use weft_core::layout::{Element, Layout};
 use weft_engine::arguments;
+use weft_plan::collective::ElementShape;
 
 /// Key-value pairs of an info object, in order of insertion (MPI-5.0 §10).
 pub type Info = Vec<(String, String)>;

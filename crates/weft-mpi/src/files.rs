@@ -25,7 +25,7 @@ pub(crate) mod workers;
 
 use std::sync::Arc;
 
-use weft_core::two_phase::Policy;
+use weft_plan::two_phase::Policy;
 
 use crate::awaited::Awaited;
 use crate::constants::*;

@@ -1,8 +1,8 @@
 //! The labels that messages carry with `WEFT_CHECK=1`, and the labels that are under way. [`crate::check`]
 //! compares them. The boundary makes labels for point-to-point calls.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use weft_ordered::Map;
 
 use crate::memory::{LABEL_WORDS, Label};
 use crate::object::Description;
@@ -67,7 +67,7 @@ pub struct Labels {
     /// Labels of sends, and of receives that the program has freed, by their requests.
     pub(crate) kept: Vec<(usize, Label)>,
     /// Receives that wait for a label, by the program's requests.
-    pub(crate) expected: BTreeMap<usize, Expected>,
+    pub(crate) expected: Map<usize, Expected>,
     /// The number of labels at which it is time to drop the unused ones.
     pub(crate) sweep_at: usize,
 }
@@ -75,7 +75,7 @@ pub struct Labels {
 impl Labels {
     /// A table without labels.
     pub const fn new() -> Self {
-        Self { kept: Vec::new(), expected: BTreeMap::new(), sweep_at: 0 }
+        Self { kept: Vec::new(), expected: Map::new(), sweep_at: 0 }
     }
 
     /// Returns whether the receives of the persistent request `handle` have room for a label.

@@ -1,11 +1,11 @@
 //! Multicast on communicators: what the user wants of it, and what this process knows of the network.
 //! `communicator/multicast.rs` uses it to try multicast, and `planner.rs` to choose it.
 
-use weft_core::collective::choice::{self, Choices, Operation};
 pub use weft_core::multicast::{Counters, Scheme, model, simulation};
 use weft_core::time::Duration;
 use weft_engine::engine::GroupPaths;
 use weft_engine::transport::AddressKind;
+use weft_plan::collective::choice::{self, Choices, Operation};
 
 /// The hint of a communicator that names the multicast scheme of its broadcasts, as `WEFT_BCAST` does for all
 /// communicators.

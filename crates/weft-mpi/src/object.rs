@@ -6,8 +6,8 @@ mod error_handlers;
 mod keyvals;
 mod wrong;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use weft_ordered::Map;
 
 use crate::constants::*;
 use crate::context::CONTEXTS_EACH;
@@ -74,7 +74,7 @@ pub struct Objects {
     pub datatypes: Slab<Datatype>,
     predefined: Vec<Option<Datatype>>,
     /// Predefined datatypes without names (MPI-5.0 §19.1.9): by combiner and arguments.
-    pub(crate) unnamed: BTreeMap<(i32, i32, i32), usize>,
+    pub(crate) unnamed: Map<(i32, i32, i32), usize>,
     /// Reduction operations made by the program.
     pub operations: Slab<UserOperation>,
     /// Error handlers made by the program.
@@ -88,7 +88,7 @@ pub struct Objects {
     /// Messages taken by `MPI_Mprobe`.
     pub extracted: Slab<Extracted>,
     /// Keyvals made by the program.
-    pub keyvals: BTreeMap<i32, Keyval>,
+    pub keyvals: Map<i32, Keyval>,
     keyval_next: i32,
     /// The copy and delete functions that run now.
     pub callbacks: Vec<Callback>,
@@ -107,14 +107,14 @@ impl Objects {
             groups: Slab::new(Kind::Group),
             datatypes: Slab::new(Kind::Datatype),
             predefined: Vec::new(),
-            unnamed: BTreeMap::new(),
+            unnamed: Map::new(),
             operations: Slab::new(Kind::Operation),
             error_handlers: Slab::new(Kind::ErrorHandler),
             file_error_handler: MPI_ERRORS_RETURN,
             infos: Slab::new(Kind::Info),
             environment: OnceLock::new(),
             extracted: Slab::new(Kind::Message),
-            keyvals: BTreeMap::new(),
+            keyvals: Map::new(),
             keyval_next: KEYVAL_FIRST,
             callbacks: Vec::new(),
         }

@@ -198,7 +198,7 @@ impl Process {
             .map(|(at, index)| partition(&format!("array_of_partitions[{at}]"), *index, partitions))
             .collect();
         let mut found = found.map_err(|error| self.on_request(handle, error))?;
-        found.sort_unstable();
+        weft_ordered::sort(&mut found);
         if let Some(pair) = found.windows(2).find(|pair| pair[0] == pair[1]) {
             let error = Error::new(MPI_ERR_ARG, format!("array_of_partitions names partition {} twice", pair[0]));
             return Err(self.on_request(handle, error));

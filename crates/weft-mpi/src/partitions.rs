@@ -1,7 +1,7 @@
 //! The state of partitioned operations: what sender and receiver have agreed on, and how far an epoch has
 //! come. `crate::partitioned` moves the operations on, and explains how they work.
 
-use std::collections::BTreeMap;
+use weft_ordered::Map;
 
 use weft_core::matching::Envelope;
 
@@ -215,20 +215,20 @@ pub(crate) enum Operation {
 /// All partitioned operations of the process, by their requests.
 #[derive(Default)]
 pub(crate) struct Partitioned {
-    pub(crate) operations: BTreeMap<usize, Operation>,
+    pub(crate) operations: Map<usize, Operation>,
     /// Receives that have been started before their plan has been seen.
     pub(crate) expecting: Vec<usize>,
     /// Receives for the plans of operations that the program has freed. They keep the order in which later
     /// plans meet their operations.
     pub(crate) absorbing: Vec<(usize, SharedBuffer)>,
     /// The next tag in each context of messages.
-    pub(crate) tags: BTreeMap<u32, i32>,
+    pub(crate) tags: Map<u32, i32>,
 }
 
 impl Partitioned {
     /// A table without operations.
     pub(crate) const fn new() -> Self {
-        Self { operations: BTreeMap::new(), expecting: Vec::new(), absorbing: Vec::new(), tags: BTreeMap::new() }
+        Self { operations: Map::new(), expecting: Vec::new(), absorbing: Vec::new(), tags: Map::new() }
     }
 
     /// Returns whether a started receive waits for its plan.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use weft_core::topology::placement::{place_graph, place_grid};
+use weft_plan::topology::placement::{place_graph, place_grid};
 
 use crate::communicator::{exchange, gather_all, highest};
 use crate::constants::*;

@@ -1,14 +1,14 @@
 //! Plans the collectives of the program.
 //!
-//! The settings and the table of choices (`weft_core::collective::choice`) choose the algorithm from facts
+//! The settings and the table of choices (`weft_plan::collective::choice`) choose the algorithm from facts
 //! that all its ranks know alike. The planner keeps the schedules that it has planned lately. The boundary
 //! calls it for blocking, nonblocking and persistent collectives.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use weft_core::collective::choice::{Choices, Layout, Operation};
-use weft_core::collective::{
+use weft_plan::collective::choice::{Choices, Layout, Operation};
+use weft_plan::collective::{
     Allgather, Allgatherv, Allreduce, Barrier, Bcast, Chosen, Gather, Reduce, ReduceScatter, ReduceScatterBlock,
     Schedule,
 };

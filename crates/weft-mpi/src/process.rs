@@ -33,7 +33,7 @@ use weft_engine::messages::Messages;
 use weft_engine::waiting::{Learned, Looks, Waiters};
 use weft_launch::Load;
 use weft_net::clock;
-use weft_net::lock::{Lock, LockGuard};
+use weft_net::lock::{Lock, LockGuard, SmallGuard};
 
 use crate::awaited::Awaited;
 use crate::constants::{MPI_ERR_OTHER, MPI_THREAD_SINGLE};
@@ -254,18 +254,33 @@ fn lock_slowly() -> Guard {
     PROCESS.lock()
 }
 
-/// Runs `operation` under the lock, then wakes the threads that wait for its result.
+/// Runs `operation` under the lock, then wakes the threads that wait for its result. Hundreds of calls go
+/// this way, so what is around the operation is there once. The calls that each message passes take the lock
+/// themselves.
 #[inline]
 pub fn with<R>(operation: impl FnOnce(&mut Process) -> R) -> R {
-    let mut process = lock();
-    let result = operation(&mut process);
+    let mut process = enter();
+    let result = operation(process.value());
+    leave(process);
+    result
+}
+
+/// Takes the lock for [`with`].
+#[inline(never)]
+fn enter() -> SmallGuard<'static, Process> {
+    SmallGuard::new(lock())
+}
+
+/// Ends a call, and gives the lock back.
+#[inline(never)]
+fn leave(process: SmallGuard<'static, Process>) {
+    let mut process = process.into_guard();
     process.signal();
     let has_events = process.has_events();
     drop(process);
     if has_events {
         tell_events();
     }
-    result
 }
 
 /// Returns whether MPI_COMM_WORLD, or else MPI_COMM_SELF, has the error handler MPI_ERRORS_RETURN. Never
@@ -329,6 +344,12 @@ fn run_due_reductions(mut process: Guard) -> Guard {
         process.progress();
     }
     process
+}
+
+#[cold]
+#[inline(never)]
+fn no_engine() -> Error {
+    Error::new(MPI_ERR_OTHER, "MPI is not initialised, or has been finalized already")
 }
 
 impl Process {
@@ -452,9 +473,7 @@ impl Process {
     /// `MPI_ERR_OTHER` outside of init and finalize.
     #[inline]
     pub fn engine(&mut self) -> Result<&mut Engine> {
-        self.engine
-            .as_deref_mut()
-            .ok_or_else(|| Error::new(MPI_ERR_OTHER, "MPI is not initialised, or has been finalized already"))
+        self.engine.as_deref_mut().ok_or_else(no_engine)
     }
 
     /// The number by which peers name this process.

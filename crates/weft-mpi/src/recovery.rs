@@ -3,7 +3,7 @@
 //!
 //! The engine notes failures and takes in what others say (`weft_engine::messages::Recovery`). Each pass of
 //! the progress loop in which there is news comes here (`attend_to_recovery`). How processes agree
-//! although some fail meanwhile is `weft_core::agreement`; this module moves the messages.
+//! although some fail meanwhile is `weft_plan::agreement`; this module moves the messages.
 //!
 //! A communicator knows its failures in the order in which this process has learned of them, so the failures
 //! that the program has acknowledged are a number.
@@ -14,8 +14,8 @@ mod service;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weft_core::agreement::{Ranks, Vote};
 use weft_engine::messages::Bar;
+use weft_plan::agreement::{Ranks, Vote};
 
 use crate::constants::{MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED};
 use crate::context::RECOVERY_CONTEXT;

@@ -13,12 +13,12 @@ mod values;
 
 use std::path::PathBuf;
 
-use weft_core::collective::choice::{Choices, Operation, Table};
 use weft_core::flow::{AckScheme, Settings as FlowSettings};
 use weft_core::long_path_choice::LongPathUse;
 use weft_core::time::Duration;
 use weft_engine::protocols::CostModel;
 use weft_net::{fabric, faults, verbs};
+use weft_plan::collective::choice::{Choices, Operation, Table};
 
 use crate::constants::{MPI_ERRORS_ABORT, MPI_ERRORS_ARE_FATAL, MPI_ERRORS_RETURN};
 use crate::context::COMMUNICATORS_MAX;
@@ -147,44 +147,48 @@ impl Settings {
     /// # Errors
     /// One sentence: the variable, its value, and the values that it may have.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        Self::read_by(&variable)
+    }
+
+    fn read_by(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, String> {
         Ok(Self {
-            links: links(&LINK.value(&variable).unwrap_or_default())?,
-            node: NODE.value(&variable),
-            clusters: clusters(&variable)?,
+            links: links(&LINK.value(variable).unwrap_or_default())?,
+            node: NODE.value(variable),
+            clusters: clusters(variable)?,
             // The default is not passed on. The link's own choice tries other directories without a message.
-            shm_dir: shared_directory(&variable)?,
-            progress_thread: progress(&variable)?,
-            single_copy: switch(&SINGLE_COPY, &variable)?,
-            reorder: switch(&REORDER, &variable)?,
-            check: switch(&CHECK, &variable)?,
-            initial_error_handler: error_handler(&INITIAL_ERRHANDLER.value(&variable).unwrap_or_default())?,
-            multicast: multicast(&variable),
-            communicators: communicators(&variable)?,
-            choices: choices(&variable)?,
-            costs: costs(&variable)?,
-            sealed: switch(&SEALED, &variable)?,
-            verbose_errors: switch(&VERBOSE_ERRORS, &variable)?,
-            goes_on: goes_on(&variable)?,
-            interface: INTERFACE.value(&variable),
-            fabric_provider: FABRIC_PROVIDER.value(&variable),
-            fabric_placement: switch(&FABRIC_PLACEMENT, &variable)?,
-            long_path: long_path(&LONG_PATH.value(&variable).unwrap_or_default())?,
-            verbs_mode: verbs_mode(&VERBS_MODE.value(&variable).unwrap_or_default())?,
-            verbs_connections: connections(&variable)?,
-            registration_cache: number(&REGISTRATION_CACHE, &variable, REGISTRATION_CACHE_MAX)?,
-            netd: NETD.value(&variable).map(PathBuf::from),
-            eager_limit: number_or_auto(&EAGER_LIMIT, &variable, EAGER_LIMIT_MAX)?,
-            unexpected_bytes: number(&UNEXPECTED_BYTES, &variable, UNEXPECTED_BYTES_MAX)?,
-            ack: scheme(&ACK.value(&variable).unwrap_or_default())?,
-            ack_delay: number_or_auto(&ACK_DELAY, &variable, ACK_DELAY_US_MAX)?.map(Duration::from_micros),
-            peer_timeout: Duration::from_secs(number(&PEER_TIMEOUT, &variable, u64::from(u32::MAX))?),
-            capture: match CAPTURE.value(&variable) {
+            shm_dir: shared_directory(variable)?,
+            progress_thread: progress(variable)?,
+            single_copy: switch(&SINGLE_COPY, variable)?,
+            reorder: switch(&REORDER, variable)?,
+            check: switch(&CHECK, variable)?,
+            initial_error_handler: error_handler(&INITIAL_ERRHANDLER.value(variable).unwrap_or_default())?,
+            multicast: multicast(variable),
+            communicators: communicators(variable)?,
+            choices: choices(variable)?,
+            costs: costs(variable)?,
+            sealed: switch(&SEALED, variable)?,
+            verbose_errors: switch(&VERBOSE_ERRORS, variable)?,
+            goes_on: goes_on(variable)?,
+            interface: INTERFACE.value(variable),
+            fabric_provider: FABRIC_PROVIDER.value(variable),
+            fabric_placement: switch(&FABRIC_PLACEMENT, variable)?,
+            long_path: long_path(&LONG_PATH.value(variable).unwrap_or_default())?,
+            verbs_mode: verbs_mode(&VERBS_MODE.value(variable).unwrap_or_default())?,
+            verbs_connections: connections(variable)?,
+            registration_cache: number(&REGISTRATION_CACHE, variable, REGISTRATION_CACHE_MAX)?,
+            netd: NETD.value(variable).map(PathBuf::from),
+            eager_limit: number_or_auto(&EAGER_LIMIT, variable, EAGER_LIMIT_MAX)?,
+            unexpected_bytes: number(&UNEXPECTED_BYTES, variable, UNEXPECTED_BYTES_MAX)?,
+            ack: scheme(&ACK.value(variable).unwrap_or_default())?,
+            ack_delay: number_or_auto(&ACK_DELAY, variable, ACK_DELAY_US_MAX)?.map(Duration::from_micros),
+            peer_timeout: Duration::from_secs(number(&PEER_TIMEOUT, variable, u64::from(u32::MAX))?),
+            capture: match CAPTURE.value(variable) {
                 Some(path) if !path.contains(CAPTURE_RANK) => {
                     return Err(CAPTURE.says(&path, "would have all ranks write to one file"));
                 }
                 path => path,
             },
-            faults: match FAULTS.value(&variable) {
+            faults: match FAULTS.value(variable) {
                 Some(value) => faults::Plan::parse(&value)
                     .map_err(|error| format!("WEFT_FAULTS={value} makes no sense: {error}"))?,
                 None => faults::Plan::default(),
@@ -222,7 +226,7 @@ pub fn verbs(settings: &Settings) -> verbs::Settings {
     }
 }
 
-fn choices(variable: &impl Fn(&str) -> Option<String>) -> Result<Choices, String> {
+fn choices(variable: &dyn Fn(&str) -> Option<String>) -> Result<Choices, String> {
     let mut forced = Vec::new();
     for (operation, setting) in &ALGORITHMS {
         // Multicast schemes are no algorithms: see `multicast`.
@@ -240,7 +244,7 @@ fn users_table(path: &str) -> Result<Table, String> {
     users_file(&COLLECTIVES_TABLE, path, Table::parse)
 }
 
-fn costs(variable: &impl Fn(&str) -> Option<String>) -> Result<Option<CostModel>, String> {
+fn costs(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<CostModel>, String> {
     match COSTS.value(variable).as_deref() {
         None | Some("auto") => Ok(None),
         Some("built-in") => Ok(Some(CostModel::BUILT_IN)),
@@ -248,7 +252,7 @@ fn costs(variable: &impl Fn(&str) -> Option<String>) -> Result<Option<CostModel>
     }
 }
 
-fn clusters(variable: &impl Fn(&str) -> Option<String>) -> Result<Vec<String>, String> {
+fn clusters(variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<String>, String> {
     let Some(value) = CLUSTERS.value(variable) else { return Ok(Vec::new()) };
     let patterns: Vec<String> = value.split(',').map(|pattern| pattern.trim().to_owned()).collect();
     match patterns.iter().any(String::is_empty) {
@@ -302,7 +306,7 @@ fn error_handler(value: &str) -> Result<usize, String> {
     }
 }
 
-fn connections(variable: &impl Fn(&str) -> Option<String>) -> Result<u32, String> {
+fn connections(variable: &dyn Fn(&str) -> Option<String>) -> Result<u32, String> {
     match number(&VERBS_CONNECTIONS, variable, VERBS_CONNECTIONS_MAX)? {
         0 => Err(VERBS_CONNECTIONS.says("0", "leaves no connection")),
         count => Ok(count as u32),
@@ -318,7 +322,7 @@ fn scheme(value: &str) -> Result<AckScheme, String> {
     }
 }
 
-fn goes_on(variable: &impl Fn(&str) -> Option<String>) -> Result<bool, String> {
+fn goes_on(variable: &dyn Fn(&str) -> Option<String>) -> Result<bool, String> {
     match ON_FAILURE.value(variable).as_deref() {
         None | Some("end") => Ok(false),
         Some("continue") => Ok(true),
@@ -326,7 +330,7 @@ fn goes_on(variable: &impl Fn(&str) -> Option<String>) -> Result<bool, String> {
     }
 }
 
-fn progress(variable: &impl Fn(&str) -> Option<String>) -> Result<bool, String> {
+fn progress(variable: &dyn Fn(&str) -> Option<String>) -> Result<bool, String> {
     match PROGRESS.value(variable).as_deref() {
         None | Some("thread") => Ok(true),
         Some("none") => Ok(false),
@@ -336,7 +340,7 @@ fn progress(variable: &impl Fn(&str) -> Option<String>) -> Result<bool, String> 
 
 /// Reads the directory. Ranks start in directories of their own, so a relative path would be a different one
 /// for each.
-fn shared_directory(variable: &impl Fn(&str) -> Option<String>) -> Result<Option<PathBuf>, String> {
+fn shared_directory(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<PathBuf>, String> {
     match variable(SHM_DIR.name).filter(|value| !value.is_empty()) {
         Some(path) if !path.starts_with('/') => Err(SHM_DIR.says(&path, "is not absolute")),
         path => Ok(path.map(PathBuf::from)),
@@ -344,12 +348,12 @@ fn shared_directory(variable: &impl Fn(&str) -> Option<String>) -> Result<Option
 }
 
 /// Reads whether broadcasts use multicast. A user who names another algorithm wants none.
-fn multicast(variable: &impl Fn(&str) -> Option<String>) -> BcastSetting {
+fn multicast(variable: &dyn Fn(&str) -> Option<String>) -> BcastSetting {
     BcastSetting::parse(&BCAST.value(variable).unwrap_or_default()).unwrap_or(BcastSetting::Off)
 }
 
 /// Reads the number of communicators that there may be at a time.
-fn communicators(variable: &impl Fn(&str) -> Option<String>) -> Result<u32, String> {
+fn communicators(variable: &dyn Fn(&str) -> Option<String>) -> Result<u32, String> {
     match number(&COMMUNICATORS, variable, COMMUNICATORS_MAX.into())? {
         0 => Err(COMMUNICATORS.says("0", "is not such a whole number")),
         some => Ok(some as u32),
@@ -432,7 +436,7 @@ mod tests {
 
     #[test]
     fn algorithms_are_asked_for_by_name_and_wrong_ones_are_told_with_what_there_is() {
-        use weft_core::collective::choice::{Facts, Place, Source};
+        use weft_plan::collective::choice::{Facts, Place, Source};
         let facts = Facts { ranks: 8, bytes: 8, commutative: true, place: Place::apart(8) };
         let choices = read(&[("WEFT_BCAST", "double-tree/64K")]).unwrap().choices;
         let (algorithm, source) = choices.choose(Operation::Bcast, &facts);

@@ -6,8 +6,8 @@
 pub mod events;
 mod variables;
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use weft_ordered::Map;
 
 use crate::constants::*;
 use crate::error::{Error, ErrorClass, Result};
@@ -58,11 +58,11 @@ pub struct Tools {
     /// mean "none" and "all".
     last: usize,
     sessions: Vec<usize>,
-    controls: BTreeMap<usize, usize>,
-    handles: BTreeMap<usize, Handle>,
-    registrations: BTreeMap<usize, events::Registration>,
+    controls: Map<usize, usize>,
+    handles: Map<usize, Handle>,
+    registrations: Map<usize, events::Registration>,
     /// The values that tools wrote to settings, by the index of the setting.
-    written: BTreeMap<usize, String>,
+    written: Map<usize, String>,
 }
 
 static TOOLS: Mutex<Option<Tools>> = Mutex::new(None);

@@ -1,7 +1,7 @@
 //! Virtual topologies: the neighbours of a communicator's processes (MPI-5.0 §8). The boundary's topology
 //! calls make and read them.
 
-pub use weft_core::topology::{Dimension, Grid, Neighbourhood, balanced};
+pub use weft_plan::topology::{Dimension, Grid, Neighbourhood, balanced};
 
 use crate::constants::*;
 use crate::error::{Error, Result};

@@ -379,7 +379,7 @@ fn choose(settings: &udp::Settings) -> Result<Vec<Fitting>, Error> {
             Err(cause) => reasons.push(format!("{}: {}", one.interface, reason(&cause))),
         }
     }
-    fitting.sort_by_key(|one| one.rail);
+    weft_ordered::sort_by_key(&mut fitting, |one| one.rail);
     if !fitting.is_empty() {
         return Ok(fitting);
     }

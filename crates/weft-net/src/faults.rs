@@ -78,10 +78,28 @@ fn invalid(word: &str, rule: &str) -> Error {
 
 fn parse_probability(text: &str) -> Option<f64> {
     let value = match text.strip_suffix('%') {
-        Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
-        None => text.parse().ok()?,
+        Some(percent) => decimal(percent.trim())? / 100.0,
+        None => decimal(text)?,
     };
     (0.0..=1.0).contains(&value).then_some(value)
+}
+
+/// A number such as `0.25`, `3` or `1e-3`, exact to the last digit if it has few. The standard library's way,
+/// which no other text needs, would take 20 KB of the library.
+fn decimal(text: &str) -> Option<f64> {
+    let (digits, exponent) = match text.split_once(['e', 'E']) {
+        Some((digits, exponent)) => (digits, exponent.parse().ok()?),
+        None => (text, 0_i32),
+    };
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let mut value = 0.0;
+    for digit in whole.chars().chain(part.chars()) {
+        value = value * 10.0 + f64::from(digit.to_digit(10)?);
+    }
+    let exponent = exponent.checked_sub(i32::try_from(part.len()).ok()?)?;
+    let power = 10_f64.powi(exponent.checked_abs()?);
+    let is_number = !whole.is_empty() || !part.is_empty();
+    is_number.then_some(if exponent < 0 { value / power } else { value * power })
 }
 
 fn parse_seed(text: &str) -> Option<u64> {

@@ -12,8 +12,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use weft_core::two_phase::window::Store;
 use weft_engine::error::ErrorClass;
+use weft_plan::two_phase::window::Store;
 
 use crate::sys;
 

@@ -7,6 +7,7 @@
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 
@@ -82,6 +83,7 @@ impl<T> Lock<T> {
     }
 
     #[cold]
+    #[inline(never)]
     fn wake(&self) {
         futex::wake(&self.state);
     }
@@ -111,6 +113,41 @@ impl<T> Drop for LockGuard<'_, T> {
         if self.lock.state.swap(FREE, Ordering::Release) == AWAITED {
             self.lock.wake();
         }
+    }
+}
+
+/// The right to use the value of a lock, in code that is there many times: where a panic passes it, giving
+/// the lock back takes no more room than a call.
+#[derive(Debug)]
+pub struct SmallGuard<'a, T>(ManuallyDrop<LockGuard<'a, T>>);
+
+impl<'a, T> SmallGuard<'a, T> {
+    /// Goes on with a guard.
+    #[inline(always)]
+    pub fn new(guard: LockGuard<'a, T>) -> Self {
+        Self(ManuallyDrop::new(guard))
+    }
+
+    /// The guard, to go on with it.
+    #[inline(always)]
+    pub fn into_guard(self) -> LockGuard<'a, T> {
+        let lock = self.0.lock;
+        std::mem::forget(self);
+        LockGuard { lock, of_thread: PhantomData }
+    }
+
+    /// The value.
+    #[inline(always)]
+    pub fn value(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+impl<T> Drop for SmallGuard<'_, T> {
+    #[cold]
+    #[inline(never)]
+    fn drop(&mut self) {
+        drop(LockGuard { lock: self.0.lock, of_thread: PhantomData });
     }
 }
 

@@ -188,7 +188,7 @@ fn keep_off(processor: u32, back: Option<u32>) -> bool {
         return false;
     }
     mine.extend(back);
-    mine.sort_unstable();
+    weft_ordered::sort(&mut mine);
     mine.dedup();
     let taken = mine.len() > 1 && mine.contains(&processor);
     mine.retain(|one| !taken || *one != processor);
@@ -203,6 +203,11 @@ pub fn spawn_without_signals(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<std::thread::JoinHandle<()>> {
+    spawn(name, Box::new(body))
+}
+
+/// What starts a thread is there once, and not for each body.
+fn spawn(name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>> {
     // SAFETY: sets of zeros are valid places for sets; the calls read and write only these. A new thread has
     // the signal mask of the thread that starts it, which gets its own mask back at once.
     unsafe {

@@ -14,7 +14,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use weft_core::agreement::{Agreements, Ranks, Vote};
+use weft_plan::agreement::{Agreements, Ranks, Vote};
 use weft_random::{Random, mix};
 
 /// The most events of a program. One that needs more goes on for ever.

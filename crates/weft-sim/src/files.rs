@@ -1,5 +1,5 @@
 //! Collective accesses to a simulated file (MPI-5.0 §14.4.4), by chance from a seed: the steps of
-//! `weft_core::two_phase` are those of a job, and everything around them is simulated.
+//! `weft_plan::two_phase` are those of a job, and everything around them is simulated.
 //!
 //! Each process is a state machine that waits for messages, for the others, or for its own system call. A
 //! seed draws who goes on next, so messages are as late and system calls as slow as can be. It also draws
@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use weft_core::file_view::View;
 use weft_core::layout::{Element, Layout};
-use weft_core::two_phase::{Policy, Wish};
+use weft_plan::two_phase::{Policy, Wish};
 use weft_random::{Random, mix};
 
 pub use play::Played;

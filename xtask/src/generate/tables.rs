@@ -62,6 +62,8 @@ pub(super) fn functions(spec: &Spec) -> Result<String> {
 
 //! The functions of the C boundary, by number and by name.
 
+use std::sync::LazyLock;
+
 /// A function of the C boundary, by its index in [`NAMES`]. The index is the same within one build only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
@@ -89,14 +91,17 @@ impl Function {{
 }}
 
 /// The names of all functions in C, in the order of [`Function`].
-pub(crate) const NAMES: [&str; {count}] = [
+pub(crate) static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| TEXT.lines().collect());
+
+/// The names, one in a line: a table of strings would be twice as long, and the loader would fill it.
+const TEXT: &str = \"\\
 ",
         count = symbols.len()
     )?;
     for symbol in &symbols {
-        writeln!(out, "    \"{symbol}\",")?;
+        writeln!(out, "{symbol}\\n\\")?;
     }
-    out.push_str("];\n");
+    out.push_str("\";\n");
     Ok(out)
 }
 

@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 
 const GLOSSARY: &str = "docs/glossary.md";
 /// The words that stand for a folder.
-const CRATES: [(&str, &str); 5] = [
+const CRATES: [(&str, &str); 6] = [
     ("core", "weft-core/src"),
+    ("plan", "weft-plan/src"),
     ("engine", "weft-engine/src"),
     ("net", "weft-net/src"),
     ("mpi", "weft-mpi/src"),

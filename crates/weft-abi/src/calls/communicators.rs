@@ -41,7 +41,7 @@ pub(crate) fn comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: Out<c_int>)
         let groups = [(&first.group, &second.group), (first.partners(), second.partners())];
         let sorted = |group: &Group| {
             let mut members = group.members.clone();
-            members.sort_unstable();
+            weft_ordered::sort(&mut members);
             members
         };
         Ok(if first.context == second.context {
@@ -248,7 +248,7 @@ fn split(creation: Creation, comm: MPI_Comm, color: Result<i64>, key: c_int, new
             .map(|(rank, pair)| (pair[1], rank))
             .collect();
         // The rank in the old communicator breaks ties: the pairs are sorted by it, too.
-        chosen.sort_unstable();
+        weft_ordered::sort(&mut chosen);
         group.derive(chosen.iter().map(|(_, rank)| group.members[*rank]).collect(), own)
     };
     let scope = with(|process| process.agreement_scope(comm.0))?;

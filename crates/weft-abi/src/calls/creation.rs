@@ -84,7 +84,7 @@ pub(super) fn create_part_between(
     let mut chosen: Vec<(i64, PeerId)> =
         ranks[remote_begin..].iter().copied().zip(remote.members.iter().copied()).collect();
     chosen.retain(|(rank, _)| *rank != OUTSIDE);
-    chosen.sort_unstable();
+    weft_ordered::sort(&mut chosen);
     let remote = remote.derive(chosen.into_iter().map(|(_, member)| member).collect(), own);
     create_between(Creation::Create, scope, group, remote, is_first, newcomm)
 }

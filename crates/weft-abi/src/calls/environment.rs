@@ -9,7 +9,6 @@ use crate::constants::*;
 use crate::others;
 use crate::types::*;
 use std::alloc::Layout;
-use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
@@ -17,6 +16,7 @@ use weft_mpi::error::{Error, Result};
 use weft_mpi::object::Class;
 use weft_mpi::process::{Phase, with};
 use weft_mpi::start;
+use weft_ordered::Map;
 
 /// MPI_Get_version (MPI-5.0 §9.1.1).
 pub(crate) fn get_version(version: Out<c_int>, subversion: Out<c_int>) -> Result<()> {
@@ -156,9 +156,9 @@ const MEMORY_ALIGNMENT: usize = 64;
 
 /// The memory that MPI_Alloc_mem gave and MPI_Free_mem has not taken back, by address. No other address is
 /// freed.
-static ALLOCATED: Mutex<BTreeMap<usize, Layout>> = Mutex::new(BTreeMap::new());
+static ALLOCATED: Mutex<Map<usize, Layout>> = Mutex::new(Map::new());
 
-fn allocated() -> MutexGuard<'static, BTreeMap<usize, Layout>> {
+fn allocated() -> MutexGuard<'static, Map<usize, Layout>> {
     ALLOCATED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

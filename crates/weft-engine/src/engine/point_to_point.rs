@@ -5,8 +5,9 @@
 //! structure knows nothing of the parts. It notes events that concern them, such as a peer that has failed,
 //! and the engine tells them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
+use weft_ordered::Map;
 
 use weft_core::matching::Envelope;
 use weft_core::message::{HEAD_MAX, Head};
@@ -71,7 +72,7 @@ impl<P: Platform> PointToPoint<P> {
             progress_of_writes: ProgressOfWrites::default(),
             turn_over: false,
             failed: Vec::new(),
-            past_messages: BTreeMap::new(),
+            past_messages: Map::new(),
         }
     }
 

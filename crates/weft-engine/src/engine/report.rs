@@ -1,6 +1,6 @@
 //! The reports of an engine about itself: for `mpiexec --stats`, for tools, and for observers outside.
 
-use std::collections::BTreeMap;
+use weft_ordered::Map;
 
 use weft_core::flow::Counters;
 
@@ -111,7 +111,7 @@ impl<P: Platform> PointToPoint<P> {
     }
 
     /// The messages to processes of other jobs, by link; those that are gone count.
-    pub fn messages_to_other_jobs(&self) -> BTreeMap<&'static str, u64> {
+    pub fn messages_to_other_jobs(&self) -> Map<&'static str, u64> {
         let mut all = self.past_messages.clone();
         for (id, peer) in self.peers.iter().filter(|(_, peer)| !peer.is_of_own_job()) {
             if let Some(remote) = self.network.remotes.get(id) {

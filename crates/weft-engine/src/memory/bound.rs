@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::{BufferUse, Line, SharedBuffer, UserData};
 use crate::callbacks::{MPI_User_function, MPI_User_function_c};
 use crate::error::{Error, ErrorClass, Result, internal};
-use weft_core::collective::{Buffer, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
 use weft_core::layout::{Element, Layout};
 use weft_core::reduce::{self, Op};
+use weft_plan::collective::{Buffer, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
 
 /// The beginning of a collective's buffer: an address of the program, or an offset in a [`SharedBuffer`],
 /// which it keeps.
@@ -696,7 +696,7 @@ impl Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_core::collective::{ElementShape, Items, allreduce};
+    use weft_plan::collective::{ElementShape, Items, allreduce};
 
     struct Numbers(Element, Layout, AtomicUsize);
 
@@ -819,7 +819,7 @@ mod tests {
         for size in 1..9 {
             for rank in 0..size {
                 let items = Items { count: 3, shape: ElementShape::plain(8) };
-                let shape = weft_core::collective::Allreduce { rank, size, items, commutative: true, in_place: true };
+                let shape = weft_plan::collective::Allreduce { rank, size, items, commutative: true, in_place: true };
                 let bound = Bound::shared(allreduce(&shape), sum(SharedBuffer::new(24).address(0)));
                 let scratch = bound.scratch();
                 let run = Run::new(Arc::new(bound), scratch);

@@ -1,9 +1,9 @@
 //! Copies by address between buffers of this very process, as between the processes of a node: for a
 //! simulator.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weft_ordered::Map;
 
 use super::{NeighbourMemory, SharedBuffer};
 
@@ -11,7 +11,7 @@ use super::{NeighbourMemory, SharedBuffer};
 #[derive(Default)]
 struct Reachable {
     /// The buffers, by process and address.
-    buffers: BTreeMap<(i32, u64), SharedBuffer>,
+    buffers: Map<(i32, u64), SharedBuffer>,
     /// The processes whose memory may not be touched any more.
     refused: Vec<i32>,
     /// The number of copies that have been made.

@@ -4,15 +4,15 @@
 //! address, checks that all bytes lie inside, and locks it. So a description may be used too late, or by
 //! several threads. An access after the buffer is gone panics, and never touches memory that is not there.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use weft_ordered::Map;
 
 use super::{Line, UserData};
-use weft_core::collective::SCRATCH_ALIGNMENT;
 use weft_core::layout::{Element, Layout};
+use weft_plan::collective::SCRATCH_ALIGNMENT;
 
 /// All buffers that exist, by their addresses.
-static BUFFERS: RwLock<BTreeMap<usize, Weak<Inner>>> = RwLock::new(BTreeMap::new());
+static BUFFERS: RwLock<Map<usize, Weak<Inner>>> = RwLock::new(Map::new());
 
 static BYTE: LazyLock<Layout> = LazyLock::new(|| Layout::element(Element::UInt8));
 

@@ -185,7 +185,7 @@ impl Writer {
         }
         let middle = |at: usize| {
             let mut costs: [u64; TRIAL] = std::array::from_fn(|i| self.trial[2 * i + at]);
-            costs.sort_unstable();
+            weft_ordered::sort(&mut costs);
             costs[TRIAL / 2]
         };
         let chosen = self.rule.choose(middle(0), middle(1));

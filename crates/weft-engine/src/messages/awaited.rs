@@ -123,7 +123,7 @@ impl Messages {
             .filter(|(handle, request)| waits(request, context, requests.contains(handle)))
             .filter_map(|(_, request)| partner(request))
             .collect();
-        peers.sort_unstable();
+        weft_ordered::sort(&mut peers);
         peers.dedup();
         peers
     }

@@ -105,7 +105,7 @@ impl Messages {
         // Each process is told once, however many messages there are between the two.
         let mut told: Vec<u32> =
             if is_first && scope.group.size() <= TOLD_WHOLE_MAX { (0..scope.group.size()).collect() } else { partners };
-        told.sort_unstable();
+        weft_ordered::sort(&mut told);
         told.dedup();
         let head = Head::given_up(scope.context, scope.tag, ErrorClass::to_wire(Some(cause.class)), cause.finalized);
         for rank in told.into_iter().filter(|rank| *rank != scope.rank) {

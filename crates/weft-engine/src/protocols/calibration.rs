@@ -135,7 +135,7 @@ fn scaled(built_in: u64, found: u64, reference: u64) -> u64 {
 /// # Errors
 /// One sentence: the times differ too much.
 fn quartile(mut times: Vec<u64>, what: &str) -> Result<u64, String> {
-    times.sort_unstable();
+    weft_ordered::sort(&mut times);
     let (quartile, median) = (times[times.len() / 4], times[times.len() / 2]);
     if median * 100 > quartile * MEDIAN_PERCENT_MAX {
         return Err(format!("the times of {what} differ too much, from {quartile} to {median} ns and more"));

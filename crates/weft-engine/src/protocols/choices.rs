@@ -173,7 +173,7 @@ fn add_cheapest(
         }
     }
     starts.retain(|start| sizes.contains(start));
-    starts.sort_unstable();
+    weft_ordered::sort(&mut starts);
     starts.dedup();
     let ends = starts.iter().skip(1).map(|next| next - 1).chain([*sizes.end()]);
     for (&bytes, bytes_max) in starts.iter().zip(ends) {

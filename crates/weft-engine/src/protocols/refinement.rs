@@ -73,7 +73,7 @@ impl Refinement {
     }
 
     fn judge(&mut self) {
-        self.shares.sort_unstable();
+        weft_ordered::sort(&mut self.shares);
         let [share, of_built_in] = self.shares[JUDGE];
         self.shares.clear();
         if share > TOO_QUICK && share < TOO_SLOW {

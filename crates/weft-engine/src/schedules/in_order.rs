@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::memory::{Run, UserReduction};
 use crate::transport::Platform;
-use weft_core::collective::Step;
+use weft_plan::collective::Step;
 
 /// The outcome of a step that goes through memory that the node's processes share.
 pub(super) enum Share {

@@ -9,8 +9,9 @@
 use crate::control::{Answer, Gathered, NameRequest, Phase, Plan, Request};
 use crate::spawn::{self, PARENT_PORT_KEY};
 use crate::wire::{self, Line};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
+use weft_ordered::Map;
 
 /// The most keys that a job may put.
 const KEYS_MAX: usize = 1 << 20;
@@ -62,7 +63,7 @@ pub(crate) struct Server {
     appnums: Vec<u32>,
     universe: u32,
     sessions: Vec<Session>,
-    values: BTreeMap<String, String>,
+    values: Map<String, String>,
     puts: Vec<(String, String)>,
     actions: VecDeque<Action>,
 }
@@ -83,7 +84,7 @@ impl Server {
             is_spawn_escaped: false,
             is_lost: false,
         };
-        let mut values = BTreeMap::new();
+        let mut values = Map::new();
         if !plan.mapping.is_empty() {
             values.insert("PMI_process_mapping".to_string(), plan.mapping.clone());
         }

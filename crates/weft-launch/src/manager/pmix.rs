@@ -150,7 +150,7 @@ fn notice(record: [u8; RECORD_BYTES]) -> Option<Notice> {
 /// The ranks in a list such as `0,1,4`; `None` where it is none.
 fn ranks(list: &str) -> Option<Vec<u32>> {
     let mut ranks = list.split(',').map(|rank| rank.trim().parse().ok()).collect::<Option<Vec<u32>>>()?;
-    ranks.sort_unstable();
+    weft_ordered::sort(&mut ranks);
     Some(ranks)
 }
 

@@ -6,14 +6,14 @@ mod helper;
 use super::pmi1::Conversation;
 use super::{Names, Notices, Observer, ProcessManager, exit_aborted};
 use crate::{JobSecret, LaunchError, SpawnProgram, Spawned, sys, wire};
-use std::collections::BTreeMap;
+use weft_ordered::Map;
 
 /// The job of one process.
 #[derive(Debug)]
 pub(super) struct Singleton {
     job: String,
     secret: JobSecret,
-    values: BTreeMap<String, String>,
+    values: Map<String, String>,
     /// The connection to the `mpiexec` that starts processes for this one, once it does.
     helper: Option<Conversation>,
 }
@@ -30,7 +30,7 @@ impl Singleton {
         Ok(Self {
             job: format!("weft-{}-{}", std::process::id(), wire::to_hex(&random)),
             secret: JobSecret::filled(sys::random).map_err(no_random)?,
-            values: BTreeMap::new(),
+            values: Map::new(),
             helper: None,
         })
     }

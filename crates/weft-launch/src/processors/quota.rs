@@ -43,7 +43,7 @@ fn read_v2(dir: &Path) -> Option<f64> {
 }
 
 fn read_v1(dir: &Path) -> Option<f64> {
-    let number = |name: &str| fs::read_to_string(dir.join(name)).ok()?.trim().parse::<f64>().ok();
+    let number = |name: &str| fs::read_to_string(dir.join(name)).ok()?.trim().parse().ok();
     ratio(number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?)
 }
 
@@ -54,8 +54,8 @@ fn parse_v2(text: &str) -> Option<f64> {
     ratio(quota, fields.next()?.parse().ok()?)
 }
 
-fn ratio(quota: f64, period: f64) -> Option<f64> {
-    (quota > 0.0 && period > 0.0).then(|| quota / period)
+fn ratio(quota: u64, period: u64) -> Option<f64> {
+    (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ impl Set {
 impl FromIterator<usize> for Set {
     fn from_iter<I: IntoIterator<Item = usize>>(numbers: I) -> Self {
         let mut numbers: Vec<usize> = numbers.into_iter().collect();
-        numbers.sort_unstable();
+        weft_ordered::sort(&mut numbers);
         numbers.dedup();
         Self(numbers)
     }

@@ -1,9 +1,9 @@
 //! The processors of each core, socket and memory node, as the kernel reports them in /sys/devices/system.
 
 use super::Set;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use weft_ordered::Map;
 
 /// The directory in which the kernel reports processors and memory.
 pub(super) const ROOT: &str = "/sys/devices/system";
@@ -93,7 +93,7 @@ impl Topology {
     }
 
     fn groups<K: Ord>(&self, key: impl Fn(&Processor) -> K) -> Vec<Set> {
-        let mut groups: BTreeMap<K, Vec<usize>> = BTreeMap::new();
+        let mut groups: Map<K, Vec<usize>> = Map::new();
         for processor in &self.processors {
             groups.entry(key(processor)).or_default().push(processor.number);
         }

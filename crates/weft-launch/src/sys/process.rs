@@ -117,6 +117,48 @@ pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<libc::pid_t, SpawnError> {
     }
 }
 
+/// Starts a program with one argument, no input and this process's environment. The standard library can do
+/// this too, and takes 30 KB for what is not needed here.
+///
+/// # Errors
+/// The program cannot be started.
+pub(crate) fn start(program: &CStr, argument: &CStr) -> io::Result<libc::pid_t> {
+    unsafe extern "C" {
+        static environ: *const *mut libc::c_char;
+    }
+    let arguments = [program.as_ptr().cast_mut(), argument.as_ptr().cast_mut(), std::ptr::null_mut()];
+    let mut pid = 0;
+    // SAFETY: the structures are made by their own functions before they are used, and given back; all texts
+    // are alive and end with a zero; `environ` is the system's. As with any start of a program, no other
+    // thread changes the environment meanwhile.
+    let result = unsafe {
+        let (mut actions, mut attributes) = (std::mem::zeroed(), std::mem::zeroed());
+        let (mut none, mut pipe): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigemptyset(&mut none);
+        libc::sigemptyset(&mut pipe);
+        libc::sigaddset(&mut pipe, libc::SIGPIPE);
+        let flags = libc::POSIX_SPAWN_SETSIGMASK | libc::POSIX_SPAWN_SETSIGDEF;
+        libc::posix_spawn_file_actions_init(&mut actions);
+        libc::posix_spawnattr_init(&mut attributes);
+        libc::posix_spawnattr_setflags(&mut attributes, flags as libc::c_short);
+        libc::posix_spawnattr_setsigmask(&mut attributes, &none);
+        libc::posix_spawnattr_setsigdefault(&mut attributes, &pipe);
+        let input = c"/dev/null".as_ptr();
+        libc::posix_spawn_file_actions_addopen(&mut actions, libc::STDIN_FILENO, input, libc::O_RDONLY, 0);
+        let result =
+            libc::posix_spawn(&mut pid, program.as_ptr(), &actions, &attributes, arguments.as_ptr(), environ.cast());
+        libc::posix_spawnattr_destroy(&mut attributes);
+        libc::posix_spawn_file_actions_destroy(&mut actions);
+        result
+    };
+    if result == 0 { Ok(pid) } else { Err(io::Error::from_raw_os_error(result)) }
+}
+
+/// Waits for the end of a child, unless it is known already.
+pub(crate) fn wait(child: libc::pid_t) {
+    while matches!(rustix::process::waitpid(Pid::from_raw(child), WaitOptions::empty()), Err(Errno::INTR)) {}
+}
+
 /// Runs in the child until `execve`.
 extern "C" fn run_child(argument: *mut libc::c_void) -> libc::c_int {
     let child = argument.cast::<Child<'_>>();

@@ -59,6 +59,11 @@ impl Signals {
 /// # Errors
 /// There cannot be another thread.
 pub(crate) fn spawn_without_signals(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    spawn(name, Box::new(body))
+}
+
+/// What starts a thread is there once, and not for each body.
+fn spawn(name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
     // SAFETY: sets of zeros are valid places for sets; the calls read and write only these. A new thread has
     // the signal mask of the thread that starts it, which gets its own mask back at once.
     unsafe {

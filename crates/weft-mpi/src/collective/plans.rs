@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_core::collective::choice::{self, Choices, Layout};
-use weft_core::collective::{Barrier, Schedule};
+use weft_plan::collective::choice::{self, Choices, Layout};
+use weft_plan::collective::{Barrier, Schedule};
 
 use super::{Bound, CollectiveScope};
 use crate::multicast::Multicast;

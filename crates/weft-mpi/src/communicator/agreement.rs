@@ -2,13 +2,13 @@
 //! all offer the same number, as they mostly do, and two elsewhere. Any call can leave them under way.
 //! `context.rs` explains the numbers.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
+use weft_ordered::Set;
 
-use weft_core::agreement::{Ranks, Vote};
-use weft_core::collective::choice::Layout;
 use weft_core::reduce::Op;
 use weft_engine::schedules::Cursor;
+use weft_plan::agreement::{Ranks, Vote};
+use weft_plan::collective::choice::Layout;
 
 use super::creation::{Creation, NOTES, Notes, OPENING};
 use super::reduction;
@@ -69,7 +69,7 @@ struct Agreement {
     shrinking: Option<Shrinking>,
 }
 
-/// The part of an agreement that survives failures: its steps are rounds of `weft_core::agreement`.
+/// The part of an agreement that survives failures: its steps are rounds of `weft_plan::agreement`.
 struct Shrinking {
     /// The communicator whose living processes agree.
     parent: usize,
@@ -406,7 +406,7 @@ impl Process {
         }
         let Some(engine) = self.engine.as_deref_mut() else { return };
         let requests = engine.messages.requests.iter();
-        let busy: BTreeSet<usize> = requests
+        let busy: Set<usize> = requests
             .filter(|(_, request)| request.persistent.is_some() || !request.is_complete())
             .map(|(_, request)| request.communicator)
             .collect();

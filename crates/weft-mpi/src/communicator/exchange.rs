@@ -1,7 +1,7 @@
 //! Exchanges lists of numbers, of different lengths, between all processes of a communicator. `placement.rs`
 //! uses it for distributed graphs.
 
-use weft_core::collective::{self, Blocks};
+use weft_plan::collective::{self, Blocks};
 
 use super::{int64, run};
 use crate::collective::{Arguments, Bound};

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_core::collective::choice::Operation;
 use weft_core::multicast::Scheme;
 use weft_core::rails::Role;
 use weft_engine::engine::{GroupPath, GroupPaths, NewGroup, Reviewed};
+use weft_plan::collective::choice::Operation;
 
 use super::highest;
 use crate::error::{Error, Result};

@@ -3,7 +3,7 @@
 //! `TABLE` has every hint that means something here. All other hints, and values that a hint cannot have,
 //! are ignored.
 
-use weft_core::two_phase::Wish;
+use weft_plan::two_phase::Wish;
 
 use crate::description::Info;
 

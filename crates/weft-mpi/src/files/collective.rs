@@ -1,14 +1,14 @@
 //! Collective accesses (MPI-5.0 §14.4.4): all processes of a file access it together, in two phases or each
-//! by itself as `weft_core::two_phase` plans it.
+//! by itself as `weft_plan::two_phase` plans it.
 //!
-//! One access is a chain of steps, which `weft_core::two_phase::steps` knows. Each step ends with a function
+//! One access is a chain of steps, which `weft_plan::two_phase::steps` knows. Each step ends with a function
 //! that begins the next one, so the blocking, the split and the nonblocking forms are the same. All processes
 //! learn of the failure of one: a process that fails goes on with its part, and says so in the last step.
 
 use std::ops::Range;
 
-use weft_core::two_phase::Policy;
-use weft_core::two_phase::steps::{NUMBERS, Next, Round, Steps, Told, readable};
+use weft_plan::two_phase::Policy;
+use weft_plan::two_phase::steps::{NUMBERS, Next, Round, Steps, Told, readable};
 
 use super::access::{Access, Direction, ended};
 use super::conversion::Converted;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use weft_core::file_view::{View, WrongView};
 use weft_core::fingerprint;
 use weft_core::reduce::Op;
-use weft_core::two_phase::{Policy, Wish};
 use weft_net::files::{self, File as Body, Home};
+use weft_plan::two_phase::{Policy, Wish};
 
 use super::conversion::layout;
 use super::failure::{self, Failure, WORDS};

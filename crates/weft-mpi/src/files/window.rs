@@ -1,7 +1,7 @@
-//! The bytes of the processes in the window of an aggregator (`weft_core::two_phase::window`): in messages,
+//! The bytes of the processes in the window of an aggregator (`weft_plan::two_phase::window`): in messages,
 //! or in this process's own memory.
 
-use weft_core::two_phase::window;
+use weft_plan::two_phase::window;
 
 use crate::memory::{SharedBuffer, UserData};
 

@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use weft_core::agreement::Ranks;
-use weft_core::collective::choice::Layout;
 use weft_engine::group::Group;
+use weft_plan::agreement::Ranks;
+use weft_plan::collective::choice::Layout;
 
 use crate::constants::MPI_ERR_COMM;
 use crate::description::{Attributes, Info};

@@ -123,8 +123,14 @@ impl Process {
     /// which they may access its memory.
     #[inline]
     fn serves_others(&self) -> bool {
-        let needs_help = || self.collectives.iter().any(|(_, running)| running.cursor.needs_help());
-        (!self.collectives.is_empty() && needs_help()) || !self.exchanges.is_empty() || self.has_windows()
+        (!self.collectives.is_empty() && self.collective_needs_help())
+            || !self.exchanges.is_empty()
+            || self.has_windows()
+    }
+
+    #[inline(never)]
+    fn collective_needs_help(&self) -> bool {
+        self.collectives.iter().any(|(_, running)| running.cursor.needs_help())
     }
 
     #[inline]

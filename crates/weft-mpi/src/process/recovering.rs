@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weft_core::agreement::{Agreements, Vote};
 use weft_core::matching::Envelope;
+use weft_plan::agreement::{Agreements, Vote};
 
 use super::Process;
 use crate::constants::MPI_COMM_WORLD;

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use weft_core::time::Duration;
 use weft_engine::waiting::{Fact, Next, Wait};
@@ -32,16 +33,20 @@ pub fn block_until<R>(check: impl FnMut(&mut Process) -> Option<R>) -> R {
 /// # Errors
 /// The system has no thread more: then `work` is dropped.
 pub(crate) fn block_beside<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    let (report, reported) = std::sync::mpsc::channel();
+    // Not a channel: what a channel can do beyond this takes 10 KB of the library.
+    let place = Arc::new(Mutex::new(None));
+    let report = Arc::clone(&place);
     // Not a scoped thread: those leave memory behind that belongs to the thread that calls them.
-    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        // The channel outlives this: its receiver waits for it.
-        let _ = report.send(work());
+    // Boxed, so that what starts a thread is there once.
+    let body: Box<dyn FnOnce() + Send> = Box::new(move || {
+        let found = work();
+        *report.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
         with(Process::announce);
     });
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
     let thread =
         thread.map_err(|error| Error::new(MPI_ERR_OTHER, format!("cannot start the thread {name}: {error}")))?;
-    let result = block_until(|_| reported.try_recv().ok());
+    let result = block_until(|_| place.lock().unwrap_or_else(PoisonError::into_inner).take());
     // The thread can only have panicked, which has been reported; it has done its work.
     let _ = thread.join();
     Ok(result)

@@ -20,8 +20,8 @@
 //! exchange in each round whether a process of their group has failed. If one has, the meeting fails in all
 //! processes of both groups, and each process removes the peers that it has added.
 
-use std::collections::BTreeMap;
 use std::os::fd::RawFd;
+use weft_ordered::Map;
 
 use weft_core::meeting::{Half, LENGTH};
 use weft_core::process::{JobId, ProcessName};
@@ -82,7 +82,7 @@ fn members(words: &[i64]) -> Option<Vec<Member>> {
     let (members, rest) = words.as_chunks();
     let members: Vec<Member> = members.iter().map(Member::from_words).collect::<Option<_>>()?;
     let mut names: Vec<ProcessName> = members.iter().map(|member| member.name).collect();
-    names.sort_unstable();
+    weft_ordered::sort(&mut names);
     names.dedup();
     let jobs = jobs(&members);
     let is_sound = rest.is_empty()
@@ -93,7 +93,7 @@ fn members(words: &[i64]) -> Option<Vec<Member>> {
 }
 
 /// The jobs of these processes, and their sizes.
-fn jobs(members: &[Member]) -> BTreeMap<JobId, u32> {
+fn jobs(members: &[Member]) -> Map<JobId, u32> {
     members.iter().map(|member| (member.name.job, member.job_size)).collect()
 }
 
@@ -398,7 +398,7 @@ impl Groups {
         let all = || self.own.iter().chain(&self.theirs);
         let node = all().find(|member| member.name == own).map_or(0, |own| own.node);
         let mut names: Vec<_> = all().filter(|member| member.node == node && node != 0).map(|one| one.name).collect();
-        names.sort_unstable();
+        weft_ordered::sort(&mut names);
         let shares = self.share && names.iter().any(|name| name.job != own.job) && names.len() <= LINK_SIZE_MAX;
         if shares { names } else { Vec::new() }
     }

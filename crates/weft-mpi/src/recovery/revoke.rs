@@ -5,9 +5,9 @@
 //! find out where they look for the peer, and cost nothing more before. Its collectives find out as they
 //! begin. Windows and files are revoked by their own communicators.
 
-use weft_core::agreement::Ranks;
-use weft_core::revocation::neighbours;
 use weft_engine::messages::Bar;
+use weft_plan::agreement::Ranks;
+use weft_plan::revocation::neighbours;
 
 use crate::collective::CollectiveScope;
 use crate::context::RECOVERY_CONTEXT;

@@ -1,7 +1,7 @@
 //! The table of the settings: the name of each, its values, its effect, and its reader. `weft info`, the tool
 //! interface and the book show the table; the library reads the values by it.
 
-use weft_core::collective::choice::Operation;
+use weft_plan::collective::choice::Operation;
 
 /// The program that reads a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Setting {
 
 impl Setting {
     /// The user's value, else the default; `None` where both are empty.
-    pub(super) fn value(&self, variable: &impl Fn(&str) -> Option<String>) -> Option<String> {
+    pub(super) fn value(&self, variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
         let said = variable(self.name).filter(|value| !value.is_empty());
         said.or_else(|| Some(self.default.to_owned()).filter(|value| !value.is_empty()))
     }

@@ -50,7 +50,7 @@ pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
         .filter(|name| name.starts_with(PREFIX) && !is_known(name))
         .map(|name| Unknown { meant: nearest(&name), name })
         .collect();
-    unknown.sort_by(|a, b| a.name.cmp(&b.name));
+    weft_ordered::sort_by(&mut unknown, |a, b| a.name.cmp(&b.name));
     unknown
 }
 

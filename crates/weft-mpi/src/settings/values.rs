@@ -19,7 +19,7 @@ pub(super) fn users_file<T>(
     parse(&text).map_err(says)
 }
 
-pub(super) fn switch(setting: &Setting, variable: &impl Fn(&str) -> Option<String>) -> Result<bool, String> {
+pub(super) fn switch(setting: &Setting, variable: &dyn Fn(&str) -> Option<String>) -> Result<bool, String> {
     let value = setting.value(variable).unwrap_or_default();
     match value.as_str() {
         "1" | "on" | "yes" | "true" => Ok(true),
@@ -28,7 +28,7 @@ pub(super) fn switch(setting: &Setting, variable: &impl Fn(&str) -> Option<Strin
     }
 }
 
-pub(super) fn number(setting: &Setting, variable: &impl Fn(&str) -> Option<String>, max: u64) -> Result<u64, String> {
+pub(super) fn number(setting: &Setting, variable: &dyn Fn(&str) -> Option<String>, max: u64) -> Result<u64, String> {
     let value = setting.value(variable).unwrap_or_default();
     match value.parse::<u64>() {
         Ok(number) if number <= max => Ok(number),
@@ -39,7 +39,7 @@ pub(super) fn number(setting: &Setting, variable: &impl Fn(&str) -> Option<Strin
 /// Reads the number of a setting that may also be `auto`: then `None`.
 pub(super) fn number_or_auto(
     setting: &Setting,
-    variable: &impl Fn(&str) -> Option<String>,
+    variable: &dyn Fn(&str) -> Option<String>,
     max: u64,
 ) -> Result<Option<u64>, String> {
     match setting.value(variable).as_deref() {

@@ -6,9 +6,9 @@
 //! hurry. A callback runs in such a call, while the library's lock is free, and may call MPI.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use weft_ordered::Map;
 
 use weft_engine::events::{Event, Events, Kind};
 use weft_net::clock;
@@ -109,7 +109,7 @@ pub struct Callback {
 pub(super) struct Registration {
     event: usize,
     /// The callbacks by safety level.
-    callbacks: BTreeMap<i32, Callback>,
+    callbacks: Map<i32, Callback>,
     dropped: Option<MPI_T_event_dropped_cb_function>,
 }
 
@@ -268,7 +268,7 @@ impl Tools {
     }
 }
 
-type Registrations = BTreeMap<usize, Registration>;
+type Registrations = Map<usize, Registration>;
 
 /// Finds the callbacks to tell of an event.
 fn deliveries_of(registrations: &Registrations, instance: Instance, out: &mut Vec<Delivery>) {

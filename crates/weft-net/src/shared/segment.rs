@@ -209,7 +209,9 @@ impl Segment {
             }
             std::thread::sleep(std::time::Duration::from_micros(ATTACH_PAUSE_US));
         }
-        let seconds = settings.attach_timeout.as_nanos() as f64 / 1e9;
+        let thousandths = settings.attach_timeout.as_nanos() / 1_000_000;
+        let text = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
+        let seconds = text.trim_end_matches('0').trim_end_matches('.');
         Err(Error::Peer(format!("the first rank of this node offered no shared segment within {seconds} s: {last}")))
     }
 

@@ -1,7 +1,7 @@
 //! Sizes of the parts of a segment that several of its modules share: rings, tables of posted receives,
 //! slots.
 
-use weft_core::collective::PHASES_AHEAD;
+use weft_plan::collective::PHASES_AHEAD;
 
 /// The smallest ring, control included.
 pub(crate) const RING_BYTES_MIN: usize = 16 << 10;

@@ -192,7 +192,7 @@ pub fn pair_rails(own: &[Candidate], peer: &[Candidate], first: bool) -> Result<
             }
         }
     }
-    fitting.sort_by_key(|(fit, pair, indices)| (Reverse(*fit), Reverse(pair.speed()), *indices));
+    weft_ordered::sort_by_key(&mut fitting, |(fit, pair, indices)| (Reverse(*fit), Reverse(pair.speed()), *indices));
     let mut pairs: Vec<Pair> = Vec::new();
     for (fit, pair, _) in fitting {
         let is_free = pairs.iter().all(|taken| taken.own.rail != pair.own.rail && taken.peer.rail != pair.peer.rail);
@@ -209,7 +209,7 @@ pub fn pair_rails(own: &[Candidate], peer: &[Candidate], first: bool) -> Result<
         ));
     }
     // This end's order counts here; only the set of pairs must be the same at both ends.
-    pairs.sort_by_key(|pair| pair.own.rail);
+    weft_ordered::sort_by_key(&mut pairs, |pair| pair.own.rail);
     Ok(pairs)
 }
 
@@ -427,7 +427,7 @@ fn rank(all: &mut [Considered], interfaces: &[Interface], selection: &Selection)
         }
     }
     // Sorting keeps the order of equal ones.
-    order.sort_by_key(|(position, speed, _)| (*position, *speed));
+    weft_ordered::sort_by_key(&mut order, |(position, speed, _)| (*position, *speed));
     for candidate in all.iter_mut().filter_map(|one| one.verdict.as_mut().ok()) {
         let rail = order.iter().position(|(_, _, index)| *index == candidate.interface);
         candidate.rail = rail.unwrap_or(0) as u8;
@@ -439,7 +439,7 @@ fn rank(all: &mut [Considered], interfaces: &[Interface], selection: &Selection)
 pub(super) fn select(interfaces: &[Interface], selection: &Selection, host: u32) -> Result<Vec<Candidate>, Error> {
     let all = consider(interfaces, selection, host);
     let mut chosen: Vec<Candidate> = all.iter().filter_map(|one| one.verdict.clone().ok()).collect();
-    chosen.sort_by_key(|candidate| candidate.rail);
+    weft_ordered::sort_by_key(&mut chosen, |candidate| candidate.rail);
     if !chosen.is_empty() {
         return Ok(chosen);
     }

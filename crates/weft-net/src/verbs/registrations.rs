@@ -7,8 +7,8 @@
 //! also ends last. A single look into an ordered map shows whether a range is covered. A new range takes the
 //! place of the ranges within it, and of a range around it that lacks the new range's right.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use weft_ordered::{Map, Set};
 
 /// Limits of what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +41,9 @@ pub(super) struct Registrations<T> {
     entries: Vec<Option<Entry<T>>>,
     free: Vec<usize>,
     /// The entries that are not retired, by their first address.
-    by_start: BTreeMap<u64, usize>,
+    by_start: Map<u64, usize>,
     /// The entries of `by_start` that have no use, by the time of their last use.
-    idle: BTreeSet<(u64, usize)>,
+    idle: Set<(u64, usize)>,
     bytes: u64,
     clock: u64,
     /// The registrations that the owner has to close.
@@ -56,8 +56,8 @@ impl<T> Registrations<T> {
             capacity,
             entries: Vec::new(),
             free: Vec::new(),
-            by_start: BTreeMap::new(),
-            idle: BTreeSet::new(),
+            by_start: Map::new(),
+            idle: Set::new(),
             bytes: 0,
             clock: 0,
             closed: Vec::new(),
@@ -196,7 +196,7 @@ impl<T> Registrations<T> {
                     || (other.start <= range.start && range.end <= other.end)
             })
         };
-        let nested: BTreeSet<usize> = within.chain(around).filter(is_nested).collect();
+        let nested: Set<usize> = within.chain(around).filter(is_nested).collect();
         nested.into_iter().for_each(|index| self.retire(index));
     }
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::ops::Range;
 
-use weft_core::two_phase::steps::{NUMBERS, Next, Round, Steps, Told, readable};
-use weft_core::two_phase::window::{self, Store};
+use weft_plan::two_phase::steps::{NUMBERS, Next, Round, Steps, Told, readable};
+use weft_plan::two_phase::window::{self, Store};
 use weft_random::Random;
 
 use super::oracle::{byte, check_file, check_memory};

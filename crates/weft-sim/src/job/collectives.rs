@@ -10,13 +10,13 @@ use super::shape::content;
 pub(super) use items::{Array, item};
 use items::{ITEM, parts, shape};
 use std::sync::LazyLock;
-use weft_core::collective::choice::{Choices, Layout as Places, Multicast, Operation as Chooses, Table};
-use weft_core::collective::select::{
+use weft_core::reduce::Op;
+use weft_plan::collective::choice::{Choices, Layout as Places, Multicast, Operation as Chooses, Table};
+use weft_plan::collective::select::{
     AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm,
     ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tree, WHOLE,
 };
-use weft_core::collective::{self as core, Blocks, Chosen, ElementShape, Items, Schedule, TypedBlocks};
-use weft_core::reduce::Op;
+use weft_plan::collective::{self as core, Blocks, Chosen, ElementShape, Items, Schedule, TypedBlocks};
 
 /// Trees, with the bytes of their segments.
 const TREES: [(Tree, u64); 7] = [

@@ -9,13 +9,13 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::rc::Rc;
-use weft_core::collective::PHASES_AHEAD;
 use weft_core::message::Frame as Parsed;
 use weft_engine::protocols::CostModel;
 use weft_engine::transport::{
     CollectiveSlots, Frames, Liveness, Node, NodeCosts, NodeProcessors, PeerFault, PostedReceives, SleepMode, Sleeping,
     SlotCounts, Stamp,
 };
+use weft_plan::collective::PHASES_AHEAD;
 use weft_random::Random;
 
 /// The behaviour of a node.

@@ -72,7 +72,7 @@ impl<P: Platform> PointToPoint<P> {
             request.is_some_and(|request| request.ticket.is_some() && matches!(request.state, State::Posted(_)))
         });
         // The table of requests may give a handle again.
-        receives.sort_unstable();
+        weft_ordered::sort(receives);
         receives.dedup();
         if receives.len() > receives.capacity() / 2 {
             receives.reserve(receives.capacity());

@@ -4,12 +4,13 @@ use crate::manager::link::Link;
 use crate::manager::pmi1::Conversation;
 use crate::mpiexec::SINGLETON_OPTION;
 use crate::{LaunchError, MPIEXEC_NAMES, sys};
+use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// Where the program is, seen from the directory of the library: beside `lib`, and beside a directory in it.
 const FROM_LIBRARY: [&str; 3] = ["../bin", "../../bin", "../../../bin"];
@@ -48,11 +49,13 @@ pub(super) fn start() -> Result<Conversation, LaunchError> {
     let (own, other) = UnixStream::pair().map_err(failed)?;
     sys::pass_on(&other).map_err(failed)?;
     let argument = format!("{SINGLETON_OPTION}={}:{}", other.as_raw_fd(), std::process::id());
-    let mut child = Command::new(&program).arg(argument).stdin(Stdio::null()).spawn().map_err(failed)?;
+    let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| failed(std::io::ErrorKind::InvalidInput.into()));
+    let (file, argument) = (text(program.as_os_str().as_bytes())?, text(argument.as_bytes())?);
+    let child = sys::start(&file, &argument).map_err(failed)?;
     drop(other);
     // It goes on as a process of its own and ends at once as a child of this one. Where the program waits for
     // children itself, the end of this one may be known already.
-    let _ = child.wait();
+    sys::wait(child);
     let foreign = || {
         LaunchError::CannotSpawn(format!(
             "{} is not the mpiexec of this Weft: put the directory of that one first in PATH",

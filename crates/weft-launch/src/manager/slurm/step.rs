@@ -89,7 +89,7 @@ impl Step {
 fn ranks(list: &str, size: u32) -> Option<Vec<u32>> {
     let mut ranks =
         list.split(',').map(|rank| rank.parse().ok().filter(|&rank| rank < size)).collect::<Option<Vec<u32>>>()?;
-    ranks.sort_unstable();
+    weft_ordered::sort(&mut ranks);
     Some(ranks)
 }
 

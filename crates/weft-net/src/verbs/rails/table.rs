@@ -112,7 +112,7 @@ pub(super) fn pairs(own: &EndpointAddress, peer: &EndpointAddress) -> Result<Vec
     let is_first = name(own) < name(peer);
     let mut pairs = udp::pair_rails(&own.rails, &peer.rails, is_first)?;
     pairs.truncate(RAILS_MAX);
-    pairs.sort_by_key(|pair| if is_first { pair.own.rail } else { pair.peer.rail });
+    weft_ordered::sort_by_key(&mut pairs, |pair| if is_first { pair.own.rail } else { pair.peer.rail });
     Ok(pairs)
 }
 

@@ -3,10 +3,10 @@
 use crate::job::shape::content;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use weft_core::collective::ElementShape;
 use weft_core::layout::{Element, Layout};
 use weft_engine::arguments::{Datatype, SharedDatatype};
 use weft_engine::memory::{Address, SharedBuffer};
+use weft_plan::collective::ElementShape;
 
 /// Packed bytes of an item.
 pub(super) const ITEM: usize = 8;

@@ -7,12 +7,12 @@ use crate::job::construct::{Carriers, SimEngine, Slot};
 use crate::job::machine;
 use crate::job::program::{Collective, Comm, Kind, Step};
 use std::sync::Arc;
-use weft_core::collective::choice::{Layout as Places, Multicast};
 use weft_engine::arguments::{Arguments, CollectiveScope, Operation};
 use weft_engine::group::Group;
 use weft_engine::memory::{Bound, Scratch, SharedBuffer};
 use weft_engine::request::State;
 use weft_engine::schedules::{Cursor, Progress};
+use weft_plan::collective::choice::{Layout as Places, Multicast};
 
 /// A collective under way.
 pub(super) struct Running {
