@@ -426,6 +426,17 @@ mod tests {
         (link.inner.0, link.counters)
     }
 
+    /// Expect: the number that the standard library finds, or none where it finds none or one without digits.
+    #[test]
+    fn numbers_are_those_of_the_standard_library() {
+        for text in ["0", "1", "0.25", ".5", "3.", "1e-3", "12.5E-2", "0.1", "0.3", "99.9", "2.5e1", "0.0001"] {
+            assert_eq!(decimal(text), text.parse().ok(), "{text}");
+        }
+        for text in ["", ".", "x", "1e", "e1", "0x1", "1.2.3", "-1", "1e-2147483648", "nan"] {
+            assert_eq!(decimal(text), None, "{text:?}");
+        }
+    }
+
     #[test]
     fn plans_are_parsed_and_nonsense_is_named() {
         let plan = Plan::parse("drop=5%, duplicate=1%,reorder=0.01,corrupt=0.1%,seed=0x10").unwrap();

@@ -172,6 +172,22 @@ mod tests {
     }
 
     #[test]
+    fn a_small_guard_frees_the_lock_once_also_in_a_panic() {
+        let lock = Lock::new(5);
+        let mut small = SmallGuard::new(lock.lock());
+        *small.value() += 1;
+        let guard = small.into_guard();
+        assert!(lock.try_lock().is_none(), "the guard that goes on holds the lock");
+        drop(guard);
+        let panics = std::panic::AssertUnwindSafe(|| {
+            let _small = SmallGuard::new(lock.lock());
+            panic!("while the lock is held");
+        });
+        assert!(std::panic::catch_unwind(panics).is_err());
+        assert_eq!(lock.try_lock().map(|guard| *guard), Some(6));
+    }
+
+    #[test]
     fn threads_that_sleep_are_woken_and_no_change_is_lost() {
         const THREADS: u64 = 4;
         const TURNS: u64 = 20_000;
