@@ -1,4 +1,4 @@
-# source wheel dask-mpi 2026.3.0
+# source wheel dask-mpi 2026.3.0 pytest requests
 # needs gcc make
 # uses the Python objects of mpi4py: ranks that become a scheduler, a client and workers, broadcasts of its
 #   address, barriers, MPI_Abort where there are too few ranks; messages of its own go over TCP

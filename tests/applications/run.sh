@@ -9,8 +9,8 @@
 #
 # NAME.sh has comments. Each may go on in lines that begin with `#` and three blanks:
 #   source KIND NAME     the source: `apt` (the upstream source of a Debian package), `deb` (Debian packages
-#                        as they are), `cargo`, `pip`, or `wheel` (a Python package as it is published, with
-#                        all that it needs)
+#                        as they are), `cargo`, `pip`, or `wheel` (a Python package as it is published; packages
+#                        that its tests need may follow its version)
 #   needs PACKAGE…       Debian packages that building the program takes
 #   uses …               the parts of MPI on which its run depends
 #   proves …             what a passed run shows
@@ -118,9 +118,11 @@ fetch() {
             printf '%s\n' "$3" >"$home/version"
             ;;
         wheel)
-            "$python" -m pip download -q --disable-pip-version-check -d "$home/archives" "$2==$3" pytest requests >"$log" 2>&1 ||
-                fail "pip cannot fetch $2: $(tail -n 1 "$log")"
-            printf '%s\n' "$3" >"$home/version"
+            package=$2 version=$3
+            shift 3
+            "$python" -m pip download -q --disable-pip-version-check -d "$home/archives" "$package==$version" "$@" >"$log" 2>&1 ||
+                fail "pip cannot fetch $package: $(tail -n 1 "$log")"
+            printf '%s\n' "$version" >"$home/version"
             ;;
         *) fail "$1 is no kind of source" ;;
     esac

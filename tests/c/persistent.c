@@ -1,6 +1,7 @@
 /* Persistent collectives (MPI-5.0 §6.13): all of them, started in orders that differ between ranks, several
  * at a time and among others, more than have memory of their own, freed and made again. They send no more
  * messages than blocking ones do. */
+#include "counters.h"
 #include "each_thread.h"
 
 enum { ROUNDS = 8, AHEAD = 200, MANY = 60, OFTEN = 80, COUNTED = 20, PATIENCE = 1000000 };
@@ -457,23 +458,10 @@ static void operation_of_the_program(void)
     MPI_Request_free(&request);
 }
 
-/* Variables of the tool interface; other libraries have others. */
-static MPI_T_pvar_session session;
-static MPI_T_pvar_handle sent, watched;
-
-static int start_counting(const char *name, MPI_T_pvar_handle *handle)
+/* The counter of this name; a null handle where the library is another and has none. */
+static MPI_T_pvar_handle counter_if_any(const char *name)
 {
-    int index, length;
-    return MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index) == MPI_SUCCESS &&
-           MPI_T_pvar_handle_alloc(session, index, NULL, handle, &length) == MPI_SUCCESS &&
-           MPI_T_pvar_start(session, *handle) == MPI_SUCCESS;
-}
-
-static long long counted(MPI_T_pvar_handle handle)
-{
-    unsigned long long value = 0;
-    MPI_T_pvar_read(session, handle, &value);
-    return (long long)value;
+    return is_variable(name, MPI_T_PVAR_CLASS_COUNTER) ? counter(name) : MPI_T_PVAR_HANDLE_NULL;
 }
 
 /* A persistent operation sends no more messages than a blocking one: none where the data goes through memory
@@ -482,28 +470,28 @@ static long long counted(MPI_T_pvar_handle handle)
 static void what_they_send(void)
 {
     STORY("they send what blocking ones send");
-    int level;
-    MPI_T_init_thread(MPI_THREAD_MULTIPLE, &level);
-    MPI_T_pvar_session_create(&session);
-    int counts_watches = start_counting("waiting_watches", &watched);
-    if (start_counting("messages_sent", &sent)) {
+    open_counters();
+    MPI_T_pvar_handle watched = counter_if_any("waiting_watches"), sent = counter_if_any("messages_sent");
+    int counts_watches = watched != MPI_T_PVAR_HANDLE_NULL;
+    if (sent != MPI_T_PVAR_HANDLE_NULL) {
         for (int which = 0; which < OPERATIONS; which++)
             for (int length = 2; length <= 2002; length += 1000) {
                 struct one one;
                 create(&one, which, length, 1, MPI_INT, MPI_COMM_WORLD);
                 call(&one, 0);
                 MPI_Barrier(MPI_COMM_WORLD);
-                long long before = counted(sent);
+                long long before = (long long)counted(sent);
                 for (int round = 0; round < COUNTED; round++)
                     call(&one, 1);
-                long long blocking = counted(sent) - before, watches = counts_watches ? counted(watched) : 0;
-                before = counted(sent);
+                long long blocking = (long long)counted(sent) - before;
+                long long watches = counts_watches ? (long long)counted(watched) : 0;
+                before = (long long)counted(sent);
                 for (int round = 0; round < COUNTED; round++) {
                     MPI_Start(&one.request);
                     MPI_Wait(&one.request, MPI_STATUS_IGNORE);
                 }
-                long long persistent = counted(sent) - before;
-                watches = (counts_watches ? counted(watched) : 0) - watches;
+                long long persistent = (long long)counted(sent) - before;
+                watches = (counts_watches ? (long long)counted(watched) : 0) - watches;
                 /* A message may leave after the call that made it: one more message of each operation would
                  * be COUNTED more. */
                 CHECK(persistent < blocking + COUNTED, "operation %d of %d elements: %lld messages, and %lld by blocking ones", which, length,
@@ -515,8 +503,7 @@ static void what_they_send(void)
                 destroy(&one);
             }
     }
-    MPI_T_pvar_session_free(&session);
-    MPI_T_finalize();
+    close_counters();
 }
 
 /* Agreements on memory meet each other here. */
