@@ -9,8 +9,8 @@
 #
 # NAME.sh has comments. Each may go on in lines that begin with `#` and three blanks:
 #   source KIND NAME     the source: `apt` (the upstream source of a Debian package), `deb` (Debian packages
-#                        as they are), `cargo`, `pip`, or `wheel` (a Python package as it is published; packages
-#                        that its tests need may follow its version)
+#                        as they are), `cargo`, `pip`, or `wheel` (a Python package as it is published;
+#                        packages that its tests need may follow its version)
 #   needs PACKAGE…       Debian packages that building the program takes
 #   uses …               the parts of MPI on which its run depends
 #   proves …             what a passed run shows
