@@ -89,20 +89,18 @@ fn try_twice(mut complete: impl FnMut(&mut Process) -> Result<bool>) -> Result<b
     found.unwrap_or(Ok(false))
 }
 
+/// A form in which the program has a request.
+pub(crate) trait RequestForm: From<MPI_Request> + Into<MPI_Request> + Copy {}
+
+impl<R: From<MPI_Request> + Into<MPI_Request> + Copy> RequestForm for R {}
+
 /// MPI_Wait (MPI-5.0 §3.7.3).
-pub(crate) fn wait<R>(request: InOut<R>, status: Option<InOut<MPI_Status>>) -> Result<()>
-where
-    R: From<MPI_Request> + Into<MPI_Request> + Copy,
-{
+pub(crate) fn wait<R: RequestForm>(request: InOut<R>, status: Option<InOut<MPI_Status>>) -> Result<()> {
     let mut process = process::lock();
     let handle: MPI_Request = request.get().into();
     // An empty status is set as a whole, by `report`. The other statuses keep their error field (MPI-5.0
     // §3.2.5).
-    if handle != MPI_REQUEST_NULL
-        && let Some(found) = process.finish_plain(handle.0)
-    {
-        request.set(MPI_REQUEST_NULL.into());
-        status::store(status, &found, None);
+    if handle != MPI_REQUEST_NULL && take_plain(&mut process, request, status, None) {
         process.signal();
         return Ok(());
     }
@@ -204,14 +202,15 @@ fn all_complete(process: &mut Process, handles: Handles, from: &mut usize) -> Re
 /// Completes a request that reports nothing but its status, with `error` in the status if any. Returns
 /// `false`, with nothing changed, for other requests.
 #[inline(always)]
-fn take_plain(
+fn take_plain<R: RequestForm>(
     process: &mut Process,
-    request: InOut<MPI_Request>,
+    request: InOut<R>,
     status: Option<InOut<MPI_Status>>,
     error: Option<i32>,
 ) -> bool {
-    let Some(found) = process.finish_plain(request.get().0) else { return false };
-    request.set(MPI_Request::NULL);
+    let handle: MPI_Request = request.get().into();
+    let Some(found) = process.finish_plain(handle.0) else { return false };
+    request.set(MPI_REQUEST_NULL.into());
     status::store(status, &found, error);
     true
 }
