@@ -267,46 +267,6 @@ int face_MPI_Type_create_resized_c(F_Datatype oldtype, MPI_Count lb, MPI_Count e
 }
 EXPORT(MPI_Type_create_resized_c)
 
-int face_MPI_Type_create_struct(int count, const int array_of_blocklengths[], const MPI_Aint array_of_displacements[], const F_Datatype array_of_types[], F_Datatype *newtype) {
-    struct room array_of_types_room;
-    MPI_Count array_of_types_count = elements(array_of_types, count);
-    MPI_Datatype *c_array_of_types = room_open(&array_of_types_room, array_of_types_count, sizeof *c_array_of_types);
-    if (!c_array_of_types) {
-        return no_memory();
-    }
-    for (MPI_Count i = 0; i < array_of_types_count; i++) {
-        c_array_of_types[i] = datatype_c(array_of_types[i]);
-    }
-    HANDLE_ROOM(MPI_Datatype, newtype);
-    int code = library.MPI_Type_create_struct(count, array_of_blocklengths, array_of_displacements, array_of_types ? c_array_of_types : NULL, HANDLE_AT(MPI_Datatype, newtype));
-    if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(datatype, newtype);
-    }
-    room_close(&array_of_types_room);
-    return error_f(code);
-}
-EXPORT(MPI_Type_create_struct)
-
-int face_MPI_Type_create_struct_c(MPI_Count count, const MPI_Count array_of_blocklengths[], const MPI_Count array_of_displacements[], const F_Datatype array_of_types[], F_Datatype *newtype) {
-    struct room array_of_types_room;
-    MPI_Count array_of_types_count = elements(array_of_types, count);
-    MPI_Datatype *c_array_of_types = room_open(&array_of_types_room, array_of_types_count, sizeof *c_array_of_types);
-    if (!c_array_of_types) {
-        return no_memory();
-    }
-    for (MPI_Count i = 0; i < array_of_types_count; i++) {
-        c_array_of_types[i] = datatype_c(array_of_types[i]);
-    }
-    HANDLE_ROOM(MPI_Datatype, newtype);
-    int code = library.MPI_Type_create_struct_c(count, array_of_blocklengths, array_of_displacements, array_of_types ? c_array_of_types : NULL, HANDLE_AT(MPI_Datatype, newtype));
-    if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(datatype, newtype);
-    }
-    room_close(&array_of_types_room);
-    return error_f(code);
-}
-EXPORT(MPI_Type_create_struct_c)
-
 int face_MPI_Type_create_subarray(int ndims, const int array_of_sizes[], const int array_of_subsizes[], const int array_of_starts[], int order, F_Datatype oldtype, F_Datatype *newtype) {
     HANDLE_ROOM(MPI_Datatype, newtype);
     int code = library.MPI_Type_create_subarray(ndims, array_of_sizes, array_of_subsizes, array_of_starts, order_c(order), datatype_c(oldtype), HANDLE_AT(MPI_Datatype, newtype));

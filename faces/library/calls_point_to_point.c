@@ -196,9 +196,22 @@ static UNUSUAL_CALL int unusual_MPI_Improbe(int source, int tag, F_Comm comm, in
     STATUS_DONE(status);
     return code;
 }
+static UNUSUAL_CALL int told_MPI_Improbe(int source, int tag, F_Comm comm, int *flag, F_Message *message, F_Status *status) {
+    if (!LIKELY(comm_is_known(comm))) {
+        return unusual_MPI_Improbe(source, tag, comm, flag, message, status);
+    }
+    HANDLE_ROOM(MPI_Message, message);
+    STATUS_ROOM(status);
+    int code = library.MPI_Improbe(rank_c(source), tag_c(tag), comm_known_c(comm), flag, HANDLE_AT(MPI_Message, message), STATUS_AT(status));
+    if (LIKELY(code == MPI_SUCCESS)) {
+        HANDLE_DONE(message, message);
+    }
+    STATUS_DONE(status);
+    return code;
+}
 int face_MPI_Improbe(int source, int tag, F_Comm comm, int *flag, F_Message *message, F_Status *status) {
     if (!LIKELY(is_ignored(status) && comm_is_usual(comm) && (source | tag) >= 0)) {
-        return unusual_MPI_Improbe(source, tag, comm, flag, message, status);
+        return told_MPI_Improbe(source, tag, comm, flag, message, status);
     }
     HANDLE_ROOM(MPI_Message, message);
     int code = library.MPI_Improbe(source, tag, comm_usual_c(comm), flag, HANDLE_AT(MPI_Message, message), MPI_STATUS_IGNORE);
@@ -269,9 +282,18 @@ static UNUSUAL_CALL int unusual_MPI_Iprobe(int source, int tag, F_Comm comm, int
     STATUS_DONE(status);
     return code;
 }
+static UNUSUAL_CALL int told_MPI_Iprobe(int source, int tag, F_Comm comm, int *flag, F_Status *status) {
+    if (!LIKELY(comm_is_known(comm))) {
+        return unusual_MPI_Iprobe(source, tag, comm, flag, status);
+    }
+    STATUS_ROOM(status);
+    int code = library.MPI_Iprobe(rank_c(source), tag_c(tag), comm_known_c(comm), flag, STATUS_AT(status));
+    STATUS_DONE(status);
+    return code;
+}
 int face_MPI_Iprobe(int source, int tag, F_Comm comm, int *flag, F_Status *status) {
     if (!LIKELY(is_ignored(status) && comm_is_usual(comm) && (source | tag) >= 0)) {
-        return unusual_MPI_Iprobe(source, tag, comm, flag, status);
+        return told_MPI_Iprobe(source, tag, comm, flag, status);
     }
     return library.MPI_Iprobe(source, tag, comm_usual_c(comm), flag, MPI_STATUS_IGNORE);
 }
@@ -557,9 +579,22 @@ static UNUSUAL_CALL int unusual_MPI_Mprobe(int source, int tag, F_Comm comm, F_M
     STATUS_DONE(status);
     return code;
 }
+static UNUSUAL_CALL int told_MPI_Mprobe(int source, int tag, F_Comm comm, F_Message *message, F_Status *status) {
+    if (!LIKELY(comm_is_known(comm))) {
+        return unusual_MPI_Mprobe(source, tag, comm, message, status);
+    }
+    HANDLE_ROOM(MPI_Message, message);
+    STATUS_ROOM(status);
+    int code = library.MPI_Mprobe(rank_c(source), tag_c(tag), comm_known_c(comm), HANDLE_AT(MPI_Message, message), STATUS_AT(status));
+    if (LIKELY(code == MPI_SUCCESS)) {
+        HANDLE_DONE(message, message);
+    }
+    STATUS_DONE(status);
+    return code;
+}
 int face_MPI_Mprobe(int source, int tag, F_Comm comm, F_Message *message, F_Status *status) {
     if (!LIKELY(is_ignored(status) && comm_is_usual(comm) && (source | tag) >= 0)) {
-        return unusual_MPI_Mprobe(source, tag, comm, message, status);
+        return told_MPI_Mprobe(source, tag, comm, message, status);
     }
     HANDLE_ROOM(MPI_Message, message);
     int code = library.MPI_Mprobe(source, tag, comm_usual_c(comm), HANDLE_AT(MPI_Message, message), MPI_STATUS_IGNORE);
@@ -579,9 +614,21 @@ static UNUSUAL_CALL int unusual_MPI_Mrecv(void *buf, int count, F_Datatype datat
     STATUS_DONE(status);
     return code;
 }
+static UNUSUAL_CALL int told_MPI_Mrecv(void *buf, int count, F_Datatype datatype, F_Message *message, F_Status *status) {
+    if (!LIKELY(datatype_is_usual(datatype))) {
+        return unusual_MPI_Mrecv(buf, count, datatype, message, status);
+    }
+    HANDLE_ROOM(MPI_Message, message);
+    HANDLE_START(message, message);
+    STATUS_ROOM(status);
+    int code = library.MPI_Mrecv(in_place_c(buf), count, datatype_usual_c(datatype), HANDLE_AT(MPI_Message, message), STATUS_AT(status));
+    HANDLE_DONE(message, message);
+    STATUS_DONE(status);
+    return code;
+}
 int face_MPI_Mrecv(void *buf, int count, F_Datatype datatype, F_Message *message, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && (BUFFER_SIGN(buf)) >= 0)) {
-        return unusual_MPI_Mrecv(buf, count, datatype, message, status);
+        return told_MPI_Mrecv(buf, count, datatype, message, status);
     }
     HANDLE_ROOM(MPI_Message, message);
     HANDLE_START(message, message);
@@ -600,9 +647,21 @@ static UNUSUAL_CALL int unusual_MPI_Mrecv_c(void *buf, MPI_Count count, F_Dataty
     STATUS_DONE(status);
     return code;
 }
+static UNUSUAL_CALL int told_MPI_Mrecv_c(void *buf, MPI_Count count, F_Datatype datatype, F_Message *message, F_Status *status) {
+    if (!LIKELY(datatype_is_usual(datatype))) {
+        return unusual_MPI_Mrecv_c(buf, count, datatype, message, status);
+    }
+    HANDLE_ROOM(MPI_Message, message);
+    HANDLE_START(message, message);
+    STATUS_ROOM(status);
+    int code = library.MPI_Mrecv_c(in_place_c(buf), count, datatype_usual_c(datatype), HANDLE_AT(MPI_Message, message), STATUS_AT(status));
+    HANDLE_DONE(message, message);
+    STATUS_DONE(status);
+    return code;
+}
 int face_MPI_Mrecv_c(void *buf, MPI_Count count, F_Datatype datatype, F_Message *message, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && (BUFFER_SIGN(buf)) >= 0)) {
-        return unusual_MPI_Mrecv_c(buf, count, datatype, message, status);
+        return told_MPI_Mrecv_c(buf, count, datatype, message, status);
     }
     HANDLE_ROOM(MPI_Message, message);
     HANDLE_START(message, message);
@@ -618,9 +677,18 @@ static UNUSUAL_CALL int unusual_MPI_Probe(int source, int tag, F_Comm comm, F_St
     STATUS_DONE(status);
     return code;
 }
+static UNUSUAL_CALL int told_MPI_Probe(int source, int tag, F_Comm comm, F_Status *status) {
+    if (!LIKELY(comm_is_known(comm))) {
+        return unusual_MPI_Probe(source, tag, comm, status);
+    }
+    STATUS_ROOM(status);
+    int code = library.MPI_Probe(rank_c(source), tag_c(tag), comm_known_c(comm), STATUS_AT(status));
+    STATUS_DONE(status);
+    return code;
+}
 int face_MPI_Probe(int source, int tag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && comm_is_usual(comm) && (source | tag) >= 0)) {
-        return unusual_MPI_Probe(source, tag, comm, status);
+        return told_MPI_Probe(source, tag, comm, status);
     }
     return library.MPI_Probe(source, tag, comm_usual_c(comm), MPI_STATUS_IGNORE);
 }
@@ -632,9 +700,18 @@ static UNUSUAL_CALL int unusual_MPI_Recv(void *buf, int count, F_Datatype dataty
     STATUS_DONE(status);
     return code;
 }
+static UNUSUAL_CALL int told_MPI_Recv(void *buf, int count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
+    if (!LIKELY(comm_is_known(comm) && datatype_is_usual(datatype))) {
+        return unusual_MPI_Recv(buf, count, datatype, source, tag, comm, status);
+    }
+    STATUS_ROOM(status);
+    int code = library.MPI_Recv(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(source), tag_c(tag), comm_known_c(comm), STATUS_AT(status));
+    STATUS_DONE(status);
+    return code;
+}
 int face_MPI_Recv(void *buf, int count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && comm_is_usual(comm) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
-        return unusual_MPI_Recv(buf, count, datatype, source, tag, comm, status);
+        return told_MPI_Recv(buf, count, datatype, source, tag, comm, status);
     }
     return library.MPI_Recv(buf, count, datatype_usual_c(datatype), source, tag, comm_usual_c(comm), MPI_STATUS_IGNORE);
 }
@@ -646,9 +723,18 @@ static UNUSUAL_CALL int unusual_MPI_Recv_c(void *buf, MPI_Count count, F_Datatyp
     STATUS_DONE(status);
     return code;
 }
+static UNUSUAL_CALL int told_MPI_Recv_c(void *buf, MPI_Count count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
+    if (!LIKELY(comm_is_known(comm) && datatype_is_usual(datatype))) {
+        return unusual_MPI_Recv_c(buf, count, datatype, source, tag, comm, status);
+    }
+    STATUS_ROOM(status);
+    int code = library.MPI_Recv_c(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(source), tag_c(tag), comm_known_c(comm), STATUS_AT(status));
+    STATUS_DONE(status);
+    return code;
+}
 int face_MPI_Recv_c(void *buf, MPI_Count count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && comm_is_usual(comm) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
-        return unusual_MPI_Recv_c(buf, count, datatype, source, tag, comm, status);
+        return told_MPI_Recv_c(buf, count, datatype, source, tag, comm, status);
     }
     return library.MPI_Recv_c(buf, count, datatype_usual_c(datatype), source, tag, comm_usual_c(comm), MPI_STATUS_IGNORE);
 }
@@ -720,9 +806,18 @@ static UNUSUAL_CALL int unusual_MPI_Request_get_status(F_Request request, int *f
     STATUS_DONE(status);
     return error_f(code);
 }
+static UNUSUAL_CALL int told_MPI_Request_get_status(F_Request request, int *flag, F_Status *status) {
+    if (!LIKELY(request_is_usual(request))) {
+        return unusual_MPI_Request_get_status(request, flag, status);
+    }
+    STATUS_ROOM(status);
+    int code = library.MPI_Request_get_status(request_usual_c(request), flag, STATUS_AT(status));
+    STATUS_DONE(status);
+    return error_f(code);
+}
 int face_MPI_Request_get_status(F_Request request, int *flag, F_Status *status) {
     if (!LIKELY(is_ignored(status) && request_is_usual(request))) {
-        return unusual_MPI_Request_get_status(request, flag, status);
+        return told_MPI_Request_get_status(request, flag, status);
     }
     return error_f(library.MPI_Request_get_status(request_usual_c(request), flag, MPI_STATUS_IGNORE));
 }
@@ -862,9 +957,18 @@ static UNUSUAL_CALL int unusual_MPI_Sendrecv(const void *sendbuf, int sendcount,
     STATUS_DONE(status);
     return code;
 }
+static UNUSUAL_CALL int told_MPI_Sendrecv(const void *sendbuf, int sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
+    if (!LIKELY(comm_is_known(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
+        return unusual_MPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
+    }
+    STATUS_ROOM(status);
+    int code = library.MPI_Sendrecv(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), rank_c(dest), sendtag, in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(source), tag_c(recvtag), comm_known_c(comm), STATUS_AT(status));
+    STATUS_DONE(status);
+    return code;
+}
 int face_MPI_Sendrecv(const void *sendbuf, int sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(sendbuf) | BUFFER_SIGN(recvbuf)) >= 0)) {
-        return unusual_MPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
+        return told_MPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
     }
     return library.MPI_Sendrecv(sendbuf, sendcount, datatype_usual_c(sendtype), dest, sendtag, recvbuf, recvcount, datatype_usual_c(recvtype), source, recvtag, comm_usual_c(comm), MPI_STATUS_IGNORE);
 }
@@ -876,9 +980,18 @@ static UNUSUAL_CALL int unusual_MPI_Sendrecv_c(const void *sendbuf, MPI_Count se
     STATUS_DONE(status);
     return code;
 }
+static UNUSUAL_CALL int told_MPI_Sendrecv_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
+    if (!LIKELY(comm_is_known(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
+        return unusual_MPI_Sendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
+    }
+    STATUS_ROOM(status);
+    int code = library.MPI_Sendrecv_c(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), rank_c(dest), sendtag, in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(source), tag_c(recvtag), comm_known_c(comm), STATUS_AT(status));
+    STATUS_DONE(status);
+    return code;
+}
 int face_MPI_Sendrecv_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(sendbuf) | BUFFER_SIGN(recvbuf)) >= 0)) {
-        return unusual_MPI_Sendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
+        return told_MPI_Sendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
     }
     return library.MPI_Sendrecv_c(sendbuf, sendcount, datatype_usual_c(sendtype), dest, sendtag, recvbuf, recvcount, datatype_usual_c(recvtype), source, recvtag, comm_usual_c(comm), MPI_STATUS_IGNORE);
 }
@@ -890,9 +1003,18 @@ static UNUSUAL_CALL int unusual_MPI_Sendrecv_replace(void *buf, int count, F_Dat
     STATUS_DONE(status);
     return code;
 }
+static UNUSUAL_CALL int told_MPI_Sendrecv_replace(void *buf, int count, F_Datatype datatype, int dest, int sendtag, int source, int recvtag, F_Comm comm, F_Status *status) {
+    if (!LIKELY(comm_is_known(comm) && datatype_is_usual(datatype))) {
+        return unusual_MPI_Sendrecv_replace(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
+    }
+    STATUS_ROOM(status);
+    int code = library.MPI_Sendrecv_replace(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), sendtag, rank_c(source), tag_c(recvtag), comm_known_c(comm), STATUS_AT(status));
+    STATUS_DONE(status);
+    return code;
+}
 int face_MPI_Sendrecv_replace(void *buf, int count, F_Datatype datatype, int dest, int sendtag, int source, int recvtag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(buf)) >= 0)) {
-        return unusual_MPI_Sendrecv_replace(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
+        return told_MPI_Sendrecv_replace(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
     }
     return library.MPI_Sendrecv_replace(buf, count, datatype_usual_c(datatype), dest, sendtag, source, recvtag, comm_usual_c(comm), MPI_STATUS_IGNORE);
 }
@@ -904,9 +1026,18 @@ static UNUSUAL_CALL int unusual_MPI_Sendrecv_replace_c(void *buf, MPI_Count coun
     STATUS_DONE(status);
     return code;
 }
+static UNUSUAL_CALL int told_MPI_Sendrecv_replace_c(void *buf, MPI_Count count, F_Datatype datatype, int dest, int sendtag, int source, int recvtag, F_Comm comm, F_Status *status) {
+    if (!LIKELY(comm_is_known(comm) && datatype_is_usual(datatype))) {
+        return unusual_MPI_Sendrecv_replace_c(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
+    }
+    STATUS_ROOM(status);
+    int code = library.MPI_Sendrecv_replace_c(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(dest), sendtag, rank_c(source), tag_c(recvtag), comm_known_c(comm), STATUS_AT(status));
+    STATUS_DONE(status);
+    return code;
+}
 int face_MPI_Sendrecv_replace_c(void *buf, MPI_Count count, F_Datatype datatype, int dest, int sendtag, int source, int recvtag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(buf)) >= 0)) {
-        return unusual_MPI_Sendrecv_replace_c(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
+        return told_MPI_Sendrecv_replace_c(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
     }
     return library.MPI_Sendrecv_replace_c(buf, count, datatype_usual_c(datatype), dest, sendtag, source, recvtag, comm_usual_c(comm), MPI_STATUS_IGNORE);
 }
@@ -1054,9 +1185,20 @@ static UNUSUAL_CALL int unusual_MPI_Test(F_Request *request, int *flag, F_Status
     STATUS_DONE(status);
     return error_f(code);
 }
+static UNUSUAL_CALL int told_MPI_Test(F_Request *request, int *flag, F_Status *status) {
+    if (!LIKELY(request && request_is_made(*request))) {
+        return unusual_MPI_Test(request, flag, status);
+    }
+    REQUEST_START(request);
+    STATUS_ROOM(status);
+    int code = library.MPI_Test(HANDLE_AT(MPI_Request, request), flag, STATUS_AT(status));
+    REQUEST_CHANGED(request);
+    STATUS_DONE(status);
+    return error_f(code);
+}
 int face_MPI_Test(F_Request *request, int *flag, F_Status *status) {
     if (!LIKELY(is_ignored(status) && request && request_is_made(*request))) {
-        return unusual_MPI_Test(request, flag, status);
+        return told_MPI_Test(request, flag, status);
     }
     REQUEST_START(request);
     int code = library.MPI_Test(HANDLE_AT(MPI_Request, request), flag, MPI_STATUS_IGNORE);
@@ -1080,17 +1222,28 @@ static UNUSUAL_CALL int unusual_MPI_Wait(F_Request *request, F_Status *status) {
     STATUS_DONE(status);
     return error_f(code);
 }
+static UNUSUAL_CALL int told_MPI_Wait(F_Request *request, F_Status *status) {
+    if (!LIKELY(request && request_is_made(*request))) {
+        return unusual_MPI_Wait(request, status);
+    }
+    REQUEST_START(request);
+    STATUS_ROOM(status);
+    int code = library.MPI_Wait(HANDLE_AT(MPI_Request, request), STATUS_AT(status));
+    REQUEST_CHANGED(request);
+    STATUS_DONE(status);
+    return error_f(code);
+}
 #ifdef REQUESTS_ARE_SHORT
 int face_MPI_Wait(F_Request *request, F_Status *status) {
     if (!LIKELY(is_ignored(status))) {
-        return unusual_MPI_Wait(request, status);
+        return told_MPI_Wait(request, status);
     }
     return error_f(short_requests.MPI_Wait(request));
 }
 #else
 int face_MPI_Wait(F_Request *request, F_Status *status) {
     if (!LIKELY(is_ignored(status) && request && request_is_made(*request))) {
-        return unusual_MPI_Wait(request, status);
+        return told_MPI_Wait(request, status);
     }
     REQUEST_START(request);
     int code = library.MPI_Wait(HANDLE_AT(MPI_Request, request), MPI_STATUS_IGNORE);

@@ -54,26 +54,6 @@ int face_MPI_Type_lb(F_Datatype datatype, MPI_Aint *displacement) {
 }
 EXPORT(MPI_Type_lb)
 
-int face_MPI_Type_struct(int count, int array_of_blocklengths[], MPI_Aint array_of_displacements[], F_Datatype array_of_types[], F_Datatype *newtype) {
-    struct room array_of_types_room;
-    MPI_Count array_of_types_count = elements(array_of_types, count);
-    MPI_Datatype *c_array_of_types = room_open(&array_of_types_room, array_of_types_count, sizeof *c_array_of_types);
-    if (!c_array_of_types) {
-        return no_memory();
-    }
-    for (MPI_Count i = 0; i < array_of_types_count; i++) {
-        c_array_of_types[i] = datatype_c(array_of_types[i]);
-    }
-    HANDLE_ROOM(MPI_Datatype, newtype);
-    int code = library.MPI_Type_struct(count, array_of_blocklengths, array_of_displacements, array_of_types ? c_array_of_types : NULL, HANDLE_AT(MPI_Datatype, newtype));
-    if (LIKELY(code == MPI_SUCCESS)) {
-        HANDLE_DONE(datatype, newtype);
-    }
-    room_close(&array_of_types_room);
-    return error_f(code);
-}
-EXPORT(MPI_Type_struct)
-
 int face_MPI_Type_ub(F_Datatype datatype, MPI_Aint *displacement) {
     return error_f(library.MPI_Type_ub(datatype_c(datatype), displacement));
 }

@@ -1,5 +1,5 @@
 /* The functions that the generator cannot make from the tables: callbacks, attributes, arrays of requests,
- * contents of datatypes, and conversions to Fortran. */
+ * structures and contents of datatypes, and conversions to Fortran. */
 #include "face.h"
 #include <pthread.h>
 #include <stdarg.h>
@@ -620,6 +620,93 @@ int face_MPI_Type_get_contents_c(F_Datatype datatype, MPI_Count max_integers, MP
     return error_f(code);
 }
 EXPORT(MPI_Type_get_contents_c)
+
+/* Structures. MPI_LB and MPI_UB mark the bounds of one. MPI-3.0 removed them, and the standard's ABI does not
+ * have them, but both libraries still do, and older programs name them. */
+
+struct member {
+    MPI_Count length, displacement;
+    F_Datatype type;
+};
+
+static bool is_mark(F_Datatype type) { return type == F_MPI_LB || type == F_MPI_UB; }
+
+/* A structure of the members that are no marks, with the lowest MPI_LB and the highest MPI_UB as its bounds. A
+ * bound without a mark is that of the other members (MPI-2.2 §4.1.6). */
+static int marked_struct(MPI_Count count, const struct member *members, MPI_Datatype *newtype) {
+    MPI_Count *lengths = calloc((size_t)count, sizeof *lengths), *displacements = calloc((size_t)count, sizeof *lengths);
+    MPI_Datatype *types = calloc((size_t)count, sizeof(MPI_Datatype)), inner;
+    MPI_Count others = 0, lb = 0, extent = 0, lowest = INT64_MAX, highest = INT64_MIN;
+    int code = MPI_ERR_NO_MEM;
+    if (!lengths || !displacements || !types) {
+        goto end;
+    }
+    for (MPI_Count i = 0; i < count; i++) {
+        const struct member *member = &members[i];
+        if (!is_mark(member->type)) {
+            lengths[others] = member->length;
+            displacements[others] = member->displacement;
+            types[others++] = datatype_c(member->type);
+        } else if (member->length > 0 && member->type == F_MPI_LB) {
+            lowest = member->displacement < lowest ? member->displacement : lowest;
+        } else if (member->length > 0) {
+            highest = member->displacement > highest ? member->displacement : highest;
+        }
+    }
+    code = library.MPI_Type_create_struct_c(others, lengths, displacements, types, &inner);
+    if (code != MPI_SUCCESS) {
+        goto end;
+    }
+    code = library.MPI_Type_get_extent_c(inner, &lb, &extent);
+    if (code == MPI_SUCCESS) {
+        MPI_Count begin = lowest != INT64_MAX ? lowest : lb, end = highest != INT64_MIN ? highest : lb + extent;
+        code = library.MPI_Type_create_resized_c(inner, begin, end - begin, newtype);
+    }
+    library.MPI_Type_free(&inner);
+end:
+    free(lengths);
+    free(displacements);
+    free(types);
+    return code;
+}
+
+#define CREATE_STRUCT(name, Count, Displacement, constant)                                                    \
+    int face_##name(Count count, constant Count lengths[], constant Displacement displacements[],             \
+                    constant F_Datatype types[], F_Datatype *newtype) {                                       \
+        struct room room;                                                                                     \
+        MPI_Count number = elements(types, count), marks = 0;                                                 \
+        MPI_Datatype *c = room_open(&room, number, sizeof *c);                                                \
+        if (!c) {                                                                                             \
+            return no_memory();                                                                               \
+        }                                                                                                     \
+        for (MPI_Count i = 0; i < number; i++) {                                                              \
+            marks += is_mark(types[i]);                                                                       \
+            c[i] = datatype_c(types[i]);                                                                      \
+        }                                                                                                     \
+        HANDLE_ROOM(MPI_Datatype, newtype);                                                                   \
+        int code;                                                                                             \
+        if (LIKELY(marks == 0) || !lengths || !displacements || !newtype) {                                   \
+            code = library.name(count, lengths, displacements, types ? c : NULL, HANDLE_AT(MPI_Datatype, newtype)); \
+        } else {                                                                                              \
+            struct member *members = calloc((size_t)number, sizeof *members);                                 \
+            for (MPI_Count i = 0; members && i < number; i++) {                                               \
+                members[i] = (struct member){lengths[i], displacements[i], types[i]};                         \
+            }                                                                                                 \
+            code = members ? marked_struct(number, members, HANDLE_AT(MPI_Datatype, newtype)) : MPI_ERR_NO_MEM; \
+            free(members);                                                                                    \
+        }                                                                                                     \
+        if (LIKELY(code == MPI_SUCCESS)) {                                                                    \
+            HANDLE_DONE(datatype, newtype);                                                                   \
+        }                                                                                                     \
+        room_close(&room);                                                                                    \
+        return error_f(code);                                                                                 \
+    }
+CREATE_STRUCT(MPI_Type_create_struct, int, MPI_Aint, const)
+EXPORT(MPI_Type_create_struct)
+CREATE_STRUCT(MPI_Type_create_struct_c, MPI_Count, MPI_Count, const)
+EXPORT(MPI_Type_create_struct_c)
+CREATE_STRUCT(MPI_Type_struct, int, MPI_Aint, )
+EXPORT(MPI_Type_struct)
 
 /* Processes that are started. */
 

@@ -121,10 +121,13 @@ static inline MPI_Comm comm_usual_c(F_Comm handle) {
     (void)handle;
     return MPI_COMM_WORLD;
 }
+/* A communicator that the library made, or MPI_COMM_WORLD. */
+static inline bool comm_is_known(F_Comm handle) { return is_short(handle) || comm_is_usual(handle); }
+static inline MPI_Comm comm_known_c(F_Comm handle) {
+    return LIKELY(is_short(handle)) ? (MPI_Comm)short_c(handle, COMM) : MPI_COMM_WORLD;
+}
 static inline MPI_Comm comm_c(F_Comm handle) {
-    return LIKELY(is_short(handle))    ? (MPI_Comm)short_c(handle, COMM)
-           : comm_is_usual(handle)     ? MPI_COMM_WORLD
-                                       : comm_unusual_c(handle);
+    return LIKELY(comm_is_known(handle)) ? comm_known_c(handle) : comm_unusual_c(handle);
 }
 
 struct numbered {
@@ -133,6 +136,9 @@ struct numbered {
 };
 INTERNAL extern const struct numbered datatypes[256], operations[16];
 
+/* Not in the standard's ABI. */
+#define F_MPI_LB 0x4c000010
+#define F_MPI_UB 0x4c000011
 static inline bool datatype_is_usual(F_Datatype handle) {
     return datatypes[handle & 0xff].f == handle;
 }

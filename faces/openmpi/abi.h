@@ -71,6 +71,12 @@ HANDLE(comm, MPI_Comm, F_Comm)
 EXPORTED extern const struct ompi_communicator_t world __asm__("ompi_mpi_comm_world");
 static inline bool comm_is_usual(F_Comm handle) { return LIKELY(handle == &world) || ((uintptr_t)handle & KIND_BITS); }
 static inline MPI_Comm comm_usual_c(F_Comm handle) { return LIKELY(handle == &world) ? MPI_COMM_WORLD : (MPI_Comm)handle; }
+/* Not in the standard's ABI: the variables hold no handle. */
+EXPORTED extern const struct ompi_datatype_t lower_bound __asm__("ompi_mpi_lb"), upper_bound __asm__("ompi_mpi_ub");
+#define F_MPI_LB ((F_Datatype)&lower_bound)
+#define F_MPI_UB ((F_Datatype)&upper_bound)
+#define comm_is_known comm_is_usual
+#define comm_known_c comm_usual_c
 
 /* Handles have the same size, so they are converted where they are. */
 #define HANDLE_ROOM(type, at)

@@ -32,7 +32,7 @@ const TYPES: &[(usize, Element, &str)] = &[
     (MPI_UNSIGNED_LONG, Element::UInt64, "MPI_UNSIGNED_LONG"),
     (MPI_UNSIGNED_LONG_LONG, Element::UInt64, "MPI_UNSIGNED_LONG_LONG"),
     (MPI_FLOAT, Element::Float32, "MPI_FLOAT"),
-    (MPI_C_FLOAT_COMPLEX, Element::ComplexFloat32, "MPI_C_FLOAT_COMPLEX"),
+    (MPI_C_COMPLEX, Element::ComplexFloat32, "MPI_C_COMPLEX"),
     (MPI_CXX_FLOAT_COMPLEX, Element::ComplexFloat32, "MPI_CXX_FLOAT_COMPLEX"),
     (MPI_DOUBLE, Element::Float64, "MPI_DOUBLE"),
     (MPI_C_DOUBLE_COMPLEX, Element::ComplexFloat64, "MPI_C_DOUBLE_COMPLEX"),

@@ -54,7 +54,9 @@ fn is_special(procedure: &Procedure) -> bool {
         "MPI_Error_class",
         "MPI_Error_string",
         "MPI_Pcontrol",
+        "MPI_Type_create_struct",
         "MPI_Type_get_contents",
+        "MPI_Type_struct",
         "MPI_T_event_get_info",
     ];
     const ENDS: &[&str] =

@@ -38,7 +38,7 @@ pub(super) fn functions(spec: &Spec) -> String {
 }
 
 /// What a parameter becomes.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Shape {
     declaration: String,
     /// Statements before the call.
@@ -53,10 +53,13 @@ struct Shape {
 }
 
 /// The test whether a value is usual.
+#[derive(Clone)]
 enum Test {
     Holds(String),
     /// This number is not negative: signs of several arguments are tested at once.
     NotNegative(String),
+    /// A status is ignored. One that is not is usual, too, but needs room.
+    Ignored(String),
 }
 
 /// The kinds of handles: the kind of the parameter, the word of the conversions, and the type in C.
@@ -140,13 +143,24 @@ impl Function<'_> {
         match self.test(&parameters, &shapes) {
             None => writeln!(out, "\nint face_{symbol}({declarations}) {{\n{body}}}")?,
             Some(test) => {
-                let usual = self.usual_function(&symbol, &declarations, "library", &test, &parameters, &shapes);
                 writeln!(out, "\nstatic UNUSUAL_CALL int unusual_{symbol}({declarations}) {{\n{body}}}")?;
+                // A function without room for a status needs no frame, so one that has a status is another.
+                let told = with_status(&shapes);
+                let other = if let Some(shapes) = &told {
+                    let test = self.test(&parameters, shapes).context("a test")?;
+                    let function = self.usual_function("told", "library", &test, "unusual", &parameters, shapes);
+                    let function =
+                        function.replace("comm_is_usual", "comm_is_known").replace("comm_usual_c", "comm_known_c");
+                    write!(out, "static UNUSUAL_CALL {function}")?;
+                    "told"
+                } else {
+                    "unusual"
+                };
+                let usual = self.usual_function("face", "library", &test, other, &parameters, &shapes);
                 if SHORT.contains(&symbol.as_str()) {
                     let shapes = short_requests(&parameters, shapes);
                     let test = self.test(&parameters, &shapes).context("a test")?;
-                    let short =
-                        self.usual_function(&symbol, &declarations, "short_requests", &test, &parameters, &shapes);
+                    let short = self.usual_function("face", "short_requests", &test, other, &parameters, &shapes);
                     writeln!(out, "#ifdef REQUESTS_ARE_SHORT\n{short}#else\n{usual}#endif")?;
                 } else {
                     out.push_str(&usual);
@@ -157,22 +171,25 @@ impl Function<'_> {
         Ok(())
     }
 
-    /// The function for usual arguments, which leaves others to the function for unusual ones.
+    /// The function `word` for usual arguments, for which the test holds. It leaves others to the function
+    /// `other`.
     fn usual_function(
         &self,
-        symbol: &str,
-        declarations: &str,
+        word: &str,
         library: &str,
         test: &str,
+        other: &str,
         parameters: &[&Parameter],
         shapes: &[Shape],
     ) -> String {
+        let symbol = self.procedure.symbol(self.form);
+        let declarations: Vec<&str> = shapes.iter().map(|shape| shape.declaration.as_str()).collect();
         let names: Vec<&str> = parameters.iter().map(|one| one.name.as_str()).collect();
         let usual: Vec<&Shape> =
             shapes.iter().map(|shape| shape.usual.as_ref().map_or(shape, |(_, usual)| usual)).collect();
         format!(
-            "int face_{symbol}({declarations}) {{\n    if (!LIKELY({test})) {{\n        return unusual_{symbol}({});\n    \
-             }}\n{}}}\n",
+            "int {word}_{symbol}({}) {{\n    if (!LIKELY({test})) {{\n        return {other}_{symbol}({});\n    }}\n{}}}\n",
+            declarations.join(", "),
             names.join(", "),
             self.body(library, &usual)
         )
@@ -231,7 +248,7 @@ impl Function<'_> {
         for (test, _) in shapes.iter().filter_map(|shape| shape.usual.as_ref()) {
             match test {
                 // A status costs least to look at, and is given most often.
-                Test::Holds(condition) if condition.contains("ignored") => conditions.insert(0, condition.clone()),
+                Test::Ignored(condition) => conditions.insert(0, condition.clone()),
                 Test::Holds(condition) => conditions.push(condition.clone()),
                 Test::NotNegative(number) => signs.push(number.as_str()),
             }
@@ -479,11 +496,24 @@ fn handle(parameter: &Parameter, word: &str, c_type: &str) -> Shape {
 /// The same shapes, where requests are passed as they are, and ignored statuses are not passed.
 fn short_requests(parameters: &[&Parameter], shapes: Vec<Shape>) -> Vec<Shape> {
     let as_it_is = |parameter: &Parameter, shape: Shape| match (parameter.kind.as_str(), shape.usual) {
-        ("REQUEST", _) => Shape { argument: parameter.name.clone(), ..Shape::default() },
-        ("STATUS", Some((test, _))) => Shape { usual: Some((test, Box::default())), ..Shape::default() },
+        ("REQUEST", _) => {
+            Shape { declaration: shape.declaration, argument: parameter.name.clone(), ..Shape::default() }
+        }
+        ("STATUS", Some((test, _))) => {
+            Shape { declaration: shape.declaration, usual: Some((test, Box::default())), ..Shape::default() }
+        }
         (_, usual) => Shape { usual, ..shape },
     };
     parameters.iter().zip(shapes).map(|(parameter, shape)| as_it_is(parameter, shape)).collect()
+}
+
+/// The same shapes, where a status is not ignored, and so source and tag are often wildcards. Nothing: the
+/// function has no status.
+fn with_status(shapes: &[Shape]) -> Option<Vec<Shape>> {
+    let is_handle = |(test, _): &(Test, Box<Shape>)| matches!(test, Test::Holds(_));
+    let given = |shape: &Shape| Shape { usual: shape.usual.clone().filter(is_handle), ..shape.clone() };
+    let has_status = shapes.iter().any(|shape| matches!(shape.usual, Some((Test::Ignored(_), _))));
+    has_status.then(|| shapes.iter().map(given).collect())
 }
 
 fn status(parameter: &Parameter) -> Result<Shape> {
@@ -499,7 +529,7 @@ fn status(parameter: &Parameter) -> Result<Shape> {
             after: format!("    STATUS_DONE({name});\n"),
             usual: {
                 let usual = Shape { argument: "MPI_STATUS_IGNORE".to_owned(), ..Shape::default() };
-                Some((Test::Holds(format!("is_ignored({name})")), Box::new(usual)))
+                Some((Test::Ignored(format!("is_ignored({name})")), Box::new(usual)))
             },
             ..Shape::default()
         },
