@@ -307,12 +307,12 @@ static UNUSUAL_CALL int unusual_MPI_Irecv(void *buf, int count, F_Datatype datat
     }
     return code;
 }
-#ifdef REQUESTS_ARE_SHORT
+#ifdef HAS_SHORT_CALLS
 int face_MPI_Irecv(void *buf, int count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Request *request) {
     if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Irecv(buf, count, datatype, source, tag, comm, request);
     }
-    return short_requests.MPI_Irecv(buf, count, datatype_usual_c(datatype), source, tag, comm_usual_c(comm), request);
+    return short_calls.MPI_Irecv(buf, count, datatype_usual_c(datatype), source, tag, comm_usual_c(comm), request);
 }
 #else
 int face_MPI_Irecv(void *buf, int count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Request *request) {
@@ -400,12 +400,12 @@ static UNUSUAL_CALL int unusual_MPI_Isend(const void *buf, int count, F_Datatype
     }
     return code;
 }
-#ifdef REQUESTS_ARE_SHORT
+#ifdef HAS_SHORT_CALLS
 int face_MPI_Isend(const void *buf, int count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
     if (!LIKELY(comm_is_usual(comm) && datatype_is_usual(datatype) && (dest | BUFFER_SIGN(buf)) >= 0)) {
         return unusual_MPI_Isend(buf, count, datatype, dest, tag, comm, request);
     }
-    return short_requests.MPI_Isend(buf, count, datatype_usual_c(datatype), dest, tag, comm_usual_c(comm), request);
+    return short_calls.MPI_Isend(buf, count, datatype_usual_c(datatype), dest, tag, comm_usual_c(comm), request);
 }
 #else
 int face_MPI_Isend(const void *buf, int count, F_Datatype datatype, int dest, int tag, F_Comm comm, F_Request *request) {
@@ -700,6 +700,14 @@ static UNUSUAL_CALL int unusual_MPI_Recv(void *buf, int count, F_Datatype dataty
     STATUS_DONE(status);
     return code;
 }
+#ifdef HAS_SHORT_CALLS
+static UNUSUAL_CALL int told_MPI_Recv(void *buf, int count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
+    if (!LIKELY(comm_is_known(comm) && datatype_is_usual(datatype))) {
+        return unusual_MPI_Recv(buf, count, datatype, source, tag, comm, status);
+    }
+    return short_calls.MPI_Recv(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(source), tag_c(tag), comm_known_c(comm), is_ignored(status) ? NULL : status);
+}
+#else
 static UNUSUAL_CALL int told_MPI_Recv(void *buf, int count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
     if (!LIKELY(comm_is_known(comm) && datatype_is_usual(datatype))) {
         return unusual_MPI_Recv(buf, count, datatype, source, tag, comm, status);
@@ -709,6 +717,7 @@ static UNUSUAL_CALL int told_MPI_Recv(void *buf, int count, F_Datatype datatype,
     STATUS_DONE(status);
     return code;
 }
+#endif
 int face_MPI_Recv(void *buf, int count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && comm_is_usual(comm) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
         return told_MPI_Recv(buf, count, datatype, source, tag, comm, status);
@@ -957,6 +966,14 @@ static UNUSUAL_CALL int unusual_MPI_Sendrecv(const void *sendbuf, int sendcount,
     STATUS_DONE(status);
     return code;
 }
+#ifdef HAS_SHORT_CALLS
+static UNUSUAL_CALL int told_MPI_Sendrecv(const void *sendbuf, int sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
+    if (!LIKELY(comm_is_known(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
+        return unusual_MPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
+    }
+    return short_calls.MPI_Sendrecv(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), rank_c(dest), sendtag, in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(source), tag_c(recvtag), comm_known_c(comm), is_ignored(status) ? NULL : status);
+}
+#else
 static UNUSUAL_CALL int told_MPI_Sendrecv(const void *sendbuf, int sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
     if (!LIKELY(comm_is_known(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
@@ -966,6 +983,7 @@ static UNUSUAL_CALL int told_MPI_Sendrecv(const void *sendbuf, int sendcount, F_
     STATUS_DONE(status);
     return code;
 }
+#endif
 int face_MPI_Sendrecv(const void *sendbuf, int sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(sendbuf) | BUFFER_SIGN(recvbuf)) >= 0)) {
         return told_MPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
@@ -1233,12 +1251,12 @@ static UNUSUAL_CALL int told_MPI_Wait(F_Request *request, F_Status *status) {
     STATUS_DONE(status);
     return error_f(code);
 }
-#ifdef REQUESTS_ARE_SHORT
+#ifdef HAS_SHORT_CALLS
 int face_MPI_Wait(F_Request *request, F_Status *status) {
     if (!LIKELY(is_ignored(status))) {
         return told_MPI_Wait(request, status);
     }
-    return error_f(short_requests.MPI_Wait(request));
+    return error_f(short_calls.MPI_Wait(request));
 }
 #else
 int face_MPI_Wait(F_Request *request, F_Status *status) {

@@ -44,10 +44,10 @@ __attribute__((constructor)) static void find_library(void) {
         version[strcspn(version, "\n")] = '\0';
         give_up("the process has the " LIBRARY_NAME " of another MPI: ", version);
     }
-#ifdef REQUESTS_ARE_SHORT
+#ifdef HAS_SHORT_CALLS
 #define FIND_SHORT(name, symbol, parameters)                                                                  \
-    short_requests.name = (__typeof__(short_requests.name))look_up(handle, #symbol);
-    SHORT_REQUESTS(FIND_SHORT)
+    short_calls.name = (__typeof__(short_calls.name))look_up(handle, #symbol);
+    SHORT_CALLS(FIND_SHORT)
     ((void (*)(void))look_up(handle, "weft_short_handles"))();
 #endif
 }

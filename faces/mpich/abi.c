@@ -17,7 +17,7 @@ int made_first_f(uintptr_t handle, enum kind kind) {
     return made_f(handle, kind);
 }
 
-struct short_requests short_requests;
+struct short_calls short_calls;
 
 #define BY_NUMBER(name, number) [number] = (int)F_##name,
 #define BY_NUMBER_OF_FILE(name, number)

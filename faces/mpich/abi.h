@@ -59,20 +59,23 @@ static inline void *made_c(int handle, enum kind kind) {
 
 /* Every message has a communicator, and many have a request, so no table has these. The library is told to
  * give them generations of 7 bits (weft_short_handles). The integer has those, the index, and the sign, which
- * no predefined handle of these kinds has in MPICH. What costs most is room for a request as the library has
- * it, so the library gives and takes the integers themselves where that matters. */
-#define REQUESTS_ARE_SHORT
+ * no predefined handle of these kinds has in MPICH. What costs most is room for a request or a status as the
+ * library has it, so the library gives and takes this ABI's where that matters. */
+#define HAS_SHORT_CALLS
 #define SHORT_MADE 0x80000000u
-#define SHORT_REQUESTS(X)                                                                                     \
+#define SHORT_CALLS(X)                                                                                        \
     X(MPI_Isend, weft_short_isend, (const void *, int, MPI_Datatype, int, int, MPI_Comm, F_Request *))        \
     X(MPI_Irecv, weft_short_irecv, (void *, int, MPI_Datatype, int, int, MPI_Comm, F_Request *))              \
-    X(MPI_Wait, weft_short_wait, (F_Request *))
-struct short_requests {
+    X(MPI_Wait, weft_short_wait, (F_Request *))                                                               \
+    X(MPI_Recv, weft_short_recv, (void *, int, MPI_Datatype, int, int, MPI_Comm, F_Status *))                 \
+    X(MPI_Sendrecv, weft_short_sendrecv,                                                                      \
+      (const void *, int, MPI_Datatype, int, int, void *, int, MPI_Datatype, int, int, MPI_Comm, F_Status *))
+struct short_calls {
 #define MEMBER(name, symbol, parameters) int(*name) parameters;
-    SHORT_REQUESTS(MEMBER)
+    SHORT_CALLS(MEMBER)
 #undef MEMBER
 };
-INTERNAL extern struct short_requests short_requests;
+INTERNAL extern struct short_calls short_calls;
 
 static inline bool is_short(int handle) { return handle < 0; }
 static inline int short_f(uintptr_t handle) { return (int)(SHORT_MADE | (uint32_t)(handle >> 8)); }

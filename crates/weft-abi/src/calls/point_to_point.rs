@@ -4,7 +4,7 @@ mod labelled;
 pub(crate) mod probes;
 
 use crate::arguments::*;
-use crate::calls::status;
+use crate::calls::status::{self, StatusForm};
 use crate::constants::*;
 use crate::types::*;
 use labelled::*;
@@ -39,8 +39,8 @@ fn data(
 
 /// Stores the status of a blocking receive, and returns its error.
 #[inline]
-fn conclude(received: Received, status: Option<InOut<MPI_Status>>) -> Result<()> {
-    status::store(status, &received.status, None);
+fn conclude<S: StatusForm>(received: Received, status: Option<InOut<S>>) -> Result<()> {
+    status::tell(status, &received.status);
     received.error.map_or(Ok(()), Err)
 }
 
@@ -232,20 +232,21 @@ fn start_receive(process: &mut Process, m: &Message) -> Result<usize> {
 
 /// MPI_Recv (MPI-5.0 §3.2.4).
 #[inline]
-pub(crate) fn recv(
+pub(crate) fn recv<S: StatusForm>(
     buf: Buffer,
     count: i64,
     datatype: MPI_Datatype,
     source: c_int,
     tag: c_int,
     comm: MPI_Comm,
-    status: Option<InOut<MPI_Status>>,
+    status: Option<InOut<S>>,
 ) -> Result<()> {
     let process = lock();
     let data = match data(&process, BufferUse::Receive, buf, count, datatype) {
         Ok(data) => data,
         Err(error) => {
-            return receive_labelled(process, buf, count, datatype, source, tag, comm, status, error);
+            let received = receive_labelled(process, buf, count, datatype, source, tag, comm, error)?;
+            return conclude(received, status);
         }
     };
     let receive = process.make_receive(comm.0, source, tag, data)?;
@@ -296,7 +297,7 @@ pub(crate) fn recv_init(
 }
 
 /// MPI_Sendrecv (MPI-5.0 §3.2.7).
-pub(crate) fn sendrecv(
+pub(crate) fn sendrecv<S: StatusForm>(
     sendbuf: Buffer,
     sendcount: i64,
     sendtype: MPI_Datatype,
@@ -308,7 +309,7 @@ pub(crate) fn sendrecv(
     source: c_int,
     recvtag: c_int,
     comm: MPI_Comm,
-    status: Option<InOut<MPI_Status>>,
+    status: Option<InOut<S>>,
 ) -> Result<()> {
     let process = lock();
     let sent = Message { buffer: sendbuf, count: sendcount, datatype: sendtype, peer: dest, tag: sendtag, comm };

@@ -17,6 +17,33 @@ const CANCELLED: usize = 2;
 pub(crate) const EMPTY: MPI_Status =
     MPI_Status { source: Status::EMPTY.source, tag: Status::EMPTY.tag, error: Status::EMPTY.error, private: [0; 5] };
 
+/// A form in which the program has a status.
+pub(crate) trait StatusForm: Copy {
+    /// Notes the facts about a finished receive. The error stays.
+    fn tell(&mut self, status: &Status);
+}
+
+impl StatusForm for MPI_Status {
+    #[inline(always)]
+    fn tell(&mut self, status: &Status) {
+        self.source = status.source;
+        self.tag = status.tag;
+        set_bytes(self, status.bytes);
+        set_cancelled(self, status.cancelled);
+    }
+}
+
+/// Gives the program the status of a finished receive, unless `to` is MPI_STATUS_IGNORE. The field MPI_ERROR
+/// keeps its value, as the calls that complete one operation must do (MPI-5.0 §3.2.5).
+#[inline]
+pub(crate) fn tell<S: StatusForm>(to: Option<InOut<S>>, status: &Status) {
+    if let Some(to) = to {
+        // SAFETY: the place is there, and nobody else uses it meanwhile. It may hold any bits, which an integer
+        // may, too.
+        unsafe { &mut *to.as_ptr() }.tell(status);
+    }
+}
+
 /// Gives the program `status`, unless `to` is MPI_STATUS_IGNORE. The field MPI_ERROR keeps its value when
 /// `with_error` is `None`, as the calls that complete one operation must do (MPI-5.0 §3.2.5).
 #[inline]
@@ -25,13 +52,10 @@ pub(crate) fn store(to: Option<InOut<MPI_Status>>, status: &Status, with_error: 
     // SAFETY: the place is there, and nobody else uses it meanwhile. It may hold any bits, which an integer
     // may, too.
     let to = unsafe { &mut *to.as_ptr() };
-    to.source = status.source;
-    to.tag = status.tag;
+    to.tell(status);
     if let Some(error) = with_error {
         to.error = error;
     }
-    set_bytes(to, status.bytes);
-    set_cancelled(to, status.cancelled);
 }
 
 /// The length of the message in bytes.

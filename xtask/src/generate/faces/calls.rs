@@ -112,6 +112,8 @@ const QUICK: [&str; 5] = ["comm", "datatype", "op", "request", "win"];
 /// The functions that the library has a second time, with requests as an ABI has them whose requests are
 /// shorter (`crates/weft-abi/src/short.rs`).
 const SHORT: [&str; 3] = ["MPI_Isend", "MPI_Irecv", "MPI_Wait"];
+/// Those that it has a second time with that ABI's status.
+const SHORT_STATUS: [&str; 2] = ["MPI_Recv", "MPI_Sendrecv"];
 
 struct Function<'a> {
     spec: &'a Spec,
@@ -145,26 +147,27 @@ impl Function<'_> {
             Some(test) => {
                 writeln!(out, "\nstatic UNUSUAL_CALL int unusual_{symbol}({declarations}) {{\n{body}}}")?;
                 // A function without room for a status needs no frame, so one that has a status is another.
-                let told = with_status(&shapes);
-                let other = if let Some(shapes) = &told {
-                    let test = self.test(&parameters, shapes).context("a test")?;
-                    let function = self.usual_function("told", "library", &test, "unusual", &parameters, shapes);
-                    let function =
-                        function.replace("comm_is_usual", "comm_is_known").replace("comm_usual_c", "comm_known_c");
-                    write!(out, "static UNUSUAL_CALL {function}")?;
-                    "told"
-                } else {
-                    "unusual"
-                };
+                let mut other = "unusual";
+                if let Some(shapes) = with_status(&shapes) {
+                    let test = self.test(&parameters, &shapes).context("a test")?;
+                    let told = |library, shapes: &[Shape]| {
+                        let function = self.usual_function("told", library, &test, "unusual", &parameters, shapes);
+                        let function = function.replace("comm_is_usual", "comm_is_known");
+                        format!("static UNUSUAL_CALL {}", function.replace("comm_usual_c", "comm_known_c"))
+                    };
+                    let short = SHORT_STATUS.contains(&symbol.as_str());
+                    let short = short.then(|| told("short_calls", &short_statuses(&parameters, &shapes)));
+                    write_either(out, short, &told("library", &shapes))?;
+                    other = "told";
+                }
                 let usual = self.usual_function("face", "library", &test, other, &parameters, &shapes);
+                let mut short = None;
                 if SHORT.contains(&symbol.as_str()) {
                     let shapes = short_requests(&parameters, shapes);
                     let test = self.test(&parameters, &shapes).context("a test")?;
-                    let short = self.usual_function("face", "short_requests", &test, other, &parameters, &shapes);
-                    writeln!(out, "#ifdef REQUESTS_ARE_SHORT\n{short}#else\n{usual}#endif")?;
-                } else {
-                    out.push_str(&usual);
+                    short = Some(self.usual_function("face", "short_calls", &test, other, &parameters, &shapes));
                 }
+                write_either(out, short, &usual)?;
             }
         }
         writeln!(out, "EXPORT({symbol})")?;
@@ -505,6 +508,27 @@ fn short_requests(parameters: &[&Parameter], shapes: Vec<Shape>) -> Vec<Shape> {
         (_, usual) => Shape { usual, ..shape },
     };
     parameters.iter().zip(shapes).map(|(parameter, shape)| as_it_is(parameter, shape)).collect()
+}
+
+/// The same shapes, where a status is passed as it is.
+fn short_statuses(parameters: &[&Parameter], shapes: &[Shape]) -> Vec<Shape> {
+    let as_it_is = |parameter: &Parameter, shape: &Shape| match parameter.kind.as_str() {
+        "STATUS" => {
+            let argument = format!("is_ignored({0}) ? NULL : {0}", parameter.name);
+            Shape { declaration: shape.declaration.clone(), argument, ..Shape::default() }
+        }
+        _ => shape.clone(),
+    };
+    parameters.iter().zip(shapes).map(|(parameter, shape)| as_it_is(parameter, shape)).collect()
+}
+
+/// Writes a function, and perhaps another one for ABIs whose requests and statuses the library knows.
+fn write_either(out: &mut String, short: Option<String>, usual: &str) -> Result<()> {
+    match short {
+        Some(short) => writeln!(out, "#ifdef HAS_SHORT_CALLS\n{short}#else\n{usual}#endif")?,
+        None => out.push_str(usual),
+    }
+    Ok(())
 }
 
 /// The same shapes, where a status is not ignored, and so source and tag are often wildcards. Nothing: the

@@ -109,12 +109,11 @@ pub(super) fn receive_labelled(
     peer: c_int,
     tag: c_int,
     comm: MPI_Comm,
-    status: Option<InOut<MPI_Status>>,
     error: Error,
-) -> Result<()> {
+) -> Result<Received> {
     let message = Message { buffer, count, datatype, peer, tag, comm };
     let request = start_labelled_receive(&mut process, &message, error)?;
-    conclude(wait(process, request)?.into_received(), status)
+    Ok(wait(process, request)?.into_received())
 }
 
 /// Sends one message and receives another, with a label if one comes, and waits for both.
