@@ -631,8 +631,8 @@ struct member {
 
 static bool is_mark(F_Datatype type) { return type == F_MPI_LB || type == F_MPI_UB; }
 
-/* A structure of the members that are no marks, with the lowest MPI_LB and the highest MPI_UB as its bounds. A
- * bound without a mark is that of the other members (MPI-2.2 §4.1.6). */
+/* A structure of the members that are no marks, with the lowest MPI_LB and the highest MPI_UB as its bounds.
+ * A bound without a mark is that of the other members (MPI-2.2 §4.1.6). */
 static int marked_struct(MPI_Count count, const struct member *members, MPI_Datatype *newtype) {
     MPI_Count *lengths = calloc((size_t)count, sizeof *lengths), *displacements = calloc((size_t)count, sizeof *lengths);
     MPI_Datatype *types = calloc((size_t)count, sizeof(MPI_Datatype)), inner;

@@ -2,8 +2,8 @@
 # needs gcc make
 # uses messages, collectives, communicators, attributes, datatypes, windows, topologies, partitioned
 #   communication, the tool interface and threads, all by the libraries for programs of other ABIs
-# proves the tests in C of another MPI library's own suite as that library's compiler and Open MPI's made them,
-#   with the numbers of ranks that its lists say, but for files and spawning
+# proves the tests in C of another MPI library's own suite as that library's compiler and Open MPI's made
+#   them, with the numbers of ranks that its lists say, but for files and spawning
 # The ABIs, and where `tools/setup.sh tests` has put the library that has each.
 compiler() {
     case $1 in

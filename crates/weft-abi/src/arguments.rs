@@ -140,10 +140,11 @@ impl<'call, T: Copy> InOut<'call, T> {
         self.0.set(value);
     }
 
-    /// The address of the place, for code that changes a part of the value.
+    /// Lets `body` change a part of the value, whose bits may all have any value.
     #[inline(always)]
-    pub(crate) fn as_ptr(self) -> *mut T {
-        self.0.0.as_ptr()
+    pub(crate) fn update(self, body: impl FnOnce(&mut T)) {
+        // SAFETY: the code that made this value promised the place, and nobody else uses it meanwhile.
+        body(unsafe { &mut *self.0.0.as_ptr() });
     }
 }
 
@@ -157,7 +158,7 @@ impl<'call, T> From<&'call mut T> for InOut<'call, T> {
 impl<T: Copy> From<InOut<'_, T>> for Buffer {
     /// The memory of a value that the call may read and write.
     fn from(value: InOut<'_, T>) -> Self {
-        Self(value.as_ptr().cast())
+        Self(value.0.0.as_ptr().cast())
     }
 }
 

@@ -1,7 +1,7 @@
-//! Requests as integers of 32 bits and statuses of 20 bytes, which programs of MPICH's ABI hold. The library for
-//! such programs (`faces/mpich`) calls the functions of this file instead of MPI_Isend, MPI_Irecv and MPI_Wait,
-//! and instead of MPI_Recv and MPI_Sendrecv with a status. So it needs no room for handles and statuses of the
-//! standard's ABI, and need not come back to convert them. They are in no header.
+//! Requests as integers of 32 bits and statuses of 20 bytes, which programs of MPICH's ABI hold. The library
+//! for such programs (`faces/mpich`) calls the functions of this file instead of MPI_Isend, MPI_Irecv and
+//! MPI_Wait, and instead of MPI_Recv and MPI_Sendrecv with a status. So it needs no room for handles and
+//! statuses of the standard's ABI, and need not come back to convert them. They are in no header.
 
 use crate::arguments::*;
 use crate::boundary::{call, value};

@@ -17,7 +17,7 @@ const CANCELLED: usize = 2;
 pub(crate) const EMPTY: MPI_Status =
     MPI_Status { source: Status::EMPTY.source, tag: Status::EMPTY.tag, error: Status::EMPTY.error, private: [0; 5] };
 
-/// A form in which the program has a status.
+/// A form in which the program has a status. All its bits may have any value.
 pub(crate) trait StatusForm: Copy {
     /// Notes the facts about a finished receive. The error stays.
     fn tell(&mut self, status: &Status);
@@ -38,24 +38,21 @@ impl StatusForm for MPI_Status {
 #[inline]
 pub(crate) fn tell<S: StatusForm>(to: Option<InOut<S>>, status: &Status) {
     if let Some(to) = to {
-        // SAFETY: the place is there, and nobody else uses it meanwhile. It may hold any bits, which an integer
-        // may, too.
-        unsafe { &mut *to.as_ptr() }.tell(status);
+        to.update(|to| to.tell(status));
     }
 }
 
 /// Gives the program `status`, unless `to` is MPI_STATUS_IGNORE. The field MPI_ERROR keeps its value when
-/// `with_error` is `None`, as the calls that complete one operation must do (MPI-5.0 §3.2.5).
+/// `with_error` is `None`.
 #[inline]
 pub(crate) fn store(to: Option<InOut<MPI_Status>>, status: &Status, with_error: Option<i32>) {
     let Some(to) = to else { return };
-    // SAFETY: the place is there, and nobody else uses it meanwhile. It may hold any bits, which an integer
-    // may, too.
-    let to = unsafe { &mut *to.as_ptr() };
-    to.tell(status);
-    if let Some(error) = with_error {
-        to.error = error;
-    }
+    to.update(|to| {
+        to.tell(status);
+        if let Some(error) = with_error {
+            to.error = error;
+        }
+    });
 }
 
 /// The length of the message in bytes.
