@@ -701,7 +701,7 @@ static UNUSUAL_CALL int unusual_MPI_Recv(void *buf, int count, F_Datatype dataty
     return code;
 }
 #ifdef HAS_SHORT_CALLS
-static UNUSUAL_CALL int told_MPI_Recv(void *buf, int count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
+int face_MPI_Recv(void *buf, int count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
     if (!LIKELY(comm_is_known(comm) && datatype_is_usual(datatype))) {
         return unusual_MPI_Recv(buf, count, datatype, source, tag, comm, status);
     }
@@ -717,13 +717,13 @@ static UNUSUAL_CALL int told_MPI_Recv(void *buf, int count, F_Datatype datatype,
     STATUS_DONE(status);
     return code;
 }
-#endif
 int face_MPI_Recv(void *buf, int count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && comm_is_usual(comm) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
         return told_MPI_Recv(buf, count, datatype, source, tag, comm, status);
     }
     return library.MPI_Recv(buf, count, datatype_usual_c(datatype), source, tag, comm_usual_c(comm), MPI_STATUS_IGNORE);
 }
+#endif
 EXPORT(MPI_Recv)
 
 static UNUSUAL_CALL int unusual_MPI_Recv_c(void *buf, MPI_Count count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
@@ -967,7 +967,7 @@ static UNUSUAL_CALL int unusual_MPI_Sendrecv(const void *sendbuf, int sendcount,
     return code;
 }
 #ifdef HAS_SHORT_CALLS
-static UNUSUAL_CALL int told_MPI_Sendrecv(const void *sendbuf, int sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
+int face_MPI_Sendrecv(const void *sendbuf, int sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
     if (!LIKELY(comm_is_known(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
     }
@@ -983,13 +983,13 @@ static UNUSUAL_CALL int told_MPI_Sendrecv(const void *sendbuf, int sendcount, F_
     STATUS_DONE(status);
     return code;
 }
-#endif
 int face_MPI_Sendrecv(const void *sendbuf, int sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(sendbuf) | BUFFER_SIGN(recvbuf)) >= 0)) {
         return told_MPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
     }
     return library.MPI_Sendrecv(sendbuf, sendcount, datatype_usual_c(sendtype), dest, sendtag, recvbuf, recvcount, datatype_usual_c(recvtype), source, recvtag, comm_usual_c(comm), MPI_STATUS_IGNORE);
 }
+#endif
 EXPORT(MPI_Sendrecv)
 
 static UNUSUAL_CALL int unusual_MPI_Sendrecv_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {

@@ -18,6 +18,7 @@
  *   blocking:    MPI_Send at rank 0, MPI_Recv at rank 1; the answer, of 8 bytes too, is not counted.
  *   nonblocking: a window of MPI_Irecv at rank 1, then a window of MPI_Isend and MPI_Waitall at rank 0, then
  *                MPI_Waitall at rank 1; the answer to each window is counted at both.
+ *   statuses:    MPI_Send at rank 0, MPI_Recv with a status at rank 1, on a communicator of the program.
  *   single:      MPI_Isend and MPI_Wait at rank 0, MPI_Irecv and MPI_Wait at rank 1; no answer.
  *   completion:  windows as those of nonblocking, but MPI_Waitall alone is counted, at both.
  *   one-sided:   on a window that MPI_Win_allocate has made, rank 0 counts MPI_Put and MPI_Win_flush,
@@ -174,6 +175,19 @@ static void receive_one(void)
     MPI_Recv(in, sizeof *in, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+static MPI_Comm own;
+static MPI_Status status;
+
+static void send_on_own(void)
+{
+    MPI_Send(out, sizeof *out, MPI_BYTE, 1 - rank, TAG, own);
+}
+
+static void receive_with_status(void)
+{
+    MPI_Recv(in, sizeof *in, MPI_BYTE, 1 - rank, TAG, own, &status);
+}
+
 static void send_window(void)
 {
     int here;
@@ -251,6 +265,25 @@ static void blocking(void)
         tell();
     }
     check(in, 1);
+    number++;
+}
+
+static void statuses(void)
+{
+    int bytes;
+    if (rank == 0) {
+        fill(1);
+        counted(send_on_own);
+        tell();
+        hear();
+    } else {
+        hear();
+        counted(receive_with_status);
+        check(in, 1);
+        if (MPI_Get_count(&status, MPI_BYTE, &bytes) || bytes != sizeof *in || status.MPI_SOURCE != 0 || status.MPI_TAG != TAG)
+            end("a status is not that of the message");
+        tell();
+    }
     number++;
 }
 
@@ -379,7 +412,8 @@ static void (*step_of(const char *mode))(void)
         const char *mode;
         void (*step)(void);
     } steps[] = {{"blocking", blocking},     {"nonblocking", nonblocking}, {"single", single},
-                 {"completion", completion}, {"one-sided", one_sided},     {"accumulates", accumulates}};
+                 {"completion", completion}, {"one-sided", one_sided},     {"accumulates", accumulates},
+                 {"statuses", statuses}};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
         if (!strcmp(mode, steps[i].mode))
             return steps[i].step;
@@ -399,13 +433,15 @@ int main(int argc, char **argv)
         end("usage: mpiexec -n 2 messages DIRECTORY MODE BLOCKS MESSAGES");
     step = step_of(argv[2]);
     if (!step)
-        end("the second argument is blocking, nonblocking, single, completion, one-sided or accumulates");
+        end("the second argument is blocking, nonblocking, single, completion, one-sided, accumulates or statuses");
     has_window = step == one_sided || step == accumulates;
-    window = step == blocking || step == single ? 1 : WINDOW;
+    window = step == blocking || step == statuses || step == single ? 1 : WINDOW;
     blocks = strtol(argv[3], NULL, 10);
     messages = strtol(argv[4], NULL, 10);
     if (blocks < 1 || blocks > BLOCKS_MAX || messages < 1 || messages > MESSAGES_MAX || messages % window)
         end("blocks are 1 to 1000 of 1 to 1000000 messages each, whole windows");
+    if (step == statuses)
+        MPI_Comm_dup(MPI_COMM_WORLD, &own);
     tells = fifo(argv[1], rank == 0 ? "to-1" : "to-0");
     hears = fifo(argv[1], rank == 0 ? "to-0" : "to-1");
     if (has_window) {
@@ -432,6 +468,8 @@ int main(int argc, char **argv)
         MPI_Win_unlock(1 - rank, win);
         MPI_Win_free(&win);
     }
+    if (step == statuses)
+        MPI_Comm_free(&own);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();
     return 0;

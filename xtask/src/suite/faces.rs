@@ -194,6 +194,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         add("a program that is not position independent".into(), Box::new(move |context| fixed(context, face)));
         add("a forked child learns the class of its error".into(), Box::new(move |context| forked(context, face)));
         add("a profiler sees the program's calls only".into(), Box::new(move |context| profiler(context, face)));
+        add("what older programs name, and their statuses".into(), Box::new(move |context| older(context, face)));
         add("mpiexec, weft run and weft info lead to it".into(), Box::new(move |context| ways(context, face)));
         add(
             "some of mpi4py's tests by its published wheel, 1 rank".into(),
@@ -340,6 +341,12 @@ fn forked(context: &Context, face: Face) -> anyhow::Result<Outcome> {
     let program = compile(context, face, "tests/launcher/misused.c", "", &[])?;
     let run = context.mpiexec(2).arg(program).arg("fork").limit(LIMIT_SECONDS);
     Ok(Expected::code(0).says("children ended with 16 and 77").judge(run.finish()))
+}
+
+fn older(context: &Context, face: Face) -> anyhow::Result<Outcome> {
+    let program = compile(context, face, "tests/faces/older.c", "", &[])?;
+    let run = context.mpiexec(1).arg(program).limit(LIMIT_SECONDS);
+    Ok(Expected::code(0).judge(run.finish()))
 }
 
 fn profiler(context: &Context, face: Face) -> anyhow::Result<Outcome> {

@@ -231,7 +231,7 @@ fn start_receive(process: &mut Process, m: &Message) -> Result<usize> {
 }
 
 /// MPI_Recv (MPI-5.0 §3.2.4).
-#[inline]
+#[inline(always)]
 pub(crate) fn recv<S: StatusForm>(
     buf: Buffer,
     count: i64,

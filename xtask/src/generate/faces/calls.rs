@@ -146,28 +146,32 @@ impl Function<'_> {
             None => writeln!(out, "\nint face_{symbol}({declarations}) {{\n{body}}}")?,
             Some(test) => {
                 writeln!(out, "\nstatic UNUSUAL_CALL int unusual_{symbol}({declarations}) {{\n{body}}}")?;
-                // A function without room for a status needs no frame, so one that has a status is another.
-                let mut other = "unusual";
+                let (mut usual, mut short, mut other) = (String::new(), None, "unusual");
                 if let Some(shapes) = with_status(&shapes) {
                     let test = self.test(&parameters, &shapes).context("a test")?;
-                    let told = |library, shapes: &[Shape]| {
-                        let function = self.usual_function("told", library, &test, "unusual", &parameters, shapes);
-                        let function = function.replace("comm_is_usual", "comm_is_known");
-                        format!("static UNUSUAL_CALL {}", function.replace("comm_usual_c", "comm_known_c"))
+                    let function = |word, library, shapes: &[Shape]| {
+                        let function = self.usual_function(word, library, &test, "unusual", &parameters, shapes);
+                        function.replace("comm_is_usual", "comm_is_known").replace("comm_usual_c", "comm_known_c")
                     };
-                    let short = SHORT_STATUS.contains(&symbol.as_str());
-                    let short = short.then(|| told("short_calls", &short_statuses(&parameters, &shapes)));
-                    write_either(out, short, &told("library", &shapes))?;
+                    // A function without room for a status needs no frame, so one that has a status is another.
+                    usual = format!("static UNUSUAL_CALL {}", function("told", "library", &shapes));
                     other = "told";
+                    if SHORT_STATUS.contains(&symbol.as_str()) {
+                        short = Some(function("face", "short_calls", &short_statuses(&parameters, &shapes)));
+                    } else {
+                        out.push_str(&std::mem::take(&mut usual));
+                    }
                 }
-                let usual = self.usual_function("face", "library", &test, other, &parameters, &shapes);
-                let mut short = None;
+                usual += &self.usual_function("face", "library", &test, other, &parameters, &shapes);
                 if SHORT.contains(&symbol.as_str()) {
                     let shapes = short_requests(&parameters, shapes);
                     let test = self.test(&parameters, &shapes).context("a test")?;
                     short = Some(self.usual_function("face", "short_calls", &test, other, &parameters, &shapes));
                 }
-                write_either(out, short, &usual)?;
+                match short {
+                    Some(short) => writeln!(out, "#ifdef HAS_SHORT_CALLS\n{short}#else\n{usual}#endif")?,
+                    None => out.push_str(&usual),
+                }
             }
         }
         writeln!(out, "EXPORT({symbol})")?;
@@ -520,15 +524,6 @@ fn short_statuses(parameters: &[&Parameter], shapes: &[Shape]) -> Vec<Shape> {
         _ => shape.clone(),
     };
     parameters.iter().zip(shapes).map(|(parameter, shape)| as_it_is(parameter, shape)).collect()
-}
-
-/// Writes a function, and perhaps another one for ABIs whose requests and statuses the library knows.
-fn write_either(out: &mut String, short: Option<String>, usual: &str) -> Result<()> {
-    match short {
-        Some(short) => writeln!(out, "#ifdef HAS_SHORT_CALLS\n{short}#else\n{usual}#endif")?,
-        None => out.push_str(usual),
-    }
-    Ok(())
 }
 
 /// The same shapes, where a status is not ignored, and so source and tag are often wildcards. Nothing: the

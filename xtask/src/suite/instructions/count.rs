@@ -37,6 +37,8 @@ pub(crate) enum Place {
 pub(crate) enum Mode {
     Blocking,
     Nonblocking,
+    /// As `Blocking`, on a communicator of the program and with a status.
+    Statuses,
     /// One request for each message.
     Single,
     /// As `Nonblocking`, but only the call that completes the requests is counted.
@@ -77,6 +79,7 @@ impl Mode {
         match self {
             Mode::Blocking => "blocking",
             Mode::Nonblocking => "nonblocking",
+            Mode::Statuses => "statuses",
             Mode::Single => "single",
             Mode::Completion => "completion",
             Mode::OneSided => "one-sided",
@@ -87,7 +90,9 @@ impl Mode {
     /// The names of the two ranks' work.
     fn sides(self) -> [&'static str; 2] {
         match self {
-            Mode::Blocking | Mode::Nonblocking | Mode::Single | Mode::Completion => ["sender", "receiver"],
+            Mode::Blocking | Mode::Nonblocking | Mode::Statuses | Mode::Single | Mode::Completion => {
+                ["sender", "receiver"]
+            }
             Mode::OneSided => ["put and flush", "fetch-and-op and flush"],
             Mode::Accumulates => {
                 ["accumulate of 16 KB of char and flush", "get-accumulate of 16 KB of short and flush"]
