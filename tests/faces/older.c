@@ -1,6 +1,6 @@
-/* What older programs name and MPI-3.0 removed: MPI_LB and MPI_UB in structures. And statuses as a program of
- * this ABI has them, of receives from anybody, from nobody, and of too short a buffer. One rank; compiled with
- * the mpi.h of another library. */
+/* What older programs name and MPI-3.0 removed: MPI_LB and MPI_UB in structures. And statuses as a program
+ * of this ABI has them, of receives from anybody, from nobody, and of too short a buffer. One rank; compiled
+ * with the mpi.h of another library. */
 #define OMPI_OMIT_MPI1_COMPAT_DECLS 0
 #include "../c/check.h"
 

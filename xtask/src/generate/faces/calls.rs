@@ -153,7 +153,7 @@ impl Function<'_> {
                         let function = self.usual_function(word, library, &test, "unusual", &parameters, shapes);
                         function.replace("comm_is_usual", "comm_is_known").replace("comm_usual_c", "comm_known_c")
                     };
-                    // A function without room for a status needs no frame, so one that has a status is another.
+                    // A function without room for a status needs no frame, so one with a status is another.
                     usual = format!("static UNUSUAL_CALL {}", function("told", "library", &shapes));
                     other = "told";
                     if SHORT_STATUS.contains(&symbol.as_str()) {
