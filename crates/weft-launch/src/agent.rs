@@ -8,6 +8,7 @@
 mod binding;
 mod command;
 mod executable;
+mod heart;
 mod input;
 mod leftovers;
 mod lines;
@@ -24,12 +25,12 @@ pub(crate) use lines::Lines;
 pub(crate) use rank::Conversation;
 
 use crate::call_site::Board;
-use crate::control::Loss;
-use crate::control::{Channel, GREETING, OUTPUT_WINDOW, Phase, Plan, Report, State, VERSION, Watch};
+use crate::control::{Channel, FromMember, GREETING, Loss, OUTPUT_WINDOW, Phase, Plan, Report, State, VERSION, Watch};
 use crate::faces;
 use crate::processors::{self, Hold, Registry, Set, Topology};
 use crate::sys::{self, Mask, Poll, READ, Signals, WRITE};
 use binding::Bound;
+use heart::Heart;
 use input::InputQueue;
 use rank::{Rank, Starter};
 use relay::Relay;
@@ -125,9 +126,11 @@ fn serve(mut channel: Channel, mut signals: Signals, mask: Mask, null: File) -> 
         memory_directories: memory_directories(&plan),
         has_failed: false,
         goes_on: plan.goes_on,
+        heart: None,
         relay,
     };
     let bound = agent.bind(&plan, &allowed);
+    agent.start_heart(&plan)?;
     agent.launch(&plan, &bound, &mask, &null);
     drop(null);
     agent.run()
@@ -171,6 +174,8 @@ struct Agent {
     has_failed: bool,
     /// The other ranks go on when a rank is lost.
     goes_on: bool,
+    /// The part in heartbeats, where they are asked for.
+    heart: Option<Heart>,
     /// The commands that reach further hosts.
     relay: Relay,
 }
@@ -247,6 +252,9 @@ impl Agent {
         while !self.is_finished() {
             self.turn()?;
         }
+        if self.heart.take().is_some() {
+            self.report(&Report::Heartbeat(FromMember::Leaves));
+        }
         self.close_outputs();
         let (channel, relay) = (&mut self.channel, &mut self.relay);
         for (pid, how) in leftovers::kill(FAREWELL, |pid| relay.has(pid)) {
@@ -274,10 +282,12 @@ impl Agent {
         let channel_entries = self.channel.wait_in(&mut poll);
         let sources = self.wait_for_ranks(&mut poll);
         let streams = self.relay.wait_in(&mut poll, &self.channel);
+        let beats = self.heart.as_ref().map_or_else(Vec::new, |heart| heart.wait_in(&mut poll));
         let limit = self.next_timeout();
         let ready = poll.wait(limit)?;
         self.channel.handle(&ready, channel_entries);
         self.handle_orders();
+        self.beat(&ready, &beats);
         pass(&mut self.channel, self.relay.handle(&ready, &streams));
         for (entry, source) in sources {
             if ready.has(entry) {
@@ -295,7 +305,11 @@ impl Agent {
         }
         let received = self.channel.received();
         let deserted = self.watch.as_mut().is_some_and(|watch| watch.is_over(received, Instant::now()));
-        if (self.channel.state() == State::Closed || (deserted && !self.suspended)) && !self.gone {
+        let is_deserted = deserted && !self.suspended;
+        if (self.channel.state() == State::Closed || is_deserted) && !self.gone {
+            if is_deserted {
+                crate::say("mpiexec has not been heard here for too long: ending the ranks of this host");
+            }
             self.abandon();
         }
         Ok(())
@@ -332,7 +346,8 @@ impl Agent {
             end - now.min(end)
         });
         let watch = self.watch.as_ref().filter(|_| !self.gone).map(Watch::pause);
-        force.into_iter().chain(linger).chain(watch).min()
+        let heart = self.heart.as_ref().map(Heart::next_timeout);
+        force.into_iter().chain(linger).chain(watch).chain(heart).min()
     }
 
     fn handle_source(&mut self, source: &Source) {

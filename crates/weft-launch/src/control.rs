@@ -7,11 +7,13 @@
 mod channel;
 pub(crate) mod codec;
 mod family;
+mod heartbeat;
 mod relay;
 mod watch;
 
 pub(crate) use channel::{Channel, State};
 pub(crate) use family::{Answer, NameRequest, Request};
+pub(crate) use heartbeat::{FromMember, Heartbeat, Listener, ToMember};
 pub(crate) use relay::{FromCommand, ToCommand};
 pub(crate) use watch::Watch;
 
@@ -24,7 +26,7 @@ use crate::sys::Ended;
 use codec::{Decode, Encode, Reader};
 
 /// Version of the messages; both sides must have the same.
-pub(crate) const VERSION: u32 = 7;
+pub(crate) const VERSION: u32 = 8;
 /// The beginning of an agent's greeting. The version, a blank, the name of the agent's machine
 /// ([`crate::processors::machine`]) and a newline follow.
 pub(crate) const GREETING: &str = "WEFT-AGENT ";
@@ -153,6 +155,8 @@ pub(crate) struct Plan {
     pub(crate) binding: Binding,
     /// The longest silence of `mpiexec` after which the agent ends its ranks, in milliseconds; 0: no limit.
     pub(crate) patience_ms: u64,
+    /// The part of this host in the heartbeats, where they are asked for.
+    pub(crate) heartbeat: Option<Heartbeat>,
     pub(crate) programs: Vec<Program>,
     /// The ranks of this host in order, each with the index of its program.
     pub(crate) ranks: Vec<(u32, u32)>,
@@ -195,6 +199,8 @@ pub(crate) enum Order {
     Relay { command: u32, message: ToCommand },
     /// This rank of another host is lost; the ranks go on without it.
     Lost { rank: u32, loss: Loss },
+    /// A word about heartbeats.
+    Heartbeat(ToMember),
 }
 
 /// The progress of a rank with PMI.
@@ -266,6 +272,8 @@ pub(crate) enum Report {
     Relay { command: u32, message: FromCommand },
     /// All ranks have ended and all their output was sent. The last report.
     Done,
+    /// A word about heartbeats.
+    Heartbeat(FromMember),
 }
 
 impl Plan {
@@ -291,6 +299,7 @@ impl Order {
             Self::Ping => 9u8.encode(out),
             Self::Relay { command, message } => (10u8, command, message).encode(out),
             Self::Lost { rank, loss } => (11u8, rank, loss).encode(out),
+            Self::Heartbeat(word) => (12u8, word).encode(out),
         }
     }
 
@@ -314,6 +323,7 @@ impl Order {
             9 => Self::Ping,
             10 => Self::Relay { command: Decode::decode(&mut reader)?, message: Decode::decode(&mut reader)? },
             11 => Self::Lost { rank: Decode::decode(&mut reader)?, loss: Decode::decode(&mut reader)? },
+            12 => Self::Heartbeat(Decode::decode(&mut reader)?),
             _ => return None,
         };
         reader.is_empty().then_some(order)
@@ -340,6 +350,7 @@ impl Report {
             Self::Pong => 13u8.encode(out),
             Self::Started(ranks) => (14u8, ranks).encode(out),
             Self::Relay { command, message } => (15u8, command, message).encode(out),
+            Self::Heartbeat(word) => (16u8, word).encode(out),
         }
     }
 
@@ -372,6 +383,7 @@ impl Report {
             13 => Self::Pong,
             14 => Self::Started(Decode::decode(reader)?),
             15 => Self::Relay { command: Decode::decode(reader)?, message: Decode::decode(reader)? },
+            16 => Self::Heartbeat(Decode::decode(reader)?),
             _ => return None,
         };
         reader.is_empty().then_some(report)
@@ -403,6 +415,7 @@ codec::structure!(Plan {
     merge,
     binding,
     patience_ms,
+    heartbeat,
     programs,
     ranks
 });

@@ -137,6 +137,7 @@ pub(crate) fn plan() -> Plan {
         merge: false,
         binding: Binding { to: BindTo::None, by: MapBy::Slot, each: 1, report: false, machine_ranks: 2 },
         patience_ms: 0,
+        heartbeat: None,
         programs: vec![program],
         ranks: vec![(0, 0), (1, 0)],
     }

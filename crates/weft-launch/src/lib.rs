@@ -21,6 +21,7 @@ mod defaults;
 mod error;
 pub mod faces;
 pub mod foreign;
+mod heartbeat;
 mod hosts;
 mod loss;
 mod manager;

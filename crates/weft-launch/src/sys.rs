@@ -2,6 +2,7 @@
 //! not offer.
 
 mod affinity;
+mod interfaces;
 mod library;
 pub(crate) mod munge;
 pub(crate) mod pmix;
@@ -10,6 +11,7 @@ mod process;
 mod signals;
 
 pub(crate) use affinity::affinity;
+pub(crate) use interfaces::{Interface, interfaces};
 pub(crate) use library::own_file;
 pub(crate) use poll::{Poll, READ, Ready, WRITE};
 pub(crate) use process::{

@@ -50,6 +50,7 @@ impl Agent {
                 self.signal_all(signal, None);
             }
             Order::Lost { rank, loss } => self.lose(rank, loss),
+            Order::Heartbeat(word) => self.handle_word(word),
             Order::Ping => self.report(&Report::Pong),
             Order::End { signal, grace_ms, spare } => {
                 self.signal_all(signal, spare);

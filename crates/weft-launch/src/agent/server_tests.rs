@@ -32,6 +32,7 @@ fn plan(ranks: &[u32]) -> Plan {
         merge: false,
         binding: Binding { to: BindTo::None, by: MapBy::Slot, each: 1, report: false, machine_ranks: 2 },
         patience_ms: 0,
+        heartbeat: None,
         programs: vec![program.clone(), Program { number: 7, ..program }],
         ranks: ranks.iter().map(|&rank| (rank, rank % 2)).collect(),
     }

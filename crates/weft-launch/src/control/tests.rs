@@ -20,6 +20,7 @@ fn plan() -> Plan {
         merge: false,
         binding: Binding { to: BindTo::Core, by: MapBy::Numa, each: 2, report: true, machine_ranks: 3 },
         patience_ms: 120_000,
+        heartbeat: Some(Heartbeat { member: 3, limit_ms: 2_000 }),
         programs: vec![Program {
             number: 1,
             words: vec![b"a".to_vec(), vec![0xff]],
@@ -38,6 +39,11 @@ fn spawn() -> Spawn {
     let info = vec![("wdir".to_owned(), "/".to_owned())];
     let program = SpawnProgram { command: "a".into(), arguments: vec!["b".into()], processes: 2, info };
     Spawn { programs: vec![program], values: vec![("k".into(), "v".into())], directory: "/tmp".into() }
+}
+
+fn listener() -> Listener {
+    let addresses = ["10.0.0.1:5000", "[fd00::1]:5001"].map(|text| text.parse().expect("an address"));
+    Listener { member: 1, addresses: addresses.to_vec() }
 }
 
 fn orders() -> Vec<Order> {
@@ -64,6 +70,10 @@ fn orders() -> Vec<Order> {
         Order::Relay { command: 7, message: ToCommand::Start(vec!["ssh".into(), "h1".into()]) },
         Order::Relay { command: 7, message: ToCommand::Input(b"bytes".to_vec()) },
         Order::Relay { command: 7, message: ToCommand::Signal(15) },
+        Order::Heartbeat(ToMember::Place { next: Some(listener()), watched: Some(2), is_audible: true }),
+        Order::Heartbeat(ToMember::Place { next: None, watched: None, is_audible: false }),
+        Order::Heartbeat(ToMember::Ask { round: 9, anchor: listener() }),
+        Order::Heartbeat(ToMember::Excluded("why".into())),
     ]
 }
 
@@ -73,6 +83,13 @@ fn reports() -> Vec<Report> {
         Report::Output { stream: Stream::Output, bytes: b"a\n".to_vec() },
         Report::Output { stream: Stream::Error, bytes: vec![] },
         Report::InputTaken(1 << 40),
+        Report::Heartbeat(FromMember::Listens(listener().addresses)),
+        Report::Heartbeat(FromMember::Audible),
+        Report::Heartbeat(FromMember::Unheard { member: 3 }),
+        Report::Heartbeat(FromMember::Silent { member: 3 }),
+        Report::Heartbeat(FromMember::Asking { round: 3 }),
+        Report::Heartbeat(FromMember::Heard { round: 3 }),
+        Report::Heartbeat(FromMember::Leaves),
         Report::Gathered { exchange: true, gathered: Gathered::default() },
         Report::Request { rank: 0, request: Request::Spawn(spawn()) },
         Report::Request { rank: 0, request: Request::SpawnedEnd(4) },

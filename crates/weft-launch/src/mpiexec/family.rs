@@ -141,6 +141,7 @@ codec::structure!(Settings {
     agent_timeout,
     tree_width,
     host_timeout,
+    heartbeat,
     print_rank_map,
     stats,
     universe,

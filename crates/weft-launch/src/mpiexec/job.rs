@@ -3,6 +3,7 @@
 
 mod endings;
 mod family;
+mod heartbeats;
 mod parent;
 mod reaching;
 mod relaying;
@@ -21,6 +22,7 @@ use crate::control::{INPUT_WINDOW, InputTo, Order, Phase, Watch};
 use crate::sys::{self, Mask, Poll, READ, Ready, Signals};
 use crate::wire;
 use family::Family;
+use heartbeats::Heartbeats;
 pub(super) use parent::Parent;
 use reaching::Connecting;
 pub(super) use singleton::Singleton;
@@ -156,6 +158,8 @@ struct Running {
     time_limit_at: Option<Instant>,
     /// The time of the next look for silent hosts.
     look_at: Option<Instant>,
+    /// The heartbeats between hosts, where they are asked for.
+    heartbeats: Option<Heartbeats>,
     survey: Option<Survey>,
     /// The time at which `mpiexec` asks whether ranks wait for one that has ended.
     check_at: Option<Instant>,
@@ -196,6 +200,7 @@ impl Running {
             exchanged: false,
             give_up_at: None,
             look_at: None,
+            heartbeats: None,
             survey: None,
             check_at: None,
             interrupts: 0,
@@ -307,8 +312,18 @@ impl Running {
         let closing = closing.filter_map(|agent| agent.closed_at).map(|at| at + STATUS_WAIT).min();
         let survey = self.survey.as_ref().map(|survey| survey.deadline);
         let terminal = (self.may_feed() && self.feeder.must_look_again()).then(|| Instant::now() + TERMINAL_PAUSE);
-        let timers =
-            [greeting, closing, survey, terminal, self.check_at, self.look_at, self.give_up_at, self.time_limit_at];
+        let heartbeats = self.heartbeats.as_ref().and_then(Heartbeats::next_timeout);
+        let timers = [
+            heartbeats,
+            greeting,
+            closing,
+            survey,
+            terminal,
+            self.check_at,
+            self.look_at,
+            self.give_up_at,
+            self.time_limit_at,
+        ];
         if self.console.is_urgent() {
             return Some(Duration::ZERO);
         }
@@ -341,6 +356,7 @@ impl Running {
         if passed(self.give_up_at) {
             self.give_up();
         }
+        self.judge_heartbeats();
     }
 
     /// Starts the ranks as soon as every host has an agent: all start, or none.
@@ -350,6 +366,7 @@ impl Running {
             return;
         }
         self.launched = true;
+        self.heartbeats = self.job.settings.heartbeat.map(Heartbeats::new);
         let machines: Vec<String> = self.agents.iter().map(|agent| agent.machine.clone()).collect();
         let ranks: Vec<usize> = self.job.shares.iter().map(|share| share.plan.ranks.len()).collect();
         for (agent, share) in self.agents.iter_mut().zip(&self.job.shares) {
@@ -361,7 +378,7 @@ impl Running {
             if agent.stage == Stage::Greeted {
                 agent.stage = Stage::Working;
             }
-            let limit = self.job.settings.host_timeout.filter(|_| agent.remote);
+            let limit = self.job.settings.silence_max().filter(|_| agent.remote);
             agent.watch = limit.map(|limit| Watch::new(limit, Instant::now()));
             self.look_at = self.look_at.or(limit.map(|_| Instant::now()));
         }

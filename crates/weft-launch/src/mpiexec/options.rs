@@ -8,7 +8,7 @@ use crate::control::InputTo;
 use crate::defaults::Defaults;
 use crate::hosts::{self, Host, Order};
 use crate::spawn::ERROR_HANDLER;
-use crate::{reach, words};
+use crate::{heartbeat, reach, words};
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -26,6 +26,8 @@ const INTERFACE: &str = "WEFT_INTERFACE";
 const AGENT: &str = "WEFT_AGENT";
 /// The variable that says how many agents each host starts.
 const TREE_WIDTH: &str = "WEFT_TREE_WIDTH";
+/// The variable that asks for heartbeats.
+const HEARTBEAT: &str = "WEFT_HEARTBEAT";
 
 /// The task of `mpiexec`.
 #[derive(Debug)]
@@ -238,6 +240,7 @@ impl<'a> Parser<'a> {
             Global::AgentProgram => settings.agent_program = Some(first()),
             Global::HostTimeout if first() == "0" => settings.host_timeout = None,
             Global::HostTimeout => settings.host_timeout = Some(seconds(name, &first())?),
+            Global::Heartbeat => settings.heartbeat = Some(heartbeat(name, &first())?),
             Global::AgentTimeout => settings.agent_timeout = seconds(name, &first())?,
             Global::TreeWidth => settings.tree_width = tree_width(name, &first())?,
             Global::Stats => settings.stats = Some(stats_format(&first())?),
@@ -343,6 +346,12 @@ impl<'a> Parser<'a> {
         {
             self.settings.tree_width = tree_width(TREE_WIDTH, &value.to_string_lossy())?;
         }
+        if self.settings.heartbeat.is_none()
+            && let Some(value) = (self.variable)(HEARTBEAT)
+        {
+            self.settings.heartbeat = Some(heartbeat(HEARTBEAT, &value.to_string_lossy())?);
+        }
+        self.settings.heartbeat = self.settings.heartbeat.filter(|limit| !limit.is_zero());
         self.borrow()?;
         Ok(self.settings)
     }
@@ -358,11 +367,25 @@ pub(super) fn defaults() -> Result<Defaults, String> {
         let checked = match line.name.as_str() {
             AGENT => template(AGENT, &line.value).map(drop),
             TREE_WIDTH => tree_width(TREE_WIDTH, &line.value).map(drop),
+            HEARTBEAT => heartbeat(HEARTBEAT, &line.value).map(drop),
             _ => Ok(()),
         };
         checked.map_err(|why| format!("{}: {why}: correct the line, or remove it", line.place()))?;
     }
     Ok(defaults)
+}
+
+/// Reads the limit of heartbeats; 0: none are wanted.
+fn heartbeat(name: &str, text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let limit = seconds(name, text)?;
+    let least = heartbeat::LIMIT_MIN;
+    match limit < least {
+        true => Err(format!("{name} needs at least {} s, not `{text}`, or 0 for no heartbeats", least.as_secs_f64())),
+        false => Ok(limit),
+    }
 }
 
 fn tree_width(name: &str, word: &str) -> Result<Width, String> {

@@ -3,12 +3,13 @@
 use super::allocation::{self, Allocation};
 use super::environment;
 use super::settings::{Block, Loudness, RANKS_MAX, Settings};
-use crate::control::{Binding, InputTo, Label, Plan, Program};
+use crate::control::{Binding, Heartbeat, InputTo, Label, Plan, Program};
 use crate::hosts::{self, Host};
 use crate::reach::{self, RemoteShell};
 use crate::{JobSecret, sys, wire};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::time::Duration;
 
 /// The factor by which an agent waits longer for a silent `mpiexec` than `mpiexec` for a silent host. So
 /// `mpiexec` gives up first, and can tell the user why.
@@ -220,6 +221,7 @@ fn empty_plan(settings: &Settings, host: &str, size: u32) -> Plan {
             machine_ranks: 0,
         },
         patience_ms: 0,
+        heartbeat: None,
         programs: Vec::new(),
         ranks: Vec::new(),
     }
@@ -242,14 +244,18 @@ fn complete(mut job: Job) -> Result<Job, String> {
         (true, 1) => Label::Rank,
         (true, _) => Label::RankAndHost,
     };
-    let silence = job.settings.host_timeout.map_or(0, |limit| limit.as_millis());
-    let patience_ms = u64::try_from(silence).unwrap_or(u64::MAX).saturating_mul(AGENT_PATIENCE);
-    for share in &mut job.shares {
+    let milliseconds = |limit: Duration| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    // Where heartbeats are asked for, a host that is cut off ends its ranks when the others go on, not later.
+    let factor = if job.settings.heartbeat.is_some() { 1 } else { AGENT_PATIENCE };
+    let patience_ms = job.settings.silence_max().map_or(0, milliseconds).saturating_mul(factor);
+    let heartbeat = job.settings.heartbeat.map(milliseconds);
+    for (member, share) in (0..).zip(&mut job.shares) {
         let blocks = job.settings.blocks.iter().flat_map(|block| &block.hosts);
         let interface = job.settings.hosts.iter().chain(blocks).find(|host| host.name == share.host);
         let interface = interface.and_then(|host| host.interface.clone());
         let plan = &mut share.plan;
         plan.patience_ms = if share.remote { patience_ms } else { 0 };
+        plan.heartbeat = heartbeat.map(|limit_ms| Heartbeat { member, limit_ms });
         plan.job.clone_from(&name);
         plan.secret = secret;
         plan.label = label;

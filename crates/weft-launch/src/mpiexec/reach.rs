@@ -71,6 +71,10 @@ pub(crate) struct Agent {
     pub(crate) closed_at: Option<Instant>,
     /// The watch on its silence, once it works on another host.
     pub(crate) watch: Option<Watch>,
+    /// It is gone with its ranks, or the others go on without them.
+    pub(crate) is_lost: bool,
+    /// The others go on without it, and it has been told so.
+    pub(crate) is_excluded: bool,
     pub(crate) gathered: Option<(bool, Gathered)>,
     pub(crate) input_taken: u64,
     errors: Option<File>,
@@ -97,6 +101,8 @@ impl Agent {
             ended: None,
             closed_at: None,
             watch: None,
+            is_lost: false,
+            is_excluded: false,
             gathered: None,
             input_taken: 0,
             errors: None,
@@ -253,7 +259,8 @@ impl Agent {
         self.errors.as_ref().map(|errors| poll.add(errors, READ))
     }
 
-    /// Reads the standard error of the agent's command. While the agent works, returns the text to be shown.
+    /// Reads the standard error of the agent's command. While the agent works, or when it has been excluded,
+    /// returns the text to be shown.
     pub(crate) fn read_errors(&mut self) -> Option<String> {
         let mut buffer = [0; 4096];
         while let Some(errors) = &mut self.errors {
@@ -264,7 +271,7 @@ impl Agent {
                 Err(_) => self.errors = None,
             }
         }
-        if !self.is_working() || self.kept.is_empty() {
+        if !(self.is_working() || self.is_excluded) || self.kept.is_empty() {
             return None;
         }
         let end = self.kept.iter().rposition(|&byte| byte == b'\n')? + 1;

@@ -9,6 +9,7 @@ use super::tree::Width;
 use crate::control::{BindTo, InputTo, MapBy};
 use crate::defaults::{Defaults, VARIABLE};
 use crate::faces::Faces;
+use crate::heartbeat::Pace;
 use crate::hosts::{Host, Order};
 use crate::reach::{self, RemoteShell};
 
@@ -67,6 +68,8 @@ pub(crate) struct Settings {
     pub(crate) tree_width: Width,
     /// The longest silence of a host once its ranks run; `None`: no limit.
     pub(crate) host_timeout: Option<Duration>,
+    /// The longest silence of a host or stop of a rank, where heartbeats are asked for.
+    pub(crate) heartbeat: Option<Duration>,
     /// Prints which ranks are on which host.
     pub(crate) print_rank_map: bool,
     pub(crate) stats: Option<stats::Format>,
@@ -105,6 +108,7 @@ impl Settings {
             agent_timeout: AGENT_TIMEOUT_DEFAULT,
             tree_width: Width::Auto,
             host_timeout: Some(HOST_TIMEOUT_DEFAULT),
+            heartbeat: None,
             print_rank_map: false,
             stats: None,
             universe: None,
@@ -115,6 +119,12 @@ impl Settings {
             quiet: false,
             notes: Vec::new(),
         }
+    }
+
+    /// The longest silence of the way to a host on which orders and reports pass; `None`: no limit.
+    pub(crate) fn silence_max(&self) -> Option<Duration> {
+        let beats = self.heartbeat.map(|limit| Pace::new(limit).control());
+        self.host_timeout.into_iter().chain(beats).min()
     }
 
     /// Hands to all ranks what the files of defaults say.

@@ -64,6 +64,7 @@ pub(crate) enum Global {
     AgentTimeout,
     TreeWidth,
     HostTimeout,
+    Heartbeat,
     Launcher,
     LauncherProgram,
     LauncherArguments,

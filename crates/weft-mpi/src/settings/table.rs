@@ -408,6 +408,16 @@ pub const TREE_WIDTH: Setting = Setting {
     reader: Reader::Mpiexec,
 };
 
+/// Heartbeats between hosts.
+pub const HEARTBEAT: Setting = Setting {
+    name: "WEFT_HEARTBEAT",
+    default: "0",
+    allowed: "seconds from 0.5 on, or 0",
+    meaning: "the hosts of a job send each other heartbeats; this is the longest silence of a host, and the longest \
+              stop of a rank (as `--heartbeat`). 0: no heartbeats",
+    reader: Reader::Mpiexec,
+};
+
 /// The directory where the jobs of a machine note which processors they have.
 pub const REGISTRY: Setting = Setting {
     name: "WEFT_REGISTRY",
@@ -418,7 +428,7 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All settings, in the order in which they are shown.
-pub const TABLE: [&Setting; 44] = [
+pub const TABLE: [&Setting; 45] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
@@ -462,6 +472,7 @@ pub const TABLE: [&Setting; 44] = [
     &FAULTS,
     &AGENT,
     &TREE_WIDTH,
+    &HEARTBEAT,
     &REGISTRY,
 ];
 

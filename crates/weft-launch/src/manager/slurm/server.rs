@@ -171,6 +171,7 @@ fn plan(step: &Step, secret: JobSecret) -> Plan {
         merge: false,
         binding: Binding { to: BindTo::None, by: MapBy::Slot, each: 1, report: false, machine_ranks: 0 },
         patience_ms: 0,
+        heartbeat: None,
         programs: vec![program],
         ranks: (0..step.size).map(|rank| (rank, 0)).collect(),
     }

@@ -162,7 +162,7 @@ impl Running {
 
     /// Ends the job for a host that was silent for too long, because its ranks are gone.
     fn lose_silent(&mut self, index: usize) {
-        let limit = self.job.settings.host_timeout.unwrap_or_default().as_secs_f64();
+        let limit = self.job.settings.silence_max().unwrap_or_default().as_secs_f64();
         let agent = &mut self.agents[index];
         let clause = format!("the host {} has not answered for {limit} s: it or the way to it has failed", agent.host);
         agent.kill();

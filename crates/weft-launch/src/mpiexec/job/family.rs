@@ -248,8 +248,7 @@ impl Family {
 impl Running {
     /// Passes a rank's request on to where it is served.
     pub(super) fn handle_request(&mut self, agent: usize, rank: u32, request: Request) {
-        let settings =
-            matches!(request, Request::Spawn(_)).then(|| Box::new(spawned::inherited(&self.job, Some(rank))));
+        let settings = matches!(request, Request::Spawn(_)).then(|| Box::new(self.inherited(rank)));
         match &mut self.place {
             Place::First(_) => self.serve(Asker::Rank { agent, rank }, request, settings),
             Place::Spawned(parent) => parent.tell(&FromSpawned::Request { rank, request, settings }),
@@ -290,6 +289,14 @@ impl Running {
         family.last = number;
         family.jobs.push(job);
         Ok(())
+    }
+
+    /// The settings that a job hands over which this rank spawns: no process is started on hosts that are lost.
+    fn inherited(&self, rank: u32) -> Settings {
+        let mut settings = spawned::inherited(&self.job, Some(rank));
+        let is_lost = |name: &str| self.agents.iter().any(|agent| agent.is_lost && agent.host == name);
+        settings.hosts.retain(|host| !is_lost(&host.name));
+        settings
     }
 
     fn answer(&mut self, asker: Asker, answer: Answer) {

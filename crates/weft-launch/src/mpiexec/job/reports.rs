@@ -124,6 +124,7 @@ impl Running {
                 }
             }
             Report::Pong => {}
+            Report::Heartbeat(word) => self.handle_heartbeat(index, word),
             Report::Relay { command, message } => self.hear_command(index, command, message),
             Report::Done => {
                 self.agents[index].stage = Stage::Done;
@@ -202,6 +203,8 @@ impl Running {
     /// Handles the loss of a host: its ranks are gone. The job ends, or the others go on.
     pub(super) fn lose_host(&mut self, index: usize, clause: String) {
         self.blame_host(index, &clause);
+        self.leave_ring(index);
+        self.agents[index].is_lost = true;
         let ranks: Vec<u32> = self.job.shares[index].plan.ranks.iter().map(|&(rank, _)| rank).collect();
         let lost: Vec<u32> = ranks.into_iter().filter(|&rank| self.ended[rank as usize].is_none()).collect();
         lost.iter().for_each(|&rank| self.ended[rank as usize] = Some(Phase::Silent));

@@ -88,6 +88,7 @@ fn plan() -> io::Result<Plan> {
         merge: false,
         binding: Binding { to: BindTo::None, by: MapBy::Slot, each: 1, report: false, machine_ranks: 1 },
         patience_ms: 0,
+        heartbeat: None,
         programs: vec![program],
         ranks: vec![(0, 0)],
     })

@@ -226,6 +226,14 @@ pub(crate) static OPTIONS: &[Entry] = &[
     ),
     global(
         Reach,
+        &["--heartbeat"],
+        one("SECONDS"),
+        Global::Heartbeat,
+        "hosts send each other heartbeats over the network of the ranks. A host that is silent for this time, and a rank that is \
+         stopped for longer, is lost (default 0: no heartbeats). The variable WEFT_HEARTBEAT does the same",
+    ),
+    global(
+        Reach,
         &["-launcher", "-bootstrap"],
         one("ssh|rsh|slurm"),
         Global::Launcher,
