@@ -10,16 +10,19 @@
  * get errors as well, wherever they are. Those that live make a smaller communicator, agree on the last copy
  * that all of them have, share the rod anew, and go on from that copy. With `--respawn` they first start as
  * many ranks as they have lost, and give them the copy. In the end each rank computes the same by itself and
- * compares to the last bit.
+ * compares to the last bit. `--hold S@FILE` lets all ranks wait before step S until the file is there:
+ * meanwhile a host can be cut off.
  *
  * Exit code 0: both are equal. 1: they are not.
  */
+#define _DEFAULT_SOURCE /* usleep */
 #include <mpi-ext.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { CELLS = 1200, STEPS = 1000, CHECKPOINT = 50, LOSSES_MAX = 64, RANKS_MAX = 1024 };
 /* How much of a difference moves to a neighbour in one step; stable below 0.5. */
@@ -27,6 +30,8 @@ static const double SPREAD = 0.25;
 
 static int world_rank, losses;
 static struct { int rank, step; } lost[LOSSES_MAX];
+static int hold_step = -1;
+static char hold_file[4096];
 /* The whole rod as it was at two steps: a copy that is being made does not harm the one before. */
 static double copies[2][CELLS];
 static int copy_step[2] = {0, -1};
@@ -56,6 +61,16 @@ static void die_if_told(int step)
             raise(SIGKILL);
 }
 
+static void hold_if_told(int step)
+{
+    if (step != hold_step || !access(hold_file, F_OK))
+        return;
+    printf("survive: rank %d waits before step %d\n", world_rank, step);
+    fflush(stdout);
+    while (access(hold_file, F_OK))
+        usleep(10000);
+}
+
 /* Computes from the copy of step `from` to the end. Returns an error code of MPI. */
 static int compute(MPI_Comm comm, int from)
 {
@@ -73,6 +88,7 @@ static int compute(MPI_Comm comm, int from)
     memcpy(now + 1, copy + starts[rank], own * sizeof *now);
     for (int step = from; step < STEPS; step++) {
         die_if_told(step);
+        hold_if_told(step);
         now[0] = now[own + 1] = 0; /* the ends of the rod are cold */
         code = MPI_Sendrecv(now + 1, 1, MPI_DOUBLE, left, 0, now + own + 1, 1, MPI_DOUBLE, right, 0, comm,
                             MPI_STATUS_IGNORE);
@@ -145,6 +161,8 @@ int main(int argc, char **argv)
     for (int at = 1; at + 1 < argc && losses < LOSSES_MAX; at += 2)
         if (!strcmp(argv[at], "--lose") && sscanf(argv[at + 1], "%d@%d", &lost[losses].rank, &lost[losses].step) == 2)
             losses++;
+        else if (!strcmp(argv[at], "--hold"))
+            sscanf(argv[at + 1], "%d@%4095s", &hold_step, hold_file);
     initial(copies[0]);
 
     MPI_Comm comm, smaller;

@@ -103,6 +103,41 @@ fn a_quiet_job_is_not_a_silent_host() {
 }
 
 #[test]
+fn a_host_without_heartbeats_ends_the_job() {
+    let mark = mark(20);
+    let job = Run::start(command(&format!("--heartbeat 1 {TWO_HOSTS} -n 2 sleep {mark}")), b"");
+    await_processes(&mark, 3);
+    signal(an_agent(&mark, &job), "STOP");
+    let outcome = job.wait().expect(1);
+    outcome.says("the host h").says(": it or the way to it has failed; ending the other rank\n");
+    assert_eq!(outcome.err.lines().count(), 1, "one line is enough: {outcome:?}");
+    await_processes(&mark, 0);
+}
+
+#[test]
+fn hosts_with_heartbeats_are_missed_by_nobody_when_their_ranks_have_ended() {
+    // The first rank ends long before the second, and a job that is stopped is no silent one.
+    let mark = mark(21);
+    let script = format!("sleep|$((PMI_RANK*4));|:|{mark}");
+    let job = Run::start(command(&format!("--heartbeat 0.5 {TWO_HOSTS} -n 2 sh -c {script}")), b"");
+    await_processes(&mark, 3);
+    job.signal("TSTP");
+    std::thread::sleep(Duration::from_secs(2));
+    job.signal("CONT");
+    let outcome = job.wait().expect(0);
+    assert_eq!(outcome.err, "", "nobody is accused");
+}
+
+#[test]
+fn a_limit_of_heartbeats_that_no_agent_can_keep_is_refused() {
+    run("--heartbeat 0.1 -n 1 true").expect(2).says("--heartbeat needs at least 0.5 s, not `0.1`");
+    run("--heartbeat 0 -n 1 true").expect(0);
+    let mut wrong = command("-n 1 true");
+    wrong.env("WEFT_HEARTBEAT", "soon");
+    Run::start(wrong, b"").wait().expect(2).says("WEFT_HEARTBEAT needs a time in seconds, not `soon`");
+}
+
+#[test]
 fn an_mpiexec_that_falls_silent_leaves_nobody_on_other_hosts() {
     let mark = mark(18);
     let job = Run::start(command(&format!("--host-timeout 1 {TWO_HOSTS} -n 2 sleep {mark}")), b"");

@@ -150,18 +150,22 @@ fn case(plot: Plot, seeds: std::ops::Range<u64>) -> Case {
 }
 
 /// A folder for the files of one story, gone with it: in memory, where shared memory usually is.
-struct Folder(PathBuf);
+pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> anyhow::Result<Folder> {
+    pub(super) fn new() -> anyhow::Result<Folder> {
         let path = PathBuf::from(format!("/dev/shm/weft-chaos-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path)?;
         Ok(Folder(path))
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// The names of the files in it.
-    fn files(&self) -> anyhow::Result<Vec<String>> {
+    pub(super) fn files(&self) -> anyhow::Result<Vec<String>> {
         let entries = std::fs::read_dir(&self.0)?;
         Ok(entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
     }

@@ -1,8 +1,15 @@
 //! Tests of programs that survive the death of their ranks: each scenario on one host and on two.
 
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::carriers::Down;
+use super::chaos::Folder;
 use super::context::{Context, Expected};
 use super::needs::Need;
-use super::process::Run;
+use super::process::{Finished, Run, Running};
+use super::strangers::rank_of;
 use super::{Case, Outcome};
 
 const PROGRAM: &str = "tests/c/recovery.c";
@@ -79,6 +86,8 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         cases.extend([false, true].map(|respawns| example(place, respawns)));
     }
     cases.push(host_lost());
+    cases.extend([false, true].map(cut_off));
+    cases.push(stopped());
     cases
         .extend(["nonblocking", "persistent"].map(|form| survived(Place::Host, &["collective", "allreduce", form], 1)));
     cases
@@ -125,6 +134,67 @@ fn host_lost() -> Case {
         Expected::code(1).says("is lost").says("rank 0 goes on").never_says("recovery.c:").judge(run(context))
     });
     case.needs(&[Need::Networks])
+}
+
+/// The example on two hosts, whose link is cut in the middle while `mpiexec` still reaches both: the second
+/// host is told that it is excluded, and the first computes the right result alone.
+fn cut_off(respawns: bool) -> Case {
+    let what = if respawns { ", and new ones are started" } else { "" };
+    let case = Case::new(format!("examples/survive.c: the network of a host is cut{what}"), move |context| {
+        let attempt = || {
+            let folder = Folder::new()?;
+            let running = holding(context, Place::TwoHosts, &folder, respawns)?;
+            let down = Down::new(context)?;
+            let finished = go_on(running, &folder);
+            drop(down);
+            finished
+        };
+        let ranks = if respawns { 4 } else { 2 };
+        let right = format!("{ranks} ranks have computed 1000 steps: the result is right");
+        let expected = Expected::code(1).says(right).says("has sent no heartbeat for 1 s").says("the others go on");
+        expected.says("is excluded from the job").judge(attempt())
+    });
+    case.needs(&[Need::Networks])
+}
+
+/// A rank that is stopped for longer than the limit counts as lost, and does not come back.
+fn stopped() -> Case {
+    Case::new("examples/survive.c: a rank is stopped for longer than --heartbeat says", |context| {
+        let attempt = || {
+            let folder = Folder::new()?;
+            let running = holding(context, Place::Host, &folder, false)?;
+            let ranks: Vec<Pid> = running.processes().into_iter().map(|(pid, _)| pid).collect();
+            let last = ranks.into_iter().find(|pid| rank_of(*pid) == Some(3));
+            kill_process(last.ok_or_else(|| anyhow::anyhow!("no rank 3"))?, Signal::STOP)?;
+            go_on(running, &folder)
+        };
+        let expected = Expected::code(KILLED).says("3 ranks have computed 1000 steps: the result is right");
+        expected.says("rank 3 was stopped for longer than 1 s").judge(attempt())
+    })
+}
+
+/// Four ranks of the example with heartbeats, all of which wait in the middle for a file.
+fn holding(context: &Context, place: Place, folder: &Folder, respawns: bool) -> anyhow::Result<Running> {
+    let hold = format!("500@{}", folder.path().join("go").display());
+    let run = place.mpiexec(context, 4)?.args(["--heartbeat", "1"]).arg(context.compile(EXAMPLE)?);
+    let run = run.args(["--hold", &hold]).env("WEFT_SHM_DIR", folder.path()).env("TMPDIR", folder.path());
+    let running = if respawns { run.arg("--respawn") } else { run }.start()?;
+    for rank in 0..4 {
+        let text = format!("rank {rank} waits before step 500");
+        anyhow::ensure!(running.says(&text, Duration::from_secs(LIMIT_SECONDS)), "no hold:\n{}", running.output());
+    }
+    Ok(running)
+}
+
+/// Lets ranks go on that [`holding`] has made wait. Nothing of the job may be left in the folder.
+fn go_on(running: Running, folder: &Folder) -> anyhow::Result<Finished> {
+    let file = folder.path().join("go");
+    std::fs::write(&file, "")?;
+    let finished = running.finish(Duration::from_secs(LIMIT_SECONDS))?;
+    std::fs::remove_file(file)?;
+    let left = folder.files()?;
+    anyhow::ensure!(left.is_empty(), "files are left: {}\n{}", left.join(", "), finished.report());
+    Ok(finished)
 }
 
 /// The example computes the right result with the ranks that are left, or with new ones.

@@ -9,7 +9,7 @@ mod tree;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
@@ -21,6 +21,7 @@ use site::{Lazy, Server, Site};
 
 const BEHAVE: &str = "tests/launcher/behave.c";
 const RING: &str = "examples/ring.c";
+const SURVIVE: &str = "examples/survive.c";
 const READY: Duration = Duration::from_secs(30);
 const END: Duration = Duration::from_secs(30);
 /// The needs of all cases with real servers.
@@ -409,12 +410,41 @@ fn ended(site: &Rc<Lazy>) -> Vec<Case> {
             let finished = without(site, &hang(context, site)?, |command| command.contains("@notty"))?;
             Ok((Expected::failure().says("the agent on h"), finished))
         }),
+        on(site, "all networks of a host are cut: with heartbeats it ends by itself, and the others go on", cut_off),
         on(site, "the agent of one host is killed", move |context, site| {
             let is_agent = |command: &str| command.contains("--weft-agent") && !command.starts_with("ssh ");
             let finished = without(site, &hang(context, site)?, is_agent)?;
             Ok((Expected::failure().says("the agent on h").says("ending the other 4 ranks"), finished))
         }),
     ]
+}
+
+/// Runs the example on two hosts of which the second is cut off in the middle, also from `mpiexec`. Its ranks
+/// end while it is cut off, although nobody can tell them to.
+fn cut_off(context: &Context, site: &Site) -> anyhow::Result<(Expected, Finished)> {
+    let go = site.file("go");
+    let _ = std::fs::remove_file(&go);
+    let run = site.mpiexec(context, "h1,h2", 4).args(["--on-failure", "continue", "--heartbeat", "1"]);
+    let run = run.arg(context.compile(SURVIVE)?).args(["--hold", &format!("500@{}", go.display())]);
+    let running = run.start()?;
+    for rank in 0..4 {
+        let waits = format!("rank {rank} waits before step 500");
+        anyhow::ensure!(running.says(&waits, READY), "no hold:\n{}", running.output());
+    }
+    let link = |state: &str| site.on(2).args(["ip", "link", "set", "e0", state]).finish();
+    link("down")?;
+    std::fs::write(&go, "")?;
+    let is_ours = |command: &str| command.contains("--weft-agent") || command.contains("survive");
+    let deadline = Instant::now() + END;
+    while site.processes_on(2).iter().any(|(_, command)| is_ours(command)) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let left = site.processes_on(2).into_iter().filter(|(_, command)| is_ours(command)).count();
+    let finished = running.finish(END);
+    link("up")?;
+    anyhow::ensure!(left == 0, "{left} processes stay on the host that was cut off");
+    let expected = Expected::code(1).says("2 ranks have computed 1000 steps: the result is right");
+    Ok((expected.says("the others go on"), finished?))
 }
 
 /// Runs a job, and kills the first process on a host that is the one to kill.

@@ -2,10 +2,10 @@
 //! other never both go on.
 //!
 //! A host that its watcher does not hear is suspected only. A *round* follows: all hosts ask one of them, the
-//! *anchor*, over the same network. Who is suspected and does not hear the anchor in time is lost. A host that
-//! `mpiexec` still reaches must miss the anchor twice: the *repetition* shows that neither of the two was only
-//! stopped meanwhile. If the anchor says nothing, or if fewer than half of the hosts that `mpiexec` reaches
-//! hear it, another one is asked.
+//! *anchor*, over the same network. A suspected host that does not hear the anchor in time is lost. One that
+//! `mpiexec` still reaches must miss the anchor twice: the *repetition* shows that neither of the two was
+//! only stopped meanwhile. If the anchor says nothing, or if fewer than half of the hosts that `mpiexec`
+//! reaches hear the anchor, another one is asked.
 
 use super::Pace;
 use std::collections::{BTreeMap, BTreeSet};

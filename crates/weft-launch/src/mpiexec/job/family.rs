@@ -291,7 +291,7 @@ impl Running {
         Ok(())
     }
 
-    /// The settings that a job hands over which this rank spawns: no process is started on hosts that are lost.
+    /// The settings that a job inherits which this rank spawns. It starts no process on hosts that are lost.
     fn inherited(&self, rank: u32) -> Settings {
         let mut settings = spawned::inherited(&self.job, Some(rank));
         let is_lost = |name: &str| self.agents.iter().any(|agent| agent.is_lost && agent.host == name);
