@@ -3,7 +3,9 @@
  * they go on. Each survivor counts its wrong checks in its exit code; the lowest one says how many are
  * left. */
 #include "each_collective.h"
+#include <linux/if_packet.h>
 #include <mpi-ext.h>
+#include <sys/socket.h>
 
 enum { ITEMS = 3000, LARGE = 1 << 20, TURNS = 20 };
 
@@ -422,6 +424,47 @@ static void host(void)
     MPI_Comm_free(&next);
 }
 
+/* The state of a process of this machine as the system shows it; 'Z' when all its files have been closed. */
+static char state_of(int pid)
+{
+    char path[64], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return 'X';
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = 0;
+    const char *name_end = strrchr(text, ')');
+    return name_end && name_end[1] ? name_end[2] : 'X';
+}
+
+/* The last rank dies with a socket for raw frames, which the system needs long to close. Says whether a rank
+ * has heard of it before. */
+static void slow_end(void)
+{
+    STORY("news of a death while the system still closes sockets");
+    MPI_Comm comm = duplicate(MPI_COMM_WORLD);
+    int victim = ranks - 1, value, pid = getpid(), heard_before, any = 0;
+    struct tpacket_req ring = {.tp_block_size = 65536, .tp_block_nr = 4, .tp_frame_size = 2048, .tp_frame_nr = 128};
+    int one = rank == victim ? socket(AF_PACKET, SOCK_RAW, 0) : 0, allowed;
+    if (rank == victim)
+        setsockopt(one, SOL_PACKET, PACKET_RX_RING, &ring, sizeof ring);
+    MPI_Allreduce(&one, &allowed, 1, MPI_INT, MPI_MIN, comm);
+    MPI_Bcast(&pid, 1, MPI_INT, victim, comm);
+    MPI_Barrier(comm);
+    if (rank == victim)
+        die();
+    CHECK_CLASS(MPI_Recv(&value, 1, MPI_INT, victim, 0, comm, MPI_STATUS_IGNORE), MPIX_ERR_PROC_FAILED);
+    char state = state_of(pid);
+    heard_before = state != 'Z' && state != 'X';
+    MPI_Comm left = survivors(comm, ranks - 1);
+    MPI_Allreduce(&heard_before, &any, 1, MPI_INT, MPI_MAX, left);
+    if (rank == 0)
+        printf("%s\n", allowed < 0 ? "no sockets for raw frames" : any ? "heard before" : "heard afterwards");
+    MPI_Comm_free(&left);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -444,6 +487,8 @@ int main(int argc, char **argv)
         many();
     else if (!strcmp(which, "host"))
         host();
+    else if (!strcmp(which, "slow-end"))
+        slow_end();
     else
         return 2;
     printf("rank %d goes on\n", rank);

@@ -28,7 +28,7 @@ use crate::call_site::Board;
 use crate::control::{Channel, FromMember, GREETING, Loss, OUTPUT_WINDOW, Phase, Plan, Report, State, VERSION, Watch};
 use crate::faces;
 use crate::processors::{self, Hold, Registry, Set, Topology};
-use crate::sys::{self, Mask, Poll, READ, Signals, WRITE};
+use crate::sys::{self, GONE, Mask, Poll, READ, Signals, WRITE};
 use binding::Bound;
 use heart::Heart;
 use input::InputQueue;
@@ -185,6 +185,8 @@ enum Source {
     Conversation(usize),
     Output(usize, usize),
     Input(usize),
+    /// The end of the pipe for notices.
+    Notices(usize),
 }
 
 impl Agent {
@@ -330,6 +332,9 @@ impl Agent {
             if let Some(input) = rank.input.as_ref().filter(|input| self.input.has_news(input.taken)) {
                 sources.push((poll.add(&input.file, WRITE), Source::Input(local_rank)));
             }
+            if let Some(notices) = &rank.notices {
+                sources.push((poll.add(notices, GONE), Source::Notices(local_rank)));
+            }
         }
         sources
     }
@@ -359,6 +364,7 @@ impl Agent {
                 self.read_output(local_rank, which);
             }
             Source::Input(local_rank) => self.input.feed(&mut self.ranks[local_rank]),
+            Source::Notices(local_rank) => self.handle_last_sign(local_rank),
         }
     }
 
@@ -495,13 +501,27 @@ impl Agent {
         }
     }
 
+    /// Handles that a rank reads no notices any more. If it ends, the others are told now: the system may
+    /// need long to close its sockets, and says only then that it has ended.
+    fn handle_last_sign(&mut self, local_rank: usize) {
+        self.ranks[local_rank].notices = None;
+        let Some(ended) = self.ranks[local_rank].pid.and_then(sys::ending) else { return };
+        while self.converse(local_rank) {}
+        let position = self.position(local_rank);
+        if let Some(loss) = Loss::of(&position, ended) {
+            self.ranks[local_rank].is_told = true;
+            self.lose(position.rank, loss);
+            self.report(&Report::Dying { rank: position.rank, loss });
+        }
+    }
+
     /// Handles the end of a rank: reads its last words, then reports.
     fn rank_ended(&mut self, local_rank: usize, ended: sys::Ended) {
         self.silent_since = Instant::now();
         self.has_failed |= ended != sys::Ended::Exit(0);
         while self.converse(local_rank) {}
         let position = self.position(local_rank);
-        if let Some(loss) = Loss::of(&position, ended) {
+        if let Some(loss) = Loss::of(&position, ended).filter(|_| !self.ranks[local_rank].is_told) {
             self.lose(position.rank, loss);
         }
         for which in 0..2 {

@@ -252,6 +252,8 @@ pub(crate) enum Report {
     Abort { rank: u32, code: i32, message: String },
     /// A rank could not be started.
     NotStarted { rank: u32, status: i32, reason: String },
+    /// A rank is lost: it ends, and the system has not closed all its files yet. [`Report::Ended`] follows.
+    Dying { rank: u32, loss: Loss },
     /// A rank has ended.
     Ended { position: Position, ended: Ended },
     /// A rank said something that is not PMI-1.1.
@@ -351,6 +353,7 @@ impl Report {
             Self::Started(ranks) => (14u8, ranks).encode(out),
             Self::Relay { command, message } => (15u8, command, message).encode(out),
             Self::Heartbeat(word) => (16u8, word).encode(out),
+            Self::Dying { rank, loss } => (17u8, rank, loss).encode(out),
         }
     }
 
@@ -384,6 +387,7 @@ impl Report {
             14 => Self::Started(Decode::decode(reader)?),
             15 => Self::Relay { command: Decode::decode(reader)?, message: Decode::decode(reader)? },
             16 => Self::Heartbeat(Decode::decode(reader)?),
+            17 => Self::Dying { rank: Decode::decode(reader)?, loss: Decode::decode(reader)? },
             _ => return None,
         };
         reader.is_empty().then_some(report)

@@ -13,9 +13,10 @@ mod signals;
 pub(crate) use affinity::affinity;
 pub(crate) use interfaces::{Interface, interfaces};
 pub(crate) use library::own_file;
-pub(crate) use poll::{Poll, READ, Ready, WRITE};
+pub(crate) use poll::{GONE, Poll, READ, Ready, WRITE};
 pub(crate) use process::{
-    Ended, Fork, Process, Spawn, clear_death_signal, close_all_but, exit_now, fork, is_foreground, on_fork, reap,
+    Ended, Fork, Process, Spawn, clear_death_signal, close_all_but, ending, exit_now, fork, is_foreground, on_fork,
+    reap,
 };
 pub(crate) use process::{SpawnError, Step, become_subreaper, kill, kill_group, new_group, spawn, start, wait};
 pub(crate) use signals::{Mask, Signals, expect_full_files, is_ignored, spawn_without_signals};
@@ -43,6 +44,14 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 /// An error of the system.
 pub(crate) fn pass_on(file: &impl AsFd) -> io::Result<()> {
     Ok(rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?)
+}
+
+/// Another descriptor of the same file, with a number that is not below `lowest`, closed on exec.
+///
+/// # Errors
+/// This process may not have so many.
+pub(crate) fn duplicate_above(file: &File, lowest: RawFd) -> io::Result<File> {
+    Ok(File::from(rustix::io::fcntl_dupfd_cloexec(file, lowest)?))
 }
 
 /// Takes over a descriptor that was inherited and marks it close-on-exec. So it ends with this process, and

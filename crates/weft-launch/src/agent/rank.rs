@@ -21,6 +21,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+/// The lowest number of the file by whose end the agent sees at once that a rank ends. Most systems allow
+/// 1024 files.
+const NUMBER_LAST: i32 = 1000;
 /// Variables of other launchers that would mislead a rank of this one.
 const STALE_PREFIXES: [&str; 5] = ["PMI_", "PMIX_", "HYDI_", "OMPI_COMM_WORLD_", "MPI_LOCAL"];
 
@@ -56,6 +59,8 @@ pub(crate) struct Rank {
     pub(crate) conversation: Option<Conversation>,
     /// The pipe that tells it of lost ranks, where it goes on without them.
     pub(crate) notices: Option<File>,
+    /// The others have been told that it is lost.
+    pub(crate) is_told: bool,
     /// The program that the rank was started with.
     pub(crate) file: PathBuf,
 }
@@ -137,8 +142,11 @@ impl<'a> Starter<'a> {
         let (child_input, input) =
             if wants_input { pipe().map(|(r, w)| (Some(r), Some(w))).map_err(failed)? } else { (None, None) };
         let conversation = File::from(OwnedFd::from(conversation));
-        let (child_notices, notices) =
-            if self.plan.goes_on { pipe().map(|(r, w)| (Some(r), Some(w))).map_err(failed)? } else { (None, None) };
+        let (child_notices, notices) = if self.plan.goes_on {
+            pipe().map(|(r, w)| (Some(last(r)), Some(w))).map_err(failed)?
+        } else {
+            (None, None)
+        };
         for file in [&output, &error, &conversation].into_iter().chain(&input).chain(&notices) {
             sys::set_nonblocking(file).map_err(failed)?;
         }
@@ -184,6 +192,7 @@ impl<'a> Starter<'a> {
             input: input.map(|file| Input { file, taken: 0 }),
             conversation: Some(Conversation::new(conversation)),
             notices,
+            is_told: false,
             file: PathBuf::from(OsStr::from_bytes(self.file.as_bytes())),
         })
     }
@@ -317,14 +326,20 @@ fn pipe() -> std::io::Result<(File, File)> {
     Ok((File::from(OwnedFd::from(reader)), File::from(OwnedFd::from(writer))))
 }
 
+/// Gives the file a number above those of a rank's other files. When a process ends, Linux closes its files
+/// from the highest number to the lowest, and takes 20 ms for each socket for raw frames. So this file is
+/// closed before them. Its usual number stays where so many are not allowed.
+fn last(file: File) -> File {
+    sys::duplicate_above(&file, NUMBER_LAST).unwrap_or(file)
+}
+
 impl Rank {
     /// Tells the rank that the rank `lost` is lost. A pipe that is full holds thousands of records: a rank
-    /// that has read none of them finds out about the next one by its silence.
+    /// that has read none of them finds out about the next one by its silence. A rank that ends reads
+    /// nothing.
     pub(crate) fn tell_of_loss(&mut self, lost: u32, loss: Loss) {
-        if let Some(pipe) = self.notices.as_mut().filter(|_| self.number != lost)
-            && pipe.write_all(&loss.record(lost)).is_err_and(|error| error.kind() != ErrorKind::WouldBlock)
-        {
-            self.notices = None;
+        if let Some(pipe) = self.notices.as_mut().filter(|_| self.number != lost) {
+            let _ = pipe.write_all(&loss.record(lost));
         }
     }
 }

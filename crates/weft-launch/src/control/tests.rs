@@ -85,6 +85,7 @@ fn reports() -> Vec<Report> {
         Report::InputTaken(1 << 40),
         Report::Heartbeat(FromMember::Listens(listener().addresses)),
         Report::Heartbeat(FromMember::Audible),
+        Report::Dying { rank: 1, loss: Loss::Status },
         Report::Heartbeat(FromMember::Unheard { member: 3 }),
         Report::Heartbeat(FromMember::Silent { member: 3 }),
         Report::Heartbeat(FromMember::Asking { round: 3 }),

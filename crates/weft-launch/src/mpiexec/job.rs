@@ -145,6 +145,8 @@ struct Running {
     launched: bool,
     /// The phase of each rank when it ended; `None`: it has not ended.
     ended: Vec<Option<Phase>>,
+    /// The ranks of which the others know that they are lost.
+    told: Vec<bool>,
     /// The process of each rank on its host, once known.
     processes: Vec<Option<i32>>,
     /// The exit status, once the job has failed.
@@ -194,6 +196,7 @@ impl Running {
             started_at: now,
             launched: false,
             ended: vec![None; size],
+            told: vec![false; size],
             processes: vec![None; size],
             verdict: None,
             failed: None,

@@ -11,6 +11,9 @@ pub(crate) const READ: PollFlags = PollFlags::IN;
 /// Wake when there is room to write, or when the other side is gone.
 pub(crate) const WRITE: PollFlags = PollFlags::OUT;
 
+/// Wake only when the other side is gone.
+pub(crate) const GONE: PollFlags = PollFlags::empty();
+
 /// Descriptors to wait for, once.
 #[derive(Default)]
 pub(crate) struct Poll<'fd> {

@@ -101,6 +101,7 @@ impl Running {
                 self.mark_unstarted(index, rank, &reason);
                 self.fail(Verdict::new(status, clause));
             }
+            Report::Dying { rank, loss } => self.tell_of_loss(rank, loss),
             Report::Ended { position, ended } => self.handle_end(&position, ended),
             Report::Violation { rank, text } => {
                 let clause = format!("rank {rank} on {} does not speak PMI-1.1: {text}", self.agents[index].host);
@@ -189,8 +190,12 @@ impl Running {
         }
     }
 
-    /// Tells the agents of the other hosts that a rank is lost; its own agent knows.
+    /// Tells the agents of the other hosts once that a rank is lost; its own agent knows.
     pub(super) fn tell_of_loss(&mut self, rank: u32, loss: Loss) {
+        match self.told.get_mut(rank as usize) {
+            Some(told) if !*told => *told = true,
+            _ => return,
+        }
         let own = self.job.share_of_rank.get(rank as usize).copied();
         for (index, agent) in self.agents.iter_mut().enumerate() {
             if Some(index) != own && agent.is_working() {
