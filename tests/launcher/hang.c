@@ -23,6 +23,13 @@ int main(int argc, char **argv)
     if (strcmp(what, "circle") == 0) { /* all receive before they send */
         MPI_Recv(&value, 1, MPI_INT, before, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Send(&value, 1, MPI_INT, next, 7, MPI_COMM_WORLD);
+    } else if (strcmp(what, "family") == 0) { /* rank 0 → spawned rank 1 → spawned rank 0 → rank 1 → rank 0 */
+        char *arguments[] = {"family", NULL};
+        MPI_Comm others;
+        MPI_Comm_get_parent(&others);
+        if (others == MPI_COMM_NULL)
+            MPI_Comm_spawn(argv[0], arguments, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &others, MPI_ERRCODES_IGNORE);
+        MPI_Recv(&value, 1, MPI_INT, 1 - rank, 7, rank == 0 ? others : MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     } else if (strcmp(what, "sends") == 0) { /* all send before they receive, more than is sent unasked */
         char *large = calloc(1 << 24, 1);
         MPI_Ssend(large, 1 << 24, MPI_CHAR, next, 7, MPI_COMM_WORLD);

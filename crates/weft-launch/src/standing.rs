@@ -45,9 +45,10 @@ mod at {
     pub(super) const ARRIVED: usize = 13;
     pub(super) const NEEDS: usize = 14;
     pub(super) const RANGES: usize = 15;
-    pub(super) const CALL: usize = 16;
+    pub(super) const JOB: usize = 16;
+    pub(super) const CALL: usize = 17;
     pub(super) const RANGE: usize = CALL + CALL_WORDS;
-    pub(super) const WAIT: usize = RANGE + NEEDS_MAX;
+    pub(super) const WAIT: usize = RANGE + 2 * NEEDS_MAX;
     pub(super) const MESSAGE: usize = WAIT + WAITS_MAX * ENTRY_WORDS;
     pub(super) const END: usize = MESSAGE + ARRIVED_MAX * ENTRY_WORDS;
 }
@@ -57,11 +58,53 @@ pub const WORDS: usize = at::END;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"weftlive");
 /// The number of the layout, which changes with the meaning of the words.
-const LAYOUT: u64 = 4 << 32 | at::END as u64;
+const LAYOUT: u64 = 5 << 32 | at::END as u64;
 /// The word for any rank, any tag, or an unknown value.
 const ANY: u64 = u64::MAX;
 /// The mark of an operation that the call waits for.
 const AWAITED: u64 = 1 << 32;
+
+/// A process: its rank, and the number of its job. On a page the numbers of jobs are those that
+/// [`job_number`] makes, and 0 for the job of the rank that writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Process {
+    /// The number of its job.
+    pub job: u32,
+    /// Its rank in `MPI_COMM_WORLD` of its job.
+    pub rank: u32,
+}
+
+impl Process {
+    /// A process of the own job.
+    pub const fn own(rank: u32) -> Self {
+        Self { job: 0, rank }
+    }
+
+    const fn of_word(word: u64) -> Self {
+        Self { job: (word >> 32) as u32, rank: word as u32 }
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.job) << 32 | u64::from(self.rank)
+    }
+
+    fn comes_behind(self, other: Self) -> bool {
+        other.word().checked_add(1) == Some(self.word())
+    }
+}
+
+/// The number of a job on pages, made from its name.
+pub const fn job_number(id: u64) -> u32 {
+    match (id ^ id >> 32) as u32 {
+        // These say that it is the own job, and that a process is unknown.
+        0 | u32::MAX => 1,
+        number => number,
+    }
+}
+
+/// The words for a job behind `rank 3`, such as ` of spawned job 1`; no words for the job that is meant
+/// anyway.
+pub type Names<'a> = &'a dyn Fn(u32) -> String;
 
 /// The kind of an operation that has begun and not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,8 +147,8 @@ impl Operation {
 pub struct Wait {
     /// The kind of operation.
     pub what: &'static str,
-    /// The peer's index in the job; `None` for any peer.
-    pub peer: Option<u32>,
+    /// The peer; `None` for any peer.
+    pub peer: Option<Process>,
     /// The tag; `None` for any tag, an unknown tag, or a collective.
     pub tag: Option<i32>,
     /// The bytes that are to come or to go.
@@ -119,8 +162,8 @@ pub struct Wait {
 /// An unexpected message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// The index of the sender in the job.
-    pub peer: u32,
+    /// The sender; `None`: it is unknown.
+    pub peer: Option<Process>,
     /// The tag; `None` for a message of a collective.
     pub tag: Option<i32>,
     /// The length of the message, bytes.
@@ -129,8 +172,8 @@ pub struct Arrived {
     pub communicator: String,
 }
 
-/// The first and the last of consecutive ranks.
-pub type Range = (u32, u32);
+/// The first and the last of consecutive ranks of a job.
+pub type Range = (Process, Process);
 
 /// The ranks that a rank waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -153,6 +196,8 @@ pub struct Standing {
     pub rank: u32,
     /// Processes in the job.
     pub size: u32,
+    /// The number of the job.
+    pub job: u32,
     /// The time since this was published, ns.
     pub published_ns: u64,
     /// The time for which no operation has completed in the same call, ns.
@@ -192,8 +237,8 @@ pub struct Draft<'a> {
 /// The front of a standing.
 #[derive(Clone, Copy, Debug)]
 pub struct Front<'a> {
-    /// The process, and its rank and the size of the job.
-    pub process: (u32, u32, u32),
+    /// The process, its rank, the size of the job, and the job's number.
+    pub process: (u32, u32, u32, u32),
     /// The present time, and the time since which nothing has happened, on the machine's clock, ns.
     pub times: (u64, u64),
     /// The rank sleeps.
@@ -209,12 +254,13 @@ pub struct Front<'a> {
 impl<'a> Draft<'a> {
     /// Begins a standing with its front.
     pub fn new(put: &'a mut dyn FnMut(usize, u64), front: &Front<'_>) -> Self {
-        let (pid, rank, size) = front.process;
+        let (pid, rank, size, job) = front.process;
         put(at::MAGIC, MAGIC);
         put(at::LAYOUT, LAYOUT);
         put(at::PID, pid.into());
         put(at::RANK, rank.into());
         put(at::SIZE, size.into());
+        put(at::JOB, job.into());
         put(at::PUBLISHED, front.times.0);
         put(at::STILL_SINCE, front.times.1);
         put(at::ASLEEP, front.is_asleep.into());
@@ -223,14 +269,21 @@ impl<'a> Draft<'a> {
             put(index, value);
         }
         put_text(put, at::CALL, CALL_WORDS, front.call);
-        Self { put, waits: 0, arrived: 0, ranges: [(0, 0); NEEDS_MAX], range_count: 0, cut: false }
+        Self {
+            put,
+            waits: 0,
+            arrived: 0,
+            ranges: [(Process::own(0), Process::own(0)); NEEDS_MAX],
+            range_count: 0,
+            cut: false,
+        }
     }
 
     /// Adds an operation. Returns `false` when there is no room for more.
     pub fn wait(
         &mut self,
         operation: Operation,
-        peer: Option<u32>,
+        peer: Option<Process>,
         tag: Option<i32>,
         bytes: u64,
         communicator: &str,
@@ -242,19 +295,24 @@ impl<'a> Draft<'a> {
         let start = at::WAIT + self.waits * ENTRY_WORDS;
         let code = Operation::ALL.iter().position(|other| *other == operation).unwrap_or(0) as u64;
         let flags = if is_awaited { AWAITED } else { 0 };
-        let words = [code | flags, peer.map_or(ANY, u64::from), tag.map_or(ANY, |tag| u64::from(tag as u32)), bytes];
+        let words =
+            [code | flags, peer.map_or(ANY, Process::word), tag.map_or(ANY, |tag| u64::from(tag as u32)), bytes];
         self.entry(start, words, communicator);
         self.waits += 1;
         true
     }
 
     /// Adds an unexpected message. Returns `false` when there is no room for more.
-    pub fn arrived(&mut self, peer: u32, tag: Option<i32>, bytes: u64, communicator: &str) -> bool {
+    pub fn arrived(&mut self, peer: Option<Process>, tag: Option<i32>, bytes: u64, communicator: &str) -> bool {
         if self.arrived == ARRIVED_MAX {
             return false;
         }
         let start = at::MESSAGE + self.arrived * ENTRY_WORDS;
-        self.entry(start, [0, peer.into(), tag.map_or(ANY, |tag| u64::from(tag as u32)), bytes], communicator);
+        self.entry(
+            start,
+            [0, peer.map_or(ANY, Process::word), tag.map_or(ANY, |tag| u64::from(tag as u32)), bytes],
+            communicator,
+        );
         self.arrived += 1;
         true
     }
@@ -267,17 +325,17 @@ impl<'a> Draft<'a> {
     }
 
     /// Adds a rank that the call waits for.
-    pub fn needs(&mut self, rank: u32) {
+    pub fn needs(&mut self, process: Process) {
         let known = &mut self.ranges[..self.range_count];
-        if known.iter().any(|(first, last)| (*first..=*last).contains(&rank)) {
+        if known.iter().any(|(first, last)| (*first..=*last).contains(&process)) {
             return;
         }
-        if let Some(range) = known.iter_mut().find(|(_, last)| last.checked_add(1) == Some(rank)) {
-            range.1 = rank;
-        } else if let Some(range) = known.iter_mut().find(|(first, _)| rank.checked_add(1) == Some(*first)) {
-            range.0 = rank;
+        if let Some(range) = known.iter_mut().find(|(_, last)| process.comes_behind(*last)) {
+            range.1 = process;
+        } else if let Some(range) = known.iter_mut().find(|(first, _)| first.comes_behind(process)) {
+            range.0 = process;
         } else if self.range_count < NEEDS_MAX {
-            self.ranges[self.range_count] = (rank, rank);
+            self.ranges[self.range_count] = (process, process);
             self.range_count += 1;
         } else {
             self.cut = true;
@@ -301,7 +359,8 @@ impl<'a> Draft<'a> {
         (self.put)(at::NEEDS, kind);
         (self.put)(at::RANGES, self.range_count as u64);
         for (i, (first, last)) in self.ranges[..self.range_count].iter().enumerate() {
-            (self.put)(at::RANGE + i, u64::from(*first) << 32 | u64::from(*last));
+            (self.put)(at::RANGE + 2 * i, first.word());
+            (self.put)(at::RANGE + 2 * i + 1, last.word());
         }
         (self.put)(at::WAITS, self.waits as u64);
         (self.put)(at::ARRIVED, self.arrived as u64);
@@ -349,12 +408,12 @@ impl Standing {
                 "another version of Weft wrote it: use the `weft` that was installed with its library".to_owned()
             );
         }
-        let known = |value: u64| Some(value as u32).filter(|_| value != ANY);
+        let known = |value: u64| Some(value).filter(|_| value != ANY);
         let entry = |start: usize| {
             let name = text(&words[start + 4..start + ENTRY_WORDS]);
             (
                 words[start],
-                known(words[start + 1]),
+                known(words[start + 1]).map(Process::of_word),
                 known(words[start + 2]).map(|tag| tag as i32),
                 words[start + 3],
                 name,
@@ -367,14 +426,16 @@ impl Standing {
         });
         let arrived = (0..(word(at::ARRIVED) as usize).min(ARRIVED_MAX)).map(|i| {
             let (_, peer, tag, bytes, communicator) = entry(at::MESSAGE + i * ENTRY_WORDS);
-            Arrived { peer: peer.unwrap_or(u32::MAX), tag, bytes, communicator }
+            Arrived { peer, tag, bytes, communicator }
         });
-        let ranges = (0..(word(at::RANGES) as usize).min(NEEDS_MAX)).map(|i| word(at::RANGE + i));
-        let ranges: Vec<Range> = ranges.map(|range| ((range >> 32) as u32, range as u32)).collect();
+        let ranges = (0..(word(at::RANGES) as usize).min(NEEDS_MAX)).map(|i| at::RANGE + 2 * i);
+        let ranges = ranges.map(|at| (Process::of_word(word(at)), Process::of_word(word(at + 1))));
+        let ranges: Vec<Range> = ranges.collect();
         Ok(Self {
             pid: word(at::PID) as u32,
             rank: word(at::RANK) as u32,
             size: word(at::SIZE) as u32,
+            job: word(at::JOB) as u32,
             published_ns: now.saturating_sub(word(at::PUBLISHED)),
             still_ns: now.saturating_sub(word(at::STILL_SINCE)),
             is_asleep: word(at::ASLEEP) != 0,
@@ -393,12 +454,28 @@ impl Standing {
         })
     }
 
+    /// Gives the jobs of all processes that are named other numbers: `own` for the job of this rank, and
+    /// `number_of` for those of pages.
+    pub fn renumber(&mut self, own: u32, number_of: &dyn Fn(u32) -> u32) {
+        let renumber = |process: &mut Process| {
+            process.job = if process.job == 0 { own } else { number_of(process.job) };
+        };
+        self.waits.iter_mut().filter_map(|wait| wait.peer.as_mut()).for_each(renumber);
+        self.arrived.iter_mut().filter_map(|message| message.peer.as_mut()).for_each(renumber);
+        if let Needs::All(ranges) | Needs::Any(ranges) = &mut self.needs {
+            for (first, last) in ranges {
+                renumber(first);
+                renumber(last);
+            }
+        }
+    }
+
     /// The front of the page, moved to the time `now`.
     pub fn words(&self, now: u64) -> Vec<u64> {
         let mut words = vec![0; WORDS];
         let mut put = |at: usize, value: u64| words[at] = value;
         let front = Front {
-            process: (self.pid, self.rank, self.size),
+            process: (self.pid, self.rank, self.size, self.job),
             times: (now.saturating_sub(self.published_ns), now.saturating_sub(self.still_ns)),
             is_asleep: self.is_asleep,
             threads: self.threads,
@@ -449,9 +526,19 @@ impl Wait {
     }
 
     /// The peer in words.
-    pub fn peer(&self) -> String {
-        self.peer.map_or_else(|| "anybody".to_owned(), |peer| format!("rank {peer}"))
+    pub fn peer(&self, names: Names<'_>) -> String {
+        self.peer.map_or_else(|| "anybody".to_owned(), |peer| processes(&[peer], names))
     }
+}
+
+/// Processes in words, in their order: `rank 3`, or `ranks 0-2,5 and rank 1 of spawned job 1`.
+pub fn processes(processes: &[Process], names: Names<'_>) -> String {
+    let of_job = |processes: &[Process]| {
+        let members: Vec<u32> = processes.iter().map(|process| process.rank).collect();
+        ranks(&members) + &names(processes[0].job)
+    };
+    let texts: Vec<String> = processes.chunk_by(|one, other| one.job == other.job).map(of_job).collect();
+    texts.join(" and ")
 }
 
 /// The ranks in words: `rank 3` or `ranks 0-2,5`.
@@ -473,6 +560,7 @@ mod tests {
             pid: 9,
             rank: 1,
             size: 4,
+            job: 77,
             published_ns: 5,
             still_ns: 70,
             is_asleep: true,
@@ -481,7 +569,10 @@ mod tests {
             posted: 1,
             unexpected: 2,
             requests: 3,
-            needs: Needs::Any(vec![(0, 3)]),
+            needs: Needs::Any(vec![
+                (Process::own(0), Process::own(3)),
+                (Process { job: 8, rank: 0 }, Process { job: 8, rank: 0 }),
+            ]),
             waits: vec![Wait {
                 what: "receive from",
                 peer: None,
@@ -490,7 +581,12 @@ mod tests {
                 communicator: "MPI_COMM_WORLD".into(),
                 is_awaited: true,
             }],
-            arrived: vec![Arrived { peer: 2, tag: Some(8), bytes: 16, communicator: "halo".into() }],
+            arrived: vec![Arrived {
+                peer: Some(Process { job: 8, rank: 2 }),
+                tag: Some(8),
+                bytes: 16,
+                communicator: "halo".into(),
+            }],
         }
     }
 
@@ -519,18 +615,19 @@ mod tests {
 
     #[test]
     fn ranks_that_are_needed_become_ranges_and_too_many_are_said_to_be() {
+        let range = |first, last| (Process::own(first), Process::own(last));
         let needs = |ranks: &mut dyn Iterator<Item = u32>, any: bool| {
             let mut words = vec![0; WORDS];
             let mut put = |at: usize, value: u64| words[at] = value;
             let front =
-                Front { process: (1, 0, 1), times: (0, 0), is_asleep: false, threads: 0, call: "", queues: [0; 3] };
+                Front { process: (1, 0, 1, 7), times: (0, 0), is_asleep: false, threads: 0, call: "", queues: [0; 3] };
             let mut draft = Draft::new(&mut put, &front);
-            ranks.for_each(|rank| draft.needs(rank));
+            ranks.for_each(|rank| draft.needs(Process::own(rank)));
             draft.finish(Some(any));
             Standing::parse(&words, 0).unwrap().needs
         };
-        assert_eq!(needs(&mut [4, 5, 3, 9, 4].into_iter(), false), Needs::All(vec![(3, 5), (9, 9)]));
-        let many: Vec<Range> = (0..16).map(|i| (2 * i, 2 * i)).collect();
+        assert_eq!(needs(&mut [4, 5, 3, 9, 4].into_iter(), false), Needs::All(vec![range(3, 5), range(9, 9)]));
+        let many: Vec<Range> = (0..16).map(|i| range(2 * i, 2 * i)).collect();
         assert_eq!(needs(&mut (0..40).map(|i| 2 * i), false), Needs::All(many));
         // Any of some ranks is enough, but not all are known: nothing follows from that.
         assert_eq!(needs(&mut (0..40).map(|i| 2 * i), true), Needs::Unknown);

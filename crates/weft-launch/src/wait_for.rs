@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::standing::{Needs, Range, ranks};
+use crate::standing::{Names, Needs, Process, Range, processes};
 
 /// The most ranks of a circle that are named one after the other.
 const CIRCLE_MAX: usize = 8;
@@ -29,9 +29,9 @@ pub enum Doing {
 }
 
 /// Explains why nothing goes on, as far as can be seen, in sentences without a full stop. Empty if there is
-/// nothing to say.
-pub fn explain(job: &BTreeMap<u32, Doing>) -> Vec<String> {
-    let graph = Graph::new(job);
+/// nothing to say. Ranks of several jobs may wait for each other.
+pub fn explain(jobs: &BTreeMap<Process, Doing>, names: Names<'_>) -> Vec<String> {
+    let graph = Graph::new(jobs, names);
     let released = graph.released();
     let mut sentences = graph.gone(&released);
     sentences.extend(graph.circles(&released));
@@ -48,9 +48,9 @@ pub fn explain(job: &BTreeMap<u32, Doing>) -> Vec<String> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Vertex {
     /// A rank that waits or runs.
-    Rank(u32),
+    Rank(Process),
     /// A rank as seen by ranks to which it will never send anything.
-    Gone(u32),
+    Gone(Process),
     /// Any of a set of ranks: many ranks may wait for the same set.
     Any,
 }
@@ -58,15 +58,16 @@ enum Vertex {
 /// Ranks that wait, directly or not, for the same ranks.
 #[derive(Default)]
 struct Part {
-    waiting: Vec<u32>,
+    waiting: Vec<Process>,
     /// The ranks that they wait for, by their activity.
-    roots: BTreeMap<String, Vec<u32>>,
+    roots: BTreeMap<String, Vec<Process>>,
     /// A rank of the part waits for another rank of the part.
     indirect: bool,
 }
 
 struct Graph<'a> {
-    job: &'a BTreeMap<u32, Doing>,
+    jobs: &'a BTreeMap<Process, Doing>,
+    names: Names<'a>,
     vertices: Vec<Vertex>,
     /// The vertices that a vertex waits for.
     needs: Vec<Vec<usize>>,
@@ -75,11 +76,11 @@ struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    fn new(job: &'a BTreeMap<u32, Doing>) -> Self {
-        let mut graph = Self { job, vertices: Vec::new(), needs: Vec::new(), waiters: Vec::new() };
+    fn new(jobs: &'a BTreeMap<Process, Doing>, names: Names<'a>) -> Self {
+        let mut graph = Self { jobs, names, vertices: Vec::new(), needs: Vec::new(), waiters: Vec::new() };
         // The vertex of each rank as ranks that finalize see it, and as others see it.
         let mut own_and_others = BTreeMap::new();
-        for (&rank, doing) in job {
+        for (&rank, doing) in jobs {
             let own = match doing {
                 Doing::Gone(_) => graph.add(Vertex::Gone(rank)),
                 _ => graph.add(Vertex::Rank(rank)),
@@ -88,7 +89,7 @@ impl<'a> Graph<'a> {
             own_and_others.insert(rank, (own, others));
         }
         let mut sets: BTreeMap<(Vec<Range>, bool), usize> = BTreeMap::new();
-        for (&rank, doing) in job {
+        for (&rank, doing) in jobs {
             let (needs, finalizes) = match doing {
                 Doing::Waits(needs, _) => (needs, false),
                 Doing::Finalizes(needs) => (needs, true),
@@ -208,9 +209,9 @@ impl<'a> Graph<'a> {
                 _ => {}
             }
         }
-        let mut sentences: Vec<(u32, String)> = Vec::new();
+        let mut sentences: Vec<(Process, String)> = Vec::new();
         for Part { mut waiting, roots, indirect } in parts.into_values() {
-            let culprits: Vec<u32> = roots.values().flatten().copied().collect();
+            let culprits: Vec<Process> = roots.values().flatten().copied().collect();
             waiting.retain(|rank| !culprits.contains(rank));
             if waiting.is_empty() || culprits.is_empty() {
                 continue;
@@ -219,17 +220,21 @@ impl<'a> Graph<'a> {
             let through = if indirect && waiting.len() > 1 { ", some through each other," } else { "" };
             let whom = roots.iter().map(|(state, roots)| {
                 let state = if roots.len() == 1 { state.clone() } else { plural(state) };
-                format!("{}, which {state}", ranks(roots))
+                format!("{}, which {state}", self.words(roots))
             });
             let whom = whom.collect::<Vec<_>>().join("; and for ");
-            sentences.push((waiting[0], format!("{} {verb}{through} for {whom}", ranks(&waiting))));
+            sentences.push((waiting[0], format!("{} {verb}{through} for {whom}", self.words(&waiting))));
         }
         sentences.sort_unstable();
         sentences.into_iter().map(|(_, sentence)| sentence).collect()
     }
 
-    fn state(&self, rank: u32) -> String {
-        match &self.job[&rank] {
+    fn words(&self, members: &[Process]) -> String {
+        processes(members, self.names)
+    }
+
+    fn state(&self, rank: Process) -> String {
+        match &self.jobs[&rank] {
             Doing::Runs(state) | Doing::Gone(state) => state.clone(),
             Doing::Finalizes(_) => "is in MPI_Finalize and sends nothing any more".to_owned(),
             Doing::Waits(_, what) => format!("waits ({what})"),
@@ -252,15 +257,15 @@ impl<'a> Graph<'a> {
             sentences.push(self.circle(&component));
         }
         let rest = (0..self.vertices.len()).filter(|vertex| stuck(*vertex) && !in_circle[*vertex]);
-        let rest: Vec<u32> = rest.filter_map(|vertex| self.rank(vertex)).collect();
+        let rest: Vec<Process> = rest.filter_map(|vertex| self.rank(vertex)).collect();
         if !rest.is_empty() && !sentences.is_empty() {
             let verb = if rest.len() == 1 { "waits" } else { "wait" };
-            sentences.push(format!("{} {verb} for these", ranks(&rest)));
+            sentences.push(format!("{} {verb} for these", self.words(&rest)));
         }
         sentences
     }
 
-    fn rank(&self, vertex: usize) -> Option<u32> {
+    fn rank(&self, vertex: usize) -> Option<Process> {
         match self.vertices[vertex] {
             Vertex::Rank(rank) | Vertex::Gone(rank) => Some(rank),
             Vertex::Any => None,
@@ -269,30 +274,31 @@ impl<'a> Graph<'a> {
 
     /// The sentence about a set of vertices that all lead to each other.
     fn circle(&self, component: &[usize]) -> String {
-        let members: Vec<u32> = component.iter().filter_map(|vertex| self.rank(*vertex)).collect();
-        let what = |rank: u32| match &self.job[&rank] {
+        let members: Vec<Process> = component.iter().filter_map(|vertex| self.rank(*vertex)).collect();
+        let what = |rank: Process| match &self.jobs[&rank] {
             Doing::Waits(_, what) => what.clone(),
             Doing::Finalizes(_) => "in MPI_Finalize".to_owned(),
             Doing::Runs(state) | Doing::Gone(state) => state.clone(),
         };
         if let [one] = members[..] {
-            return format!("rank {one} waits for itself: {}", what(one));
+            return format!("{} waits for itself: {}", self.words(&[one]), what(one));
         }
         let is_any = component.iter().any(|vertex| self.vertices[*vertex] == Vertex::Any);
         let path = self.shortest_circle(component);
         if is_any || path.len() > CIRCLE_MAX {
-            return format!("{} wait for each other, and nobody else can help them", ranks(&members));
+            return format!("{} wait for each other, and nobody else can help them", self.words(&members));
         }
-        let steps: Vec<String> = path.iter().map(|rank| format!("rank {rank} ({})", what(*rank))).collect();
-        let circle = format!("deadlock: {} → rank {}", steps.join(" → "), path[0]);
+        let steps: Vec<String> =
+            path.iter().map(|rank| format!("{} ({})", self.words(&[*rank]), what(*rank))).collect();
+        let circle = format!("deadlock: {} → {}", steps.join(" → "), self.words(&path[..1]));
         if path.len() == members.len() {
             return circle;
         }
-        format!("{circle}; {} wait for each other", ranks(&members))
+        format!("{circle}; {} wait for each other", self.words(&members))
     }
 
     /// The ranks of a shortest circle through the first of a component's vertices.
-    fn shortest_circle(&self, component: &[usize]) -> Vec<u32> {
+    fn shortest_circle(&self, component: &[usize]) -> Vec<Process> {
         let inside = |vertex: &usize| component.binary_search(vertex).is_ok();
         let start = component.iter().copied().min().unwrap_or(0);
         let mut from: BTreeMap<usize, usize> = BTreeMap::new();

@@ -2,6 +2,10 @@
 
 use super::*;
 
+fn range(first: u32, last: u32) -> Range {
+    (Process::own(first), Process::own(last))
+}
+
 fn runs() -> Doing {
     Doing::Runs("is outside MPI calls".into())
 }
@@ -12,19 +16,19 @@ fn gone() -> Doing {
 
 fn all(ranks: &[u32]) -> Doing {
     let what = format!("for {ranks:?}");
-    Doing::Waits(Needs::All(ranks.iter().map(|rank| (*rank, *rank)).collect()), what)
+    Doing::Waits(Needs::All(ranks.iter().map(|rank| range(*rank, *rank)).collect()), what)
 }
 
 fn any(first: u32, last: u32) -> Doing {
-    Doing::Waits(Needs::Any(vec![(first, last)]), "for any".into())
+    Doing::Waits(Needs::Any(vec![range(first, last)]), "for any".into())
 }
 
 fn finalizes(ranks: &[u32]) -> Doing {
-    Doing::Finalizes(Needs::All(ranks.iter().map(|rank| (*rank, *rank)).collect()))
+    Doing::Finalizes(Needs::All(ranks.iter().map(|rank| range(*rank, *rank)).collect()))
 }
 
 fn explained(job: impl IntoIterator<Item = Doing>) -> Vec<String> {
-    explain(&(0..).zip(job).collect())
+    explain(&(0..).map(Process::own).zip(job).collect(), &|_| String::new())
 }
 
 #[test]
@@ -78,7 +82,7 @@ fn any_source_is_a_deadlock_only_when_all_sources_are_stuck() {
 #[test]
 fn a_circle_is_no_deadlock_where_one_of_it_has_another_way_out() {
     // Rank 0 waits for 1, and rank 1 for 0 or 2.
-    let job = [all(&[1]), Doing::Waits(Needs::Any(vec![(0, 0), (2, 2)]), "x".into()), runs()];
+    let job = [all(&[1]), Doing::Waits(Needs::Any(vec![range(0, 0), range(2, 2)]), "x".into()), runs()];
     assert!(explained(job)[0].contains("for rank 2, which is outside MPI calls"));
 }
 
@@ -90,7 +94,7 @@ fn nothing_is_said_where_nothing_is_known_or_nobody_waits() {
     assert!(explained([unknown(), unknown()]).is_empty());
     // Ranks that do not exist, or ranges that make no sense.
     assert!(explained([all(&[7])]).is_empty());
-    assert!(explained([Doing::Waits(Needs::All(vec![(9, 2)]), String::new())]).is_empty());
+    assert!(explained([Doing::Waits(Needs::All(vec![range(9, 2)]), String::new())]).is_empty());
     // A rank that waits for a rank with an unknown wait is told so.
     assert_eq!(explained([unknown(), all(&[0])]), ["rank 1 waits for rank 0, which waits (for something)"]);
 }
@@ -113,6 +117,23 @@ fn large_jobs_are_explained_quickly_and_briefly() {
     assert_eq!((sentences.len(), sentences[SENTENCES_MAX].as_str()), (7, "and 94 more such groups of ranks"));
 }
 
+#[test]
+fn ranks_of_several_jobs_wait_for_each_other() {
+    let (here, there) = (|rank| Process { job: 0, rank }, |rank| Process { job: 2, rank });
+    let waits = |process: Process| Doing::Waits(Needs::All(vec![(process, process)]), "x".into());
+    let names = |job: u32| if job == 0 { String::new() } else { format!(" of spawned job {job}") };
+    let circle = BTreeMap::from([(here(0), waits(there(1))), (there(1), waits(here(0))), (here(1), waits(here(0)))]);
+    assert_eq!(
+        explain(&circle, &names),
+        ["deadlock: rank 0 (x) → rank 1 of spawned job 2 (x) → rank 0", "rank 1 waits for these"]
+    );
+    let slow = BTreeMap::from([(here(0), waits(there(1))), (there(0), waits(there(1))), (there(1), runs())]);
+    assert_eq!(
+        explain(&slow, &names),
+        ["rank 0 and rank 0 of spawned job 2 wait for rank 1 of spawned job 2, which is outside MPI calls"]
+    );
+}
+
 /// Runs every job of three ranks. Expect: a rank is released exactly if some order of events releases it,
 /// which a naive search finds out.
 #[test]
@@ -120,7 +141,7 @@ fn what_is_said_agrees_with_a_naive_search_for_all_small_jobs() {
     let mut kinds = vec![runs(), gone()];
     for mask in 1..8_u32 {
         let ranks: Vec<u32> = (0..3).filter(|rank| mask >> rank & 1 == 1).collect();
-        let ranges: Vec<Range> = ranks.iter().map(|rank| (*rank, *rank)).collect();
+        let ranges: Vec<Range> = ranks.iter().map(|rank| range(*rank, *rank)).collect();
         kinds.push(Doing::Waits(Needs::All(ranges.clone()), "x".into()));
         kinds.push(Doing::Waits(Needs::Any(ranges), "x".into()));
     }
@@ -130,7 +151,7 @@ fn what_is_said_agrees_with_a_naive_search_for_all_small_jobs() {
         let mut free = [false; 3];
         for _ in 0..3 {
             for rank in 0..3 {
-                let in_ranges = |ranges: &[Range], other: usize| ranges.contains(&(other as u32, other as u32));
+                let in_ranges = |ranges: &[Range], other: usize| ranges.contains(&range(other as u32, other as u32));
                 free[rank] = match &job[rank] {
                     Doing::Runs(_) => true,
                     Doing::Waits(Needs::All(ranges), _) => (0..3).all(|other| !in_ranges(ranges, other) || free[other]),
@@ -139,19 +160,20 @@ fn what_is_said_agrees_with_a_naive_search_for_all_small_jobs() {
                 };
             }
         }
-        let map: BTreeMap<u32, Doing> = (0..).zip(job.clone()).collect();
-        let graph = Graph::new(&map);
+        let map: BTreeMap<Process, Doing> = (0..).map(Process::own).zip(job.clone()).collect();
+        let nothing = |_| String::new();
+        let graph = Graph::new(&map, &nothing);
         let released = graph.released();
         for rank in 0..3 {
             let vertex = graph.vertices.iter().position(|vertex| match vertex {
-                Vertex::Rank(other) | Vertex::Gone(other) => *other == rank,
+                Vertex::Rank(other) | Vertex::Gone(other) => other.rank == rank,
                 Vertex::Any => false,
             });
             assert_eq!(released[vertex.unwrap()], free[rank as usize], "{job:?}");
         }
         // Expect: every stuck rank is mentioned, and no other rank is in a deadlock.
         let stuck = (0..3).any(|rank| !free[rank] && !matches!(job[rank], Doing::Gone(_)));
-        let text = explain(&map).join("\n");
+        let text = explain(&map, &nothing).join("\n");
         let blames = text.contains("deadlock")
             || text.contains("each other, and")
             || text.contains("finalized")

@@ -17,6 +17,7 @@ mod view;
 
 use weft_core::fingerprint;
 use weft_core::flow::{Counters, Gauges};
+use weft_core::process::JobId;
 use weft_launch::standing::{self, Draft, Front};
 use weft_launch::{CallSite, page};
 use weft_net::clock;
@@ -79,7 +80,7 @@ const LINKS: [&str; 5] = ["not yet", "self", "shared", "network", "failed"];
 pub struct Live {
     page: page::Page,
     names: &'static [&'static str],
-    process: (u32, u32, u32),
+    process: (u32, u32, u32, u32),
     /// The call and the completions at the last publication, without the questions about MPI_Finalize. As
     /// long as they stay the same, nothing has happened.
     last: (u32, u64),
@@ -89,9 +90,9 @@ pub struct Live {
 impl Live {
     /// Creates the page of a rank; `names` are those of the MPI calls by number. `None` where the process may
     /// not have a page: then the rank cannot be watched.
-    pub fn new(rank: u32, size: u32, names: &'static [&'static str]) -> Option<Self> {
+    pub fn new(rank: u32, size: u32, job: JobId, names: &'static [&'static str]) -> Option<Self> {
         let page = page::Page::create(PEERS_AT + ENTRY * (size as usize).min(PEERS_MAX)).ok()?;
-        let process = (std::process::id(), rank, size);
+        let process = (std::process::id(), rank, size, standing::job_number(job.0));
         Some(Self { page, names, process, last: (CallSite::OUTSIDE, 0), still_since_ns: clock::now().0 })
     }
 

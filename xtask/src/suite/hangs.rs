@@ -80,6 +80,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let others = [
         Case::new("circle: the question whether a peer is in MPI_Finalize is no progress", asked_about_finalize),
         Case::new("weft info --live names the culprit", |context| live(context, "compute", &[])),
+        Case::new("a deadlock of a job and one that it has spawned", family),
         Case::new("weft info --live names the culprit and the file", |context| {
             live(context, "file-write", &["MPI_File_write_at_all", "on file hang-"])
         }),
@@ -110,6 +111,30 @@ fn asked_about_finalize(context: &Context) -> anyhow::Result<Outcome> {
     kill_process(running.pid(), Signal::INT)?;
     running.finish(HANGS + END)?;
     Ok(if is_right { Outcome::Passed } else { Outcome::Failed(answer) })
+}
+
+/// A circle through two jobs is named by `mpiexec`, and by `weft info --live`.
+fn family(context: &Context) -> anyhow::Result<Outcome> {
+    let running = context.mpiexec(2).arg(context.compile(HANG)?).arg("family").start()?;
+    let pid = running.pid().as_raw_nonzero().to_string();
+    let deadline = Instant::now() + HANGS;
+    let circle =
+        ["why: deadlock: rank 0 (", ") → rank 1 of spawned job 1 (", ") → rank 0 of spawned job 1 (", ") → rank 1 ("];
+    let (said, text) = loop {
+        std::thread::sleep(PAUSE);
+        kill_process(running.pid(), Signal::QUIT)?;
+        let live = Run::new(context.bin("weft")).args(["info", "--live", &pid, "--once"]).finish()?.output;
+        let output = running.output();
+        let is_said = circle.iter().all(|part| last_answer(&output).contains(part));
+        let is_seen =
+            live.contains("why: deadlock: rank 0 of the job of process ") && live.matches("why:").count() == 1;
+        if (is_said && is_seen) || Instant::now() > deadline {
+            break (is_said && is_seen, output + &live);
+        }
+    };
+    kill_process(running.pid(), Signal::INT)?;
+    running.finish(HANGS + END)?;
+    Ok(if said { Outcome::Passed } else { Outcome::Failed(text) })
 }
 
 fn finalized(context: &Context, is_remote: bool) -> Outcome {

@@ -4,14 +4,14 @@
 //! The command sends no question to a rank: it reads the rank's page. So a rank that hangs or is stopped
 //! shows as much as a healthy rank.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use weft_launch::standing::{Standing, seconds};
+use weft_launch::standing::{Names, Needs, Process, Standing, processes, seconds};
 use weft_launch::{page, wait_for};
 use weft_mpi::live::{COUNTERS, GAUGES, Group, Peer, Snapshot};
 
@@ -79,10 +79,54 @@ fn look(below: Option<u32>) -> Vec<Found> {
     for one in &mut found {
         one.launcher = launchers.get(&one.pid).copied();
     }
-    found.sort_by_key(|one| {
-        (one.launcher, one.says.as_ref().map_or(u32::MAX, |snapshot| snapshot.standing.rank), one.pid)
-    });
+    sort(&mut found);
     found
+}
+
+fn sort(found: &mut [Found]) {
+    let place = |snapshot: &Snapshot| (snapshot.standing.job, snapshot.standing.rank);
+    found.sort_by_key(|one| (one.launcher, one.says.as_ref().map_or((u32::MAX, u32::MAX), place), one.pid));
+}
+
+/// The ranks in the order of [`sort`], with the jobs on the pages numbered by the place of their first rank,
+/// from 1 on. Jobs without a rank here keep their numbers, which are far larger.
+struct Jobs<'a> {
+    /// The ranks of each job; the last one has those that say nothing.
+    found: Vec<&'a [Found]>,
+    /// The numbers on pages.
+    known: BTreeMap<u32, u32>,
+}
+
+/// The most jobs that are told apart.
+const JOBS_MAX: u32 = 1 << 16;
+
+impl<'a> Jobs<'a> {
+    fn of(found: &'a [Found]) -> Self {
+        let job = |one: &Found| one.says.as_ref().map_or(0, |snapshot| snapshot.standing.job);
+        let found: Vec<&[Found]> = found.chunk_by(|one, other| job(one) == job(other)).collect();
+        let known = (1..JOBS_MAX).zip(&found).map(|(number, found)| (job(&found[0]), number)).collect();
+        Self { found, known }
+    }
+
+    fn number_of(&self, job: u32) -> u32 {
+        self.known.get(&job).copied().unwrap_or(job.max(JOBS_MAX))
+    }
+
+    /// The job in words, as the end of a part of a sentence about the job `of`.
+    fn name(&self, number: u32, of: u32) -> String {
+        match self.found.get((number as usize).wrapping_sub(1)) {
+            _ if number == of => String::new(),
+            Some([first, ..]) => format!(" of the job of process {}", first.launcher.unwrap_or(first.pid)),
+            _ => " of a job that is not seen here".to_owned(),
+        }
+    }
+
+    /// The state of a rank, with the jobs of its peers numbered.
+    fn standing(&self, snapshot: &Snapshot) -> Standing {
+        let mut standing = snapshot.standing.clone();
+        standing.renumber(self.number_of(standing.job), &|job| self.number_of(job));
+        standing
+    }
 }
 
 /// The activity of a rank.
@@ -106,7 +150,7 @@ fn doing(standing: &Standing) -> Doing {
 
 /// A sentence such as `waits in MPI_Recv for 12.3 s: receive from rank 1, tag 7, 100 bytes on
 /// MPI_COMM_WORLD`.
-fn sentence(standing: &Standing) -> String {
+fn sentence(standing: &Standing, names: Names<'_>) -> String {
     let call = if standing.call.is_empty() { "MPI" } else { &standing.call };
     let mut text = match doing(standing) {
         Doing::Waits => format!("waits in {call} for {}", seconds(standing.still_ns)),
@@ -116,7 +160,7 @@ fn sentence(standing: &Standing) -> String {
             seconds(standing.published_ns)
         ),
     };
-    let waits: Vec<String> = standing.waits.iter().map(|wait| wait.describe(&wait.peer())).collect();
+    let waits: Vec<String> = standing.waits.iter().map(|wait| wait.describe(&wait.peer(names))).collect();
     if !waits.is_empty() {
         let _ = write!(text, ": {}", waits.join("; "));
     }
@@ -125,7 +169,8 @@ fn sentence(standing: &Standing) -> String {
     }
     for message in &standing.arrived {
         let tag = message.tag.map_or_else(String::new, |tag| format!(", tag {tag}"));
-        let _ = write!(text, "; unexpected from rank {}{tag}, {} bytes", message.peer, message.bytes);
+        let from = message.peer.map_or_else(|| "somebody".to_owned(), |peer| processes(&[peer], names));
+        let _ = write!(text, "; unexpected from {from}{tag}, {} bytes", message.bytes);
         if !message.communicator.is_empty() {
             let _ = write!(text, " on {}", message.communicator);
         }
@@ -133,37 +178,42 @@ fn sentence(standing: &Standing) -> String {
     text
 }
 
-/// The ranks of each job that Weft's `mpiexec` runs, and all others together.
-fn jobs(found: &[Found]) -> impl Iterator<Item = &[Found]> {
-    found.chunk_by(|one, other| one.launcher == other.launcher)
-}
-
-/// Sentences that say which ranks of a job wait for which others. A rank without a page on this host counts
-/// as running: it may be on another host, or have ended. There is no sentence when the pages are of several
-/// jobs: their numbers of ranks differ, or a rank occurs twice.
+/// Sentences that say which ranks wait for which others, also of other jobs. A rank without a page on this
+/// host counts as running: it may be on another host, or have ended.
 fn reasons(found: &[Found]) -> Vec<String> {
-    let standings = || found.iter().filter_map(|one| one.says.as_ref().ok().map(|snapshot| &snapshot.standing));
-    let Some(size) = standings().map(|standing| standing.size).next() else { return Vec::new() };
-    let ranks: BTreeSet<u32> = standings().map(|standing| standing.rank).collect();
-    if standings().any(|standing| standing.size != size) || standings().count() > ranks.len() {
-        return Vec::new();
+    let jobs = Jobs::of(found);
+    let one = if jobs.found.len() == 1 { 1 } else { 0 };
+    let names = |job| jobs.name(job, one);
+    let mut doings: BTreeMap<Process, wait_for::Doing> = BTreeMap::new();
+    let absent = || wait_for::Doing::Runs("is not on this host, or has ended".to_owned());
+    for found in &jobs.found {
+        for snapshot in found.iter().filter_map(|one| one.says.as_ref().ok()) {
+            let standing = jobs.standing(snapshot);
+            let process = |rank| Process { job: jobs.number_of(standing.job), rank };
+            doings.insert(process(standing.rank), wait_for_doing(&standing, &names));
+            (0..standing.size).for_each(|rank| {
+                doings.entry(process(rank)).or_insert_with(absent);
+            });
+        }
     }
-    let job = standings().map(|standing| (standing.rank, wait_for_doing(standing)));
-    let mut job: BTreeMap<u32, wait_for::Doing> = job.collect();
-    for rank in 0..size {
-        let absent = || wait_for::Doing::Runs("is not on this host, or has ended".to_owned());
-        job.entry(rank).or_insert_with(absent);
+    let of_unseen = |doing: &wait_for::Doing| match doing {
+        wait_for::Doing::Waits(Needs::All(ranges) | Needs::Any(ranges), _) => ranges.clone(),
+        _ => Vec::new(),
+    };
+    let unseen: Vec<Process> = doings.values().flat_map(of_unseen).map(|(first, _)| first).collect();
+    for process in unseen.into_iter().filter(|process| process.job >= JOBS_MAX) {
+        doings.entry(process).or_insert_with(absent);
     }
-    wait_for::explain(&job)
+    wait_for::explain(&doings, &names)
 }
 
-fn wait_for_doing(standing: &Standing) -> wait_for::Doing {
+fn wait_for_doing(standing: &Standing, names: Names<'_>) -> wait_for::Doing {
     match doing(standing) {
         Doing::Waits if standing.call.eq_ignore_ascii_case("MPI_Finalize") => {
             wait_for::Doing::Finalizes(standing.needs.clone())
         }
         Doing::Waits if standing.is_waiting() => {
-            let what = standing.waits.first().map_or_else(String::new, |wait| wait.describe(&wait.peer()));
+            let what = standing.waits.first().map_or_else(String::new, |wait| wait.describe(&wait.peer(names)));
             wait_for::Doing::Waits(standing.needs.clone(), what)
         }
         Doing::Computes => wait_for::Doing::Runs("is outside of MPI, or has just begun a call".to_owned()),
@@ -211,13 +261,16 @@ fn table(found: &[Found], style: Style) -> String {
         let _ = write!(heading, "{name:>11}");
     });
     let _ = writeln!(text, "{}", style.paint(BOLD, &heading));
+    let jobs = Jobs::of(found);
     let mut job = None;
     for Found { pid, launcher, bound_to, says } in found {
-        if let Some(launcher) = launcher.filter(|_| jobs(found).count() > 1 && job != Some(*launcher)) {
-            let title = format!("job of process {launcher}: {}", page::command_of(launcher));
+        let number = says.as_ref().map_or(0, |snapshot| jobs.number_of(snapshot.standing.job));
+        if jobs.found.len() > 1 && job != Some(number) {
+            let of = launcher.unwrap_or(*pid);
+            let title = format!("job of process {of}: {}", page::command_of(of));
             let _ = writeln!(text, "{}", style.paint(GREY, &title));
         }
-        job = Some(*launcher);
+        job = Some(number);
         let snapshot = match says {
             Ok(snapshot) => snapshot,
             Err(why) => {
@@ -225,8 +278,8 @@ fn table(found: &[Found], style: Style) -> String {
                 continue;
             }
         };
-        let standing = &snapshot.standing;
-        let sentence = sentence(standing);
+        let standing = &jobs.standing(snapshot);
+        let sentence = sentence(standing, &|job| jobs.name(job, number));
         let is_long = doing(standing) == Doing::Waits && standing.still_ns > LONG_NS;
         let sentence = if is_long { style.paint(YELLOW, &sentence) } else { sentence };
         let _ = writeln!(
@@ -256,7 +309,7 @@ fn table(found: &[Found], style: Style) -> String {
             let _ = writeln!(text, "{}", style.paint(GREY, &more));
         }
     }
-    for reason in jobs(found).flat_map(reasons) {
+    for reason in reasons(found) {
         let _ = writeln!(text, "{} {reason}", style.paint(BOLD, "why:"));
     }
     text
@@ -294,7 +347,7 @@ fn line(
 
 fn object(found: &[Found]) -> String {
     let ranks: Vec<Value> = found.iter().map(rank_object).collect();
-    serde_json::to_string_pretty(&json!({ "ranks": ranks, "why": jobs(found).flat_map(reasons).collect::<Vec<_>>() }))
+    serde_json::to_string_pretty(&json!({ "ranks": ranks, "why": reasons(found) }))
         .map(|text| text + "\n")
         .unwrap_or_default()
 }
@@ -305,14 +358,15 @@ fn rank_object(Found { pid, launcher, bound_to, says }: &Found) -> Value {
         Err(why) => return json!({ "pid": pid, "launcher": launcher, "why": why }),
     };
     let standing = &snapshot.standing;
+    let job_of = |peer: Process| if peer.job == 0 { standing.job } else { peer.job };
     let waits = standing.waits.iter().map(|wait| {
         json!({
-            "what": wait.what, "peer": wait.peer, "tag": wait.tag, "bytes": wait.bytes,
+            "what": wait.what, "peer": wait.peer.map(|peer| peer.rank), "peer_job": wait.peer.map(job_of), "tag": wait.tag, "bytes": wait.bytes,
             "communicator": wait.communicator, "awaited": wait.is_awaited,
         })
     });
     let arrived = standing.arrived.iter().map(|message| {
-        json!({ "peer": message.peer, "tag": message.tag, "bytes": message.bytes, "communicator": message.communicator })
+        json!({ "peer": message.peer.map(|peer| peer.rank), "peer_job": message.peer.map(job_of), "tag": message.tag, "bytes": message.bytes, "communicator": message.communicator })
     });
     let named = |names: &[(&str, &str)], value: &dyn Fn(&str) -> Option<u64>| -> Map<String, Value> {
         names.iter().filter_map(|(name, _)| Some(((*name).to_owned(), value(name)?.into()))).collect()
@@ -324,7 +378,7 @@ fn rank_object(Found { pid, launcher, bound_to, says }: &Found) -> Value {
         })
     });
     json!({
-        "pid": pid, "launcher": launcher, "bound_to": bound_to, "rank": standing.rank, "size": standing.size,
+        "pid": pid, "launcher": launcher, "bound_to": bound_to, "rank": standing.rank, "size": standing.size, "job": standing.job,
         "doing": match doing(standing) { Doing::Waits => "waits", Doing::Works => "works", Doing::Computes => "computes" },
         "call": standing.call, "still_seconds": standing.still_ns as f64 / 1e9,
         "published_seconds_ago": standing.published_ns as f64 / 1e9, "threads_waiting": standing.threads,
@@ -345,7 +399,7 @@ fn rank_object(Found { pid, launcher, bound_to, says }: &Found) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_launch::standing::{Needs, Wait};
+    use weft_launch::standing::Wait;
     use weft_mpi::multicast::Carried;
 
     fn snapshot() -> Snapshot {
@@ -360,7 +414,7 @@ mod tests {
         };
         let waits = vec![Wait {
             what: "receive from",
-            peer: Some(3),
+            peer: Some(Process::own(3)),
             tag: Some(7),
             bytes: 100,
             communicator: "MPI_COMM_WORLD".into(),
@@ -373,22 +427,22 @@ mod tests {
             is_asleep: true,
             still_ns: 12_340_000_000,
             call: "MPI_Recv".into(),
-            needs: Needs::All(vec![(3, 3)]),
+            needs: Needs::All(vec![(Process::own(3), Process::own(3))]),
             waits,
             ..Standing::default()
         };
         Snapshot { standing, peers: (1..=20).map(peer).collect(), ..Snapshot::default() }
     }
 
-    fn found(snapshot: Snapshot) -> Found {
+    fn found_of(snapshot: Snapshot) -> Found {
         Found { pid: 9, launcher: None, bound_to: None, says: Ok(snapshot) }
     }
 
     #[test]
     fn a_rank_that_is_bound_says_to_what() {
-        let bound = || Found { bound_to: Some("processor 1: 1 core".into()), ..found(snapshot()) };
+        let bound = || Found { bound_to: Some("processor 1: 1 core".into()), ..found_of(snapshot()) };
         assert!(table(&[bound()], Style::Plain).contains("\n  bound to processor 1: 1 core\n"));
-        assert!(!table(&[found(snapshot())], Style::Plain).contains("bound to"));
+        assert!(!table(&[found_of(snapshot())], Style::Plain).contains("bound to"));
         let object: Value = serde_json::from_str(&object(&[bound()])).unwrap();
         assert_eq!(object["ranks"][0]["bound_to"], "processor 1: 1 core");
     }
@@ -402,7 +456,7 @@ mod tests {
             goes_straight: false,
             packets: [500, 40, 30],
         };
-        let table = |snapshot| table(&[found(snapshot)], Style::Plain);
+        let table = |snapshot| table(&[found_of(snapshot)], Style::Plain);
         let text = table(Snapshot { carried: Carried::Yes, groups: vec![group], ..snapshot() });
         let line = "MPI_COMM_WORLD, 4 hosts, aggregate-10: 500 packets multicast, 40 sent again, 30 asked for";
         assert!(text.contains("multicast: the network carries it") && text.contains(line), "{text}");
@@ -413,7 +467,7 @@ mod tests {
 
     #[test]
     fn a_rank_that_waits_says_for_what_and_how_long() {
-        let text = table(&[found(snapshot())], Style::Plain);
+        let text = table(&[found_of(snapshot())], Style::Plain);
         assert!(
             text.contains(
                 "rank 1 of 20 (process 9) waits in MPI_Recv for 12.3 s: receive from rank 3, tag 7, 100 bytes on MPI_COMM_WORLD"
@@ -426,18 +480,35 @@ mod tests {
     }
 
     #[test]
-    fn the_jobs_of_a_family_are_told_apart() {
-        let found = [(9, Some(7)), (10, Some(7)), (11, Some(8))].map(|(pid, launcher)| Found {
-            pid,
-            launcher,
-            ..found(snapshot())
-        });
+    fn jobs_are_told_apart_and_wait_for_each_other() {
+        // Rank 1 of two jobs waits for rank 1 of the other one, and rank 2 of the first for a third job.
+        let waits = |rank: u32, own: u32, other: u32| {
+            let mut snapshot = snapshot();
+            let peer = Process { job: other, rank: 1 };
+            let standing = &mut snapshot.standing;
+            (standing.rank, standing.job, standing.size) = (rank, own, 3);
+            (standing.waits[0].peer, standing.needs) = (Some(peer), Needs::All(vec![(peer, peer)]));
+            snapshot
+        };
+        let found = [(9, 7, waits(1, 700, 800)), (10, 7, waits(2, 700, 123_456)), (11, 8, waits(1, 800, 700))];
+        let found =
+            found.map(|(pid, launcher, snapshot)| Found { pid, launcher: Some(launcher), ..found_of(snapshot) });
         let text = table(&found, Style::Plain);
         let titles: Vec<&str> = text.lines().filter(|line| line.starts_with("job of process ")).collect();
         assert_eq!(titles.len(), 2, "{text}");
-        assert!(text.contains("why: rank 1 waits for rank 3"), "the second job has one rank of each number: {text}");
+        assert!(text.contains("receive from rank 1 of the job of process 8, tag 7"), "{text}");
+        assert!(
+            text.contains("why: deadlock: rank 1 of the job of process 7 (receive from rank 1 of the job of process 8"),
+            "{text}"
+        );
+        let unseen =
+            "rank 2 of the job of process 7 waits for rank 1 of a job that is not seen here, which is not on this host";
+        assert!(text.contains(unseen), "{text}");
         let object: Value = serde_json::from_str(&object(&found)).unwrap();
-        assert_eq!((&object["ranks"][2]["launcher"], object["why"].as_array().unwrap().len()), (&json!(8), 1));
+        assert_eq!(
+            (&object["ranks"][2]["waits"][0]["peer_job"], object["why"].as_array().unwrap().len()),
+            (&json!(700), 2)
+        );
     }
 
     #[test]
@@ -448,7 +519,7 @@ mod tests {
 
     #[test]
     fn an_object_has_every_counter_of_every_peer() {
-        let object: Value = serde_json::from_str(&object(&[found(snapshot())])).unwrap();
+        let object: Value = serde_json::from_str(&object(&[found_of(snapshot())])).unwrap();
         let peers = object["ranks"][0]["peers"].as_array().unwrap();
         assert_eq!((peers.len(), peers[0]["counters"].as_object().unwrap().len()), (20, COUNTERS.len()));
         assert_eq!(object["ranks"][0]["doing"], "waits");

@@ -7,6 +7,7 @@
 use super::environment::{Base, EnvironmentOptions};
 use super::settings::{Block, Loudness, Processors, Settings};
 use super::stats::Format;
+use super::survey::JobSeen;
 use super::tree::Width;
 use crate::Spawned;
 use crate::control::codec::{self, Decode, Encode, Reader};
@@ -37,7 +38,7 @@ pub(crate) enum ToSpawned {
     Answer { rank: u32, answer: Answer },
     /// Send this signal to all ranks.
     Signal(i32),
-    /// Show the user where the ranks are.
+    /// Say where the ranks are.
     Look,
     /// End the job: first with a signal, after the grace by force.
     End { signal: i32, grace_ms: u32 },
@@ -52,6 +53,8 @@ pub(crate) enum FromSpawned {
     Request { rank: u32, request: Request, settings: Option<Box<Settings>> },
     /// The job has failed and is being ended: the exit status, and the reason in one clause.
     Failed { status: i32, clause: String },
+    /// The answer to [`ToSpawned::Look`].
+    Standings(JobSeen),
     /// The job is over, with this exit status. The last message.
     Ended { status: i32 },
 }
@@ -92,6 +95,7 @@ impl FromSpawned {
             Self::Request { rank, request, settings } => (1u8, rank, request, settings).encode(out),
             Self::Failed { status, clause } => (2u8, status, clause).encode(out),
             Self::Ended { status } => (3u8, status).encode(out),
+            Self::Standings(seen) => (4u8, seen).encode(out),
         }
     }
 
@@ -108,6 +112,7 @@ impl FromSpawned {
             },
             2 => Self::Failed { status: Decode::decode(reader)?, clause: Decode::decode(reader)? },
             3 => Self::Ended { status: Decode::decode(reader)? },
+            4 => Self::Standings(Decode::decode(reader)?),
             _ => return None,
         };
         reader.is_empty().then_some(message)
@@ -118,6 +123,7 @@ codec::enumeration!(Order { BySlot, ByHost });
 codec::enumeration!(Loudness { Everybody, Verbose });
 codec::enumeration!(Format { Text, Json });
 codec::structure!(Start { number, settings, spawn });
+codec::structure!(JobSeen { living, ended, hosts, missing });
 codec::structure!(Host { name, slots, slots_max, interface, reached_as });
 codec::structure!(RemoteShell { program, arguments });
 codec::structure!(EnvironmentOptions { base, set });

@@ -8,7 +8,8 @@ use super::survey::Seen;
 use super::verdict;
 use crate::call_site::Whereabouts;
 use crate::control::Phase;
-use crate::standing::{Arrived, Needs, Operation, Range, Standing, WAIT_NS_MIN, Wait, ranks, seconds};
+use crate::standing::processes;
+use crate::standing::{Arrived, Names, Needs, Operation, Process, Range, Standing, WAIT_NS_MIN, Wait, ranks, seconds};
 use crate::wait_for::{self, Doing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -22,8 +23,15 @@ const NEAR_MISSES_MAX: usize = 3;
 /// The call after which a rank sends nothing any more.
 const FINALIZE: &str = "MPI_Finalize";
 
+/// The number of all jobs that this family does not run.
+const ANOTHER_JOB: u32 = u32::MAX;
+/// The most processes of other jobs that one rank waits for.
+const OTHERS_MAX: u32 = 1024;
+
 /// The facts that were found about the ranks of a job.
 pub(crate) struct Found<'a> {
+    /// The number of the job in its family.
+    pub(crate) job: u32,
     /// The ranks that live, in order.
     pub(crate) living: &'a [&'a Seen],
     /// The phase of each rank when it ended; `None`: it has not ended.
@@ -31,22 +39,12 @@ pub(crate) struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// The lines, each with its newline, and the conclusions from them.
-    pub(crate) fn describe(&self, host_of: &dyn Fn(u32) -> String) -> String {
-        let mut text = self.lines(host_of);
-        for sentence in wait_for::explain(&self.doings()) {
-            let _ = writeln!(text, "  why: {sentence}");
-        }
-        for sentence in self.living.iter().copied().filter_map(near_miss).take(NEAR_MISSES_MAX) {
-            let _ = writeln!(text, "  note: {sentence}");
-        }
-        text
-    }
-
-    fn lines(&self, host_of: &dyn Fn(u32) -> String) -> String {
+    /// The lines, each with its newline.
+    pub(crate) fn lines(&self, host_of: &dyn Fn(u32) -> String) -> String {
+        let names = names_in(self.job);
         let mut groups: BTreeMap<String, Vec<&Seen>> = BTreeMap::new();
         for seen in self.living {
-            groups.entry(key(seen)).or_default().push(seen);
+            groups.entry(key(seen, &names)).or_default().push(seen);
         }
         let mut groups: Vec<Vec<&Seen>> = groups.into_values().collect();
         groups.sort_unstable_by_key(|group| group[0].0.rank);
@@ -58,32 +56,83 @@ impl Found<'_> {
                 Some(host) if hosts.len() == 1 => host.clone(),
                 _ => format!("{} hosts", hosts.len()),
             };
-            let _ = writeln!(text, "  {} on {hosts}: {}", ranks(&members), line(group));
+            let _ = writeln!(text, "  {} on {hosts}: {}", ranks(&members), line(group, &names));
         }
         if groups.len() > LINES_MAX {
             let more: usize = groups[LINES_MAX..].iter().map(Vec::len).sum();
             let _ = writeln!(text, "  and {more} more ranks, which stand in {} other ways", groups.len() - LINES_MAX);
         }
+        for sentence in self.living.iter().filter_map(|seen| near_miss(seen, &names)).take(NEAR_MISSES_MAX) {
+            let _ = writeln!(text, "  note: {sentence}");
+        }
         text
     }
 
+    fn process(&self, rank: u32) -> Process {
+        Process { job: self.job, rank }
+    }
+
     /// The activity of each rank, for the wait-for graph.
-    fn doings(&self) -> BTreeMap<u32, Doing> {
+    fn doings(&self, names: Names<'_>) -> BTreeMap<Process, Doing> {
         let starting = |phase: Phase| phase != Phase::Waiting;
         let late = self.living.iter().filter(|(position, _)| starting(position.phase));
-        let late: Vec<Range> = late.map(|(position, _)| (position.rank, position.rank)).collect();
-        let mut doings: BTreeMap<u32, Doing> =
-            self.living.iter().map(|seen| (seen.0.rank, doing(seen, &late))).collect();
+        let late = late.map(|(position, _)| self.process(position.rank));
+        let late: Vec<Range> = late.map(|process| (process, process)).collect();
+        let mut doings: BTreeMap<Process, Doing> =
+            self.living.iter().map(|seen| (self.process(seen.0.rank), doing(seen, &late, names))).collect();
         for (rank, phase) in (0..).zip(self.ended) {
             let how = match phase {
                 None => continue,
                 Some(Phase::Finalized) => "has finalized",
                 Some(_) => "has ended",
             };
-            doings.entry(rank).or_insert_with(|| Doing::Gone(how.to_owned()));
+            doings.entry(self.process(rank)).or_insert_with(|| Doing::Gone(how.to_owned()));
         }
         doings
     }
+}
+
+/// The words for jobs in sentences about the job `of`.
+fn names_in(of: u32) -> impl Fn(u32) -> String {
+    move |job| match job {
+        _ if job == of => String::new(),
+        0 => " of the first job".to_owned(),
+        ANOTHER_JOB => " of another job".to_owned(),
+        _ => format!(" of spawned job {job}"),
+    }
+}
+
+/// Numbers the jobs that ranks name as their family does: `jobs` are the numbers in the family, each with the
+/// ranks that were seen.
+pub(crate) fn renumber(jobs: &mut [(u32, &mut Vec<Seen>)]) {
+    let mut known = BTreeMap::new();
+    for (number, seen) in jobs.iter() {
+        known.extend(seen.iter().filter_map(|(_, standing)| Some((standing.as_ref()?.job, *number))));
+    }
+    let number_of = |job: u32| known.get(&job).copied().unwrap_or(ANOTHER_JOB);
+    for (number, seen) in jobs {
+        let standings = seen.iter_mut().filter_map(|(_, standing)| standing.as_mut());
+        standings.for_each(|standing| standing.renumber(*number, &number_of));
+    }
+}
+
+/// Explains which ranks of these jobs keep which waiting, in lines.
+pub(crate) fn explain(jobs: &[Found<'_>]) -> String {
+    let names = names_in(jobs.first().map_or(0, |found| found.job));
+    let mut doings: BTreeMap<Process, Doing> = jobs.iter().flat_map(|found| found.doings(&names)).collect();
+    let of_others = |doing: &Doing| match doing {
+        Doing::Waits(Needs::All(ranges) | Needs::Any(ranges), _) => ranges.clone(),
+        _ => Vec::new(),
+    };
+    let others: Vec<Range> =
+        doings.values().flat_map(of_others).filter(|(first, _)| first.job == ANOTHER_JOB).collect();
+    for (first, last) in others {
+        for rank in first.rank..=last.rank.min(first.rank.saturating_add(OTHERS_MAX)) {
+            let unseen = Doing::Runs("is not seen from here".to_owned());
+            doings.entry(Process { job: ANOTHER_JOB, rank }).or_insert(unseen);
+        }
+    }
+    wait_for::explain(&doings, &names).into_iter().map(|sentence| format!("  why: {sentence}\n")).collect()
 }
 
 /// The place of a rank, in words.
@@ -113,12 +162,12 @@ fn told(standing: &Standing) -> Vec<&Wait> {
 
 /// The text that ranks must have in common to share a line: everything except peers, times and lengths of
 /// queues.
-fn key(seen: &Seen) -> String {
+fn key(seen: &Seen, names: Names<'_>) -> String {
     let mut key = whereabouts(seen);
     if let Some(standing) = current(seen) {
         for wait in told(standing).iter().take(PARTS_MAX) {
-            let anybody = if wait.peer.is_none() { "anybody" } else { "" };
-            let _ = write!(key, "\n{}", wait.describe(anybody));
+            let peer = wait.peer.map_or_else(|| "anybody".to_owned(), |peer| names(peer.job));
+            let _ = write!(key, "\n{}", wait.describe(&peer));
         }
         let _ = write!(key, "\n{}", standing.is_asleep);
     }
@@ -126,7 +175,7 @@ fn key(seen: &Seen) -> String {
 }
 
 /// The text about ranks that share a line.
-fn line(group: &[&Seen]) -> String {
+fn line(group: &[&Seen], names: Names<'_>) -> String {
     let mut text = whereabouts(group[0]);
     let standings: Vec<&Standing> = group.iter().filter_map(|seen| current(seen)).collect();
     let Some(first) = standings.first() else {
@@ -144,22 +193,22 @@ fn line(group: &[&Seen]) -> String {
     let _ = if least == most { write!(text, " for {most}") } else { write!(text, " for {least} to {most}") };
     let waits = told(first);
     for (at, wait) in waits.iter().take(PARTS_MAX).enumerate() {
-        let peers: BTreeSet<Option<u32>> =
+        let peers: BTreeSet<Option<Process>> =
             standings.iter().filter_map(|one| told(one).get(at).map(|wait| wait.peer)).collect();
-        let peer = match peers.iter().copied().collect::<Option<Vec<u32>>>() {
-            Some(peers) if !peers.is_empty() => ranks(&peers),
-            _ => wait.peer(),
+        let peer = match peers.iter().copied().collect::<Option<Vec<Process>>>() {
+            Some(peers) if !peers.is_empty() => processes(&peers, names),
+            _ => wait.peer(names),
         };
         let _ = write!(text, "{} {}", if at == 0 { ":" } else { ";" }, wait.describe(&peer));
     }
     if waits.len() > PARTS_MAX {
         text.push_str("; and more");
     }
-    text + &queues(&standings)
+    text + &queues(&standings, names)
 }
 
 /// The text about the queues of ranks that share a line.
-fn queues(standings: &[&Standing]) -> String {
+fn queues(standings: &[&Standing], names: Names<'_>) -> String {
     let posted: u64 = standings.iter().map(|one| one.posted).sum();
     let unexpected: u64 = standings.iter().map(|one| one.unexpected).sum();
     let mut text = String::new();
@@ -168,7 +217,7 @@ fn queues(standings: &[&Standing]) -> String {
     }
     let arrived = standings.iter().flat_map(|one| &one.arrived).take(PARTS_MAX).map(|message| {
         let tag = message.tag.map_or_else(String::new, |tag| format!(", tag {tag}"));
-        let from = if message.peer == u32::MAX { "somebody".to_owned() } else { format!("rank {}", message.peer) };
+        let from = message.peer.map_or_else(|| "somebody".to_owned(), |peer| processes(&[peer], names));
         let on = if message.communicator.is_empty() { String::new() } else { format!(" on {}", message.communicator) };
         format!("from {from}{tag}, {} bytes{on}", message.bytes)
     });
@@ -180,27 +229,26 @@ fn queues(standings: &[&Standing]) -> String {
 }
 
 /// Finds a message that a rank may wait for, but that is there under another tag or on another communicator.
-fn near_miss(seen: &Seen) -> Option<String> {
+fn near_miss(seen: &Seen, names: Names<'_>) -> Option<String> {
     let standing = current(seen).filter(|standing| standing.is_waiting())?;
     let wait = told(standing)
         .into_iter()
         .find(|wait| wait.tag.is_some() && wait.peer.is_some() && wait.what == Operation::Receive.words())?;
     // Where the communicator has no name, it is unknown whether the program could receive the message.
-    let is_near = |message: &&Arrived| {
-        message.tag.is_some() && !message.communicator.is_empty() && Some(message.peer) == wait.peer
-    };
+    let is_near =
+        |message: &&Arrived| message.tag.is_some() && !message.communicator.is_empty() && message.peer == wait.peer;
     let near = standing.arrived.iter().find(is_near)?;
     let other = if near.communicator == wait.communicator {
         format!("with tag {}", near.tag?)
     } else {
         format!("on {} (tag {})", near.communicator, near.tag?)
     };
-    let what = wait.describe(&wait.peer());
+    let what = wait.describe(&wait.peer(names));
     Some(format!("rank {} waits ({what}), but a message from it {other} is there", seen.0.rank))
 }
 
 /// The activity of a rank. `late` are the ranks that have not come to the barrier of the process manager.
-fn doing(seen: &Seen, late: &[Range]) -> Doing {
+fn doing(seen: &Seen, late: &[Range], names: Names<'_>) -> Doing {
     let (position, _) = seen;
     let waits_for = |needs: Needs, what: &str| Doing::Waits(needs, what.to_owned());
     match (&position.whereabouts, position.phase) {
@@ -215,7 +263,7 @@ fn doing(seen: &Seen, late: &[Range]) -> Doing {
         (Whereabouts::Inside(call), _) => match current(seen) {
             Some(standing) if call.eq_ignore_ascii_case(FINALIZE) => Doing::Finalizes(standing.needs.clone()),
             Some(standing) if standing.is_waiting() => {
-                let what = told(standing).first().map(|wait| wait.describe(&wait.peer()));
+                let what = told(standing).first().map(|wait| wait.describe(&wait.peer(names)));
                 waits_for(standing.needs.clone(), &what.unwrap_or_else(|| format!("in {call}")))
             }
             _ => Doing::Runs(format!("is in {call}, and not asleep there")),
@@ -239,7 +287,7 @@ mod tests {
     fn receives(rank: u32, from: u32, tag: i32) -> Seen {
         let wait = Wait {
             what: "receive from",
-            peer: Some(from),
+            peer: Some(Process::own(from)),
             tag: Some(tag),
             bytes: 8,
             communicator: "MPI_COMM_WORLD".into(),
@@ -252,7 +300,7 @@ mod tests {
             still_ns: 3_000_000_000,
             call: "MPI_Recv".into(),
             posted: 1,
-            needs: Needs::All(vec![(from, from)]),
+            needs: Needs::All(vec![(Process::own(from), Process::own(from))]),
             waits: vec![wait],
             ..Standing::default()
         };
@@ -261,7 +309,8 @@ mod tests {
 
     fn describe(living: &[Seen], ended: &[Option<Phase>]) -> String {
         let living: Vec<&Seen> = living.iter().collect();
-        Found { living: &living, ended }.describe(&|rank| if rank < 4 { "h0".into() } else { "h1".into() })
+        let found = Found { job: 0, living: &living, ended };
+        found.lines(&|rank| if rank < 4 { "h0".into() } else { "h1".into() }) + &explain(&[found])
     }
 
     #[test]
@@ -287,7 +336,12 @@ mod tests {
 
     #[test]
     fn a_message_that_is_there_under_another_name_is_told_and_one_without_a_name_is_not() {
-        let arrived = |communicator: &str, tag| Arrived { peer: 1, tag, bytes: 4, communicator: communicator.into() };
+        let arrived = |communicator: &str, tag| Arrived {
+            peer: Some(Process::own(1)),
+            tag,
+            bytes: 4,
+            communicator: communicator.into(),
+        };
         let with = |message: Arrived| {
             let mut seen = receives(0, 1, 7);
             seen.1.as_mut().expect("a standing").arrived = vec![message];
@@ -335,5 +389,29 @@ mod tests {
         let text = describe(&all, &[]);
         assert!(text.lines().count() < 40, "{text}");
         assert!(text.contains("and 476 more ranks, which stand in 476 other ways"), "{text}");
+    }
+
+    #[test]
+    fn ranks_of_other_jobs_are_named_with_their_job() {
+        // Rank 0 of the first job waits for rank 1 of a job that it has spawned, which waits for a third.
+        let from = |job: u32, own: u32, rank: u32| {
+            let (mut position, mut standing) = receives(rank, 1, 7);
+            position.rank = rank;
+            let peer = Process { job, rank: 1 };
+            let found = standing.as_mut().expect("a standing");
+            (found.job, found.waits[0].peer, found.needs) = (own, Some(peer), Needs::All(vec![(peer, peer)]));
+            (position, standing)
+        };
+        let (mut first, mut spawned) = (vec![from(500, 400, 0)], vec![from(600, 500, 1)]);
+        renumber(&mut [(0, &mut first), (3, &mut spawned)]);
+        let (first, spawned): (Vec<&Seen>, Vec<&Seen>) = (first.iter().collect(), spawned.iter().collect());
+        let found = |job, living| Found { job, living, ended: &[] };
+        let host = |_| "h0".to_owned();
+        assert!(found(0, &first).lines(&host).contains("receive from rank 1 of spawned job 3, tag 7"));
+        assert!(found(3, &spawned).lines(&host).contains("receive from rank 1 of another job, tag 7"));
+        let why = explain(&[found(0, &first), found(3, &spawned)]);
+        let expected = "  why: rank 0 and rank 1 of spawned job 3 wait, some through each other, for rank 1 of another job, which is \
+            not seen from here\n";
+        assert_eq!(why, expected);
     }
 }

@@ -2,7 +2,7 @@
 //! other operations that have not ended, and the unexpected messages.
 
 use weft_engine::engine::GroupStanding;
-use weft_launch::standing::{Draft, Operation};
+use weft_launch::standing::{Draft, Operation, Process, job_number};
 
 use super::GROUP;
 use crate::awaited::Awaited;
@@ -49,8 +49,8 @@ pub struct View<'a> {
 
 /// The process that an operation waits for.
 enum Told {
-    /// The process with this rank of the job.
-    Of(u32),
+    /// This process.
+    Of(Process),
     /// Any process of the communicator with this context.
     Anybody(u32),
     /// No process: the operation has ended.
@@ -146,7 +146,7 @@ impl View<'_> {
     /// Writes a probe, which has no request.
     fn tell_probe(&self, draft: &mut Draft<'_>, communicator: usize, source: i32, tag: i32) -> Option<bool> {
         let object = self.objects.find_communicator(communicator)?;
-        let member = usize::try_from(source).ok().and_then(|rank| object.group.members.get(rank));
+        let member = usize::try_from(source).ok().and_then(|rank| object.partners().members.get(rank));
         let peer = member.and_then(|peer| self.number(*peer));
         let tag = (tag >= 0).then_some(tag);
         draft.wait(Operation::Probe, peer, tag, 0, &self.name(object.context), true);
@@ -236,7 +236,12 @@ impl View<'_> {
     fn need_any(&self, draft: &mut Draft<'_>, context: u32) {
         match self.communicator(context) {
             Some((_, found)) => {
-                found.group.members.iter().filter_map(|member| self.number(*member)).for_each(|peer| draft.needs(peer));
+                found
+                    .partners()
+                    .members
+                    .iter()
+                    .filter_map(|member| self.number(*member))
+                    .for_each(|peer| draft.needs(peer));
             }
             None => draft.cut(),
         }
@@ -251,16 +256,17 @@ impl View<'_> {
             // user.
             let is_told = envelope.context % CONTEXTS_EACH == 0 && self.communicator(envelope.context).is_some();
             let tag = Some(envelope.tag).filter(|_| is_told);
-            let peer = self.number(message.peer).unwrap_or(u32::MAX);
-            if !draft.arrived(peer, tag, message.total, &self.name(envelope.context)) {
+            if !draft.arrived(self.number(message.peer), tag, message.total, &self.name(envelope.context)) {
                 break;
             }
         }
     }
 
-    /// A peer's index in the job.
-    fn number(&self, peer: PeerId) -> Option<u32> {
-        self.engine.peers.get(peer).map(|peer| peer.number())
+    /// A peer, as the page names it.
+    fn number(&self, peer: PeerId) -> Option<Process> {
+        let found = self.engine.peers.get(peer)?;
+        let job = if found.is_of_own_job() { 0 } else { job_number(self.engine.name_of(peer)?.job.0) };
+        Some(Process { job, rank: found.number() })
     }
 
     fn communicator(&self, context: u32) -> Option<(usize, &crate::object::Communicator)> {

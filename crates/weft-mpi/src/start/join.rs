@@ -71,7 +71,7 @@ pub(super) fn join(
     let Some(asked) = manager.as_deref_mut() else { return Err(other("there is no process manager")) };
     let mut own = look(asked)?;
     let members = exchange(asked, &mut own)?;
-    let live = Live::new(members.rank, members.size(), call_names);
+    let live = Live::new(members.rank, members.size(), members.names.job_id(), call_names);
     let Own { settings, links, card } = own;
     let network = Network { interfaces: links.interfaces(), is_open: links.any() };
     let by_udp = matches!(links.bulk, Some(links::Bulk::Udp(_)));

@@ -6,8 +6,8 @@ use crate::control::{Order, Phase, Watch};
 use crate::mpiexec::debugger;
 use crate::mpiexec::family::ToSpawned;
 use crate::mpiexec::reach::{Agent, Stage};
-use crate::mpiexec::standings::Found;
-use crate::mpiexec::survey::{Purpose, Survey};
+use crate::mpiexec::standings::{self, Found};
+use crate::mpiexec::survey::{JobSeen, Purpose, Seen, Survey};
 use crate::mpiexec::verdict::{self, Verdict};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,10 @@ impl Running {
 
     /// Reports the state of a job that goes on.
     fn look(&mut self, survey: &Survey) {
+        if let Place::Spawned(_) = &self.place {
+            let seen = self.seen(survey);
+            return self.tell_standings(seen);
+        }
         let seconds = self.started_at.elapsed().as_secs_f64();
         let standings = self.standings(survey);
         self.console.say(format!("{}after {seconds:.1} s\n{standings}", self.title()).trim_end());
@@ -49,13 +53,45 @@ impl Running {
     /// Describes the states of the ranks, a line for each place, and the reason why nothing goes on, if that
     /// can be seen.
     fn standings(&self, survey: &Survey) -> String {
-        let host_of = |rank: u32| self.host_of(rank).to_string();
-        let living = survey.seen();
-        let mut text = Found { living: &living, ended: &self.ended }.describe(&host_of);
-        for agent in survey.missing() {
-            text.push_str(&format!("  the agent on {} does not answer\n", self.agents[agent].host));
+        let mut jobs = vec![(self.number(), self.seen(survey))];
+        let mut text = String::new();
+        for (number, seen) in survey.jobs() {
+            jobs.extend(seen.map(|seen| (number, seen.clone())));
         }
-        text
+        let numbered = jobs.iter_mut().map(|(number, seen)| (*number, &mut seen.living));
+        standings::renumber(&mut numbered.collect::<Vec<_>>());
+        let living: Vec<Vec<&Seen>> = jobs.iter().map(|(_, seen)| seen.living.iter().collect()).collect();
+        let found = jobs.iter().zip(&living);
+        let found = found.map(|((job, seen), living)| Found { job: *job, living, ended: &seen.ended });
+        let found: Vec<Found<'_>> = found.collect();
+        for ((number, seen), found) in jobs.iter().zip(&found) {
+            if *number != self.number() {
+                text.push_str(&format!("{}:\n", self.name_of_job(*number)));
+            }
+            text.push_str(&found.lines(&|rank| seen.hosts.get(rank as usize).cloned().unwrap_or_default()));
+            for host in &seen.missing {
+                text.push_str(&format!("  the agent on {host} does not answer\n"));
+            }
+        }
+        for (number, _) in survey.jobs().filter(|(_, seen)| seen.is_none()) {
+            text.push_str(&format!("{} does not answer\n", self.name_of_job(number)));
+        }
+        text + &standings::explain(&found)
+    }
+
+    /// What was seen of this job.
+    fn seen(&self, survey: &Survey) -> JobSeen {
+        JobSeen {
+            living: survey.seen().into_iter().cloned().collect(),
+            ended: self.ended.clone(),
+            hosts: (0..self.job.size).map(|rank| self.host_of(rank).to_owned()).collect(),
+            missing: survey.missing().map(|agent| self.agents[agent].host.clone()).collect(),
+        }
+    }
+
+    /// The number of this job in its family.
+    fn number(&self) -> u32 {
+        self.job.settings.spawned
     }
 
     pub(super) fn living(&self) -> usize {
@@ -188,12 +224,16 @@ impl Running {
             assert!(fits, "a short order");
         }
         if purpose != Purpose::Waiting {
-            // Each spawned job shows its own ranks. An order to end comes behind this one.
+            // An order to end comes behind this one.
             self.tell_jobs(&ToSpawned::Look);
         }
         let asked = self.agents.iter().map(Agent::is_working);
         let limit = if let Purpose::Interrupt(_) = purpose { INTERRUPT_LIMIT } else { SURVEY_LIMIT };
-        self.survey = Some(Survey::new(purpose, Instant::now() + limit, asked));
+        let mut survey = Survey::new(purpose, Instant::now() + limit, asked);
+        if purpose != Purpose::Waiting {
+            survey.ask_jobs(self.asked_jobs());
+        }
+        self.survey = Some(survey);
     }
 
     /// Acts on a survey: every agent has reported where its ranks are, or its time is over.

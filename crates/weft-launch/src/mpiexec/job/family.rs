@@ -410,11 +410,33 @@ impl Running {
                 self.fail_for_job(Verdict::new(status, clause));
             }
             FromSpawned::Ended { status } => job.status = Some(status),
+            FromSpawned::Standings(seen) => {
+                if let Some(survey) = &mut self.survey {
+                    survey.handle_job(number, Some(seen));
+                }
+            }
         }
+    }
+
+    /// The spawned jobs that say where their ranks are when they are asked.
+    pub(super) fn asked_jobs(&self) -> impl Iterator<Item = u32> + use<> {
+        let jobs = if let Place::First(family) = &self.place { &family.jobs[..] } else { &[] };
+        let asked = jobs.iter().filter(|job| job.progress == Progress::Running).map(|job| job.number);
+        asked.collect::<Vec<_>>().into_iter()
+    }
+
+    /// A spawned job, in words.
+    pub(super) fn name_of_job(&self, number: u32) -> String {
+        let Place::First(family) = &self.place else { return String::new() };
+        let job = family.jobs.iter().find(|job| job.number == number);
+        job.map_or_else(|| format!("spawned job {number}"), SpawnedJob::name)
     }
 
     /// Judges a job that is over, and forgets it.
     fn conclude_job(&mut self, number: u32) {
+        if let Some(survey) = &mut self.survey {
+            survey.handle_job(number, None);
+        }
         let Place::First(family) = &mut self.place else { return };
         let Some(at) = family.jobs.iter().position(|job| job.number == number) else { return };
         let mut job = family.jobs.remove(at);

@@ -6,7 +6,7 @@ use crate::control::{Channel, Order, State};
 use crate::mpiexec::family::{FromSpawned, ToSpawned};
 use crate::mpiexec::settings::Block;
 use crate::mpiexec::spawned;
-use crate::mpiexec::survey::Purpose;
+use crate::mpiexec::survey::{JobSeen, Purpose};
 use crate::mpiexec::verdict::{self, Verdict};
 use crate::spawn::Spawn;
 use crate::sys::{Poll, Ready};
@@ -98,6 +98,17 @@ impl Running {
     pub(super) fn blame_host(&mut self, index: usize, why: &str) {
         let ranks: Vec<u32> = self.job.shares[index].plan.ranks.iter().map(|&(rank, _)| rank).collect();
         self.blame(ranks, why);
+    }
+
+    /// Tells the family where the ranks of a spawned job are.
+    pub(super) fn tell_standings(&mut self, mut seen: JobSeen) {
+        let Place::Spawned(parent) = &mut self.place else { return };
+        // The states of many ranks may be longer than a frame; their places are not.
+        if !parent.channel.queue(|out| FromSpawned::Standings(seen.clone()).encode(out)) {
+            seen.living.iter_mut().for_each(|(_, standing)| *standing = None);
+            return parent.tell(&FromSpawned::Standings(seen));
+        }
+        parent.channel.flush();
     }
 
     /// Tells the family that all ranks of a spawned job run.
