@@ -49,9 +49,11 @@ def of_session():
     return {inferior.pid: inferior.num for inferior in gdb.inferiors() if inferior.pid > 0}
 
 
-def message(entry, what=""):
-    """One operation or message in words."""
+def message(entry, rank, what=""):
+    """One operation or message of a rank in words."""
     peer = "anybody" if entry["peer"] is None else "rank %d" % entry["peer"]
+    if entry["peer"] is not None and entry["peer_job"] != rank["job"]:
+        peer += " of another job"
     tag = "" if entry["tag"] is None else ", tag %d" % entry["tag"]
     return "%s %s%s, %d bytes on %s" % (what or entry["what"], peer, tag, entry["bytes"], entry["communicator"] or "a communicator")
 
@@ -143,10 +145,10 @@ class Queues(gdb.Command):
         for rank in mine:
             print("rank %d of %d: %s" % (rank["rank"], rank["size"], doing(rank)))
             for wait in rank["waits"]:
-                print("  %s%s" % ("waits for: " if wait["awaited"] else "has begun: ", message(wait)))
+                print("  %s%s" % ("waits for: " if wait["awaited"] else "has begun: ", message(wait, rank)))
             print("  %d receives posted, %d messages unexpected, %d requests" % (rank["receives_posted"], rank["messages_unexpected"], rank["requests"]))
             for arrived in rank["unexpected"]:
-                print("  unexpected: %s" % message(arrived, "from"))
+                print("  unexpected: %s" % message(arrived, rank, "from"))
         for sentence in why:
             print("why: %s" % sentence)
 
