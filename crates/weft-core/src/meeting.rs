@@ -62,12 +62,26 @@ pub enum End {
     Connector,
 }
 
-/// A contact of two leaders: each message is sealed, and opens only at its place in the order of messages.
+/// The longest message, in bytes: the cards of tens of thousands of processes fit.
+pub const MESSAGE_MAX: usize = 1 << 28;
+/// The bytes of the length in front of what was sealed, little-endian.
+const LENGTH_BYTES: usize = size_of::<u32>();
+
+/// What came over a contact is no message of the other leader, or not its next one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Foreign;
+
+/// A contact of two leaders, seen from one end: messages to bytes and back. Each message is sealed, and opens
+/// only at its place in the order of messages. The caller moves the bytes, over a connection that keeps their
+/// order.
 #[derive(Debug)]
 pub struct Contact {
     ciphers: Ciphers,
     sealed: u64,
     opened: u64,
+    /// The bytes that have not left, and those that have come of messages that are not whole.
+    outgoing: Vec<u8>,
+    incoming: Vec<u8>,
 }
 
 impl Contact {
@@ -77,11 +91,57 @@ impl Contact {
         let [there, back] = [(0, 1), (1, 0)]
             .map(|(from, to)| Key::derive(&secret, ProcessName::of_only_job(from), ProcessName::of_only_job(to)));
         let (seal, open) = if end == End::Acceptor { (there, back) } else { (back, there) };
-        Self { ciphers: Ciphers::new(&seal, &open), sealed: 0, opened: 0 }
+        let (outgoing, incoming) = (Vec::new(), Vec::new());
+        Self { ciphers: Ciphers::new(&seal, &open), sealed: 0, opened: 0, outgoing, incoming }
+    }
+
+    /// Makes bytes leave as they are, in front of all messages: the answer of the acceptor.
+    pub fn greet(&mut self, greeting: &[u8]) {
+        self.outgoing.extend_from_slice(greeting);
+    }
+
+    /// Makes a message leave.
+    pub fn send(&mut self, message: &[u8]) {
+        let sealed = self.seal(message);
+        self.outgoing.extend_from_slice(&(sealed.len() as u32).to_le_bytes());
+        self.outgoing.extend(sealed);
+    }
+
+    /// The bytes that have not left yet.
+    pub fn outgoing(&self) -> &[u8] {
+        &self.outgoing
+    }
+
+    /// The first `count` of these bytes have left.
+    pub fn have_left(&mut self, count: usize) {
+        self.outgoing.drain(..count);
+    }
+
+    /// Takes in bytes that have come.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        // The memory grows with what has come, whatever the length says.
+        self.incoming.extend_from_slice(bytes);
+    }
+
+    /// The next message of the other end, once all of it is here.
+    ///
+    /// # Errors
+    /// The bytes are no such message.
+    pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, Foreign> {
+        let Some((length, rest)) = self.incoming.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let length = u32::from_le_bytes(*length) as usize;
+        if length > MESSAGE_MAX {
+            return Err(Foreign);
+        }
+        let Some(sealed) = rest.get(..length) else { return Ok(None) };
+        let sealed = sealed.to_vec();
+        let message = self.open(&sealed).ok_or(Foreign)?;
+        self.incoming.drain(..LENGTH_BYTES + length);
+        Ok(Some(message))
     }
 
     /// Seals the next message.
-    pub fn seal(&mut self, message: &[u8]) -> Vec<u8> {
+    fn seal(&mut self, message: &[u8]) -> Vec<u8> {
         let mut buffer = alloc::vec![0; AT + message.len() + SEAL_SIZE];
         buffer[AT..AT + message.len()].copy_from_slice(message);
         self.ciphers.seal(self.sealed, 0, AT, AT + message.len(), &mut buffer);
@@ -90,7 +150,7 @@ impl Contact {
     }
 
     /// Opens the next message; `None`: the other end did not seal it, or not as its next one.
-    pub fn open(&mut self, sealed: &[u8]) -> Option<Vec<u8>> {
+    fn open(&mut self, sealed: &[u8]) -> Option<Vec<u8>> {
         let packet = [&[0; AT], sealed].concat();
         let opened = self.ciphers.open_at(self.opened, 0, AT, &packet)?;
         self.opened += 1;

@@ -16,6 +16,7 @@
 //! The process in `weft-mpi` calls the engine under its lock; `weft-sim` calls it in virtual time.
 
 mod awaited;
+mod farewell;
 mod immediate;
 mod link;
 mod multicast;

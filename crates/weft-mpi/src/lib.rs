@@ -36,7 +36,7 @@ pub mod communicator;
 pub mod completion;
 pub mod constants;
 mod contention;
-pub mod context;
+pub use weft_plan::contexts as context;
 pub mod datatypes;
 mod description;
 pub mod engine;

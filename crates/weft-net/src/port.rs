@@ -38,8 +38,6 @@ const MAGIC: [u8; 8] = *b"WEFTPRT\x01";
 const GREETING: usize = MAGIC.len() + 2 * LENGTH;
 /// The beginning of a port's name.
 const PREFIX: &str = "weft-port.";
-/// The longest message, in bytes: the cards of tens of thousands of processes fit.
-pub const MESSAGE_MAX: usize = 1 << 28;
 /// The most connections without a greeting that an acceptor keeps.
 const STRANGERS_MAX: usize = 16;
 const _: () = assert!(SOCKETS_MAX <= FDS_MAX);
@@ -289,7 +287,7 @@ fn new_nonce() -> io::Result<Nonce> {
 fn answer(stream: Stream, token: &Token, connector: &Nonce) -> io::Result<Contact> {
     let own = new_nonce()?;
     let mut contact = Contact::over(stream, meeting::Contact::new(token, &own, connector, End::Acceptor));
-    contact.outgoing.extend(greeting(token, &own));
+    contact.messages.greet(&greeting(token, &own));
     contact.flush()?;
     Ok(contact)
 }
@@ -444,22 +442,20 @@ impl Call {
 #[derive(Debug)]
 pub struct Contact {
     stream: Stream,
-    sealing: meeting::Contact,
-    /// What the kernel has not taken yet, and what is here of the next message.
-    outgoing: Vec<u8>,
-    incoming: Vec<u8>,
+    /// The messages, and what the kernel has not taken yet.
+    messages: meeting::Contact,
 }
 
 impl Contact {
-    fn over(stream: Stream, sealing: meeting::Contact) -> Self {
-        Self { stream, sealing, outgoing: Vec::new(), incoming: Vec::new() }
+    fn over(stream: Stream, messages: meeting::Contact) -> Self {
+        Self { stream, messages }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        while !self.outgoing.is_empty() {
-            match self.stream.send(&self.outgoing)? {
+        while !self.messages.outgoing().is_empty() {
+            match self.stream.send(self.messages.outgoing())? {
                 0 => break,
-                sent => drop(self.outgoing.drain(..sent)),
+                sent => self.messages.have_left(sent),
             }
         }
         Ok(())
@@ -470,9 +466,7 @@ impl Contact {
     /// # Errors
     /// The connection is broken.
     pub fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        let sealed = self.sealing.seal(message);
-        self.outgoing.extend((sealed.len() as u32).to_le_bytes());
-        self.outgoing.extend(sealed);
+        self.messages.send(message);
         self.flush()
     }
 
@@ -485,33 +479,20 @@ impl Contact {
         let flushed = self.flush();
         let mut buffer = [0; PIECE];
         loop {
-            if let Some(message) = self.next_message()? {
+            if let Some(message) = self.messages.next_message().map_err(|_| ErrorKind::InvalidData)? {
                 return Ok(Some(message));
             }
             match self.stream.receive(&mut buffer)? {
                 Some(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                // The memory grows with what has come, whatever the length says.
-                Some(count) => self.incoming.extend_from_slice(&buffer[..count]),
+                Some(count) => self.messages.receive(&buffer[..count]),
                 None => return flushed.map(|()| None),
             }
         }
     }
 
-    fn next_message(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let Some((length, rest)) = self.incoming.split_first_chunk() else { return Ok(None) };
-        let length = u32::from_le_bytes(*length) as usize;
-        if length > MESSAGE_MAX {
-            return Err(ErrorKind::InvalidData.into());
-        }
-        let Some(sealed) = rest.get(..length) else { return Ok(None) };
-        let message = self.sealing.open(sealed).ok_or(ErrorKind::InvalidData)?;
-        self.incoming.drain(..size_of::<u32>() + length);
-        Ok(Some(message))
-    }
-
     /// The socket on which something may come, or leave.
     pub fn sockets(&self) -> impl Iterator<Item = (RawFd, Interest)> {
-        let interest = if self.outgoing.is_empty() { Interest::Read } else { Interest::ReadWrite };
+        let interest = if self.messages.outgoing().is_empty() { Interest::Read } else { Interest::ReadWrite };
         [(self.stream.as_fd().as_raw_fd(), interest)].into_iter()
     }
 }
@@ -678,7 +659,13 @@ mod tests {
         let (mut near, far) = (near.expect("accepted"), far.expect("connected"));
         far.stream.send(&[20, 0, 0, 0]).and_then(|_| far.stream.send(&[0; 20])).expect("open");
         assert!(receive(&mut near).is_err_and(|error| error.kind() == ErrorKind::InvalidData));
-        near.incoming.clear();
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_is_none() {
+        let port = port();
+        let (near, far) = meet(&port, || connect(port.name(), SOON));
+        let (mut near, far) = (near.expect("accepted"), far.expect("connected"));
         far.stream.send(&u32::MAX.to_le_bytes()).expect("open");
         assert!(receive(&mut near).is_err_and(|error| error.kind() == ErrorKind::InvalidData));
     }

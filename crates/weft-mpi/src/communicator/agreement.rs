@@ -1,6 +1,6 @@
 //! The agreement of the processes of a new communicator on its context (MPI-5.0 §7.4.2): one reduction where
 //! all offer the same number, as they mostly do, and two elsewhere. Any call can leave them under way.
-//! `context.rs` explains the numbers.
+//! `weft_plan::contexts` explains the numbers.
 
 use std::sync::Arc;
 use weft_ordered::Set;

@@ -204,19 +204,26 @@ impl Process {
         self.engine.as_deref().is_some_and(|engine| engine.find_process(name).is_some())
     }
 
-    /// Forgets processes that a meeting which has failed has added.
+    /// Forgets processes that a meeting which has failed has added, and jobs of which no process is known.
     pub(crate) fn forget_added(&mut self, added: &[PeerId]) {
         for peer in added {
             self.forget_peer(*peer);
+        }
+        if let Some(engine) = &mut self.engine {
+            engine.part_from_jobs();
         }
     }
 
     /// Forgets a process of another job.
     pub(crate) fn forget_peer(&mut self, peer: PeerId) {
-        if let Some(engine) = &mut self.engine
-            && engine.remove_peer(peer)
-            && let Some(job) = &mut self.job
-        {
+        if self.engine.as_mut().is_some_and(|engine| engine.remove_peer(peer)) {
+            self.forget_facts_of(peer);
+        }
+    }
+
+    /// Forgets what is known of a process of another job beside the engine.
+    pub(crate) fn forget_facts_of(&mut self, peer: PeerId) {
+        if let Some(job) = &mut self.job {
             job.nodes.remove(&peer);
             job.crowded.remove(&peer);
         }

@@ -1,5 +1,5 @@
 //! Contexts: the numbers that keep the messages of communicators apart (MPI-5.0 §7.1.2).
-//! `communicator/agreement.rs` carries out the agreement.
+//! `weft-mpi` carries out the agreement (`communicator/agreement.rs`).
 //!
 //! All processes of a new communicator must agree on a number that none of them uses. Each process offers a
 //! number that is higher than all that it has seen, and the highest offer wins. These numbers give out
@@ -15,7 +15,8 @@
 //! its own offer before it tells it, and tells whether it could. Where all have told the same number and have
 //! it, the agreement ends there. Elsewhere they give these numbers back, and take the second step.
 
-use std::hash::Hasher;
+use alloc::vec::Vec;
+use core::hash::Hasher;
 use weft_ordered::{Map, Set};
 
 use weft_core::process::ProcessName;
@@ -25,7 +26,7 @@ use weft_core::process::ProcessName;
 pub const CONTEXTS_EACH: u32 = 8;
 
 /// The place of the context of agreements that survive failures among those of a communicator.
-pub(crate) const RECOVERY_CONTEXT: u32 = 6;
+pub const RECOVERY_CONTEXT: u32 = 6;
 
 /// Context of a communicator that has none yet.
 pub const CONTEXT_NONE: u32 = u32::MAX - CONTEXTS_EACH;
@@ -309,8 +310,9 @@ fn scramble(key: u64, attempt: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::collections::btree_map::Entry;
+    use alloc::collections::BTreeMap;
+    use alloc::collections::btree_map::Entry;
+    use alloc::vec;
 
     use super::*;
     use weft_core::process::JobId;
@@ -448,7 +450,7 @@ mod tests {
     #[test]
     fn what_is_still_used_is_not_looked_at_each_time() {
         let mut contexts = Contexts::new();
-        let (mut sweeps, mut looks) = (0, std::cell::Cell::new(0));
+        let (mut sweeps, mut looks) = (0, core::cell::Cell::new(0));
         for handle in 0..10_000 {
             if contexts.end_use(handle, CONTEXT_FIRST + handle as u32 * CONTEXTS_EACH) {
                 sweeps += 1;
@@ -554,7 +556,7 @@ mod tests {
             };
             let offer = own.offer;
             if own.could.is_none() {
-                if std::mem::take(&mut own.has_own) {
+                if core::mem::take(&mut own.has_own) {
                     contexts.release(offer);
                 }
                 own.could = Some(contexts.reserve(context, true) == Reserved::Ours);
