@@ -100,8 +100,7 @@ impl Process {
         let Some(engine) = &mut self.engine else { return };
         let completions = engine.messages.completions();
         let recovery = &mut engine.messages.recovery;
-        let failed: Vec<PeerId> = recovery.failures.iter().skip(self.recovery.seen).copied().collect();
-        self.recovery.seen = recovery.failures.len();
+        let failed = recovery.take_failures();
         let revoked = recovery.take_revoked();
         // Messages of agreements may come at any time from now on.
         recovery.has_news = !self.recovery.services.is_empty();

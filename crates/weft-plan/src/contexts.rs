@@ -250,6 +250,16 @@ impl Contexts {
         self.freed.len() >= self.freed_max
     }
 
+    /// The numbers that agreements under way have offered or reserved.
+    pub fn under_way(&self) -> usize {
+        self.taken.len() + self.offers.len()
+    }
+
+    /// The communicators whose contexts are used, those that have been freed lately included.
+    pub fn used(&self) -> usize {
+        self.used.len()
+    }
+
     /// Returns whether contexts are about to be given again, so that a sweep must find the free ones.
     pub fn is_short(&self) -> bool {
         !self.freed.is_empty() && (self.next.is_repeated() || self.used.len() >= self.limit as usize)

@@ -16,6 +16,7 @@ mod collectives;
 mod construct;
 mod draw;
 mod machine;
+pub mod meetings;
 mod moments;
 mod network;
 mod node;

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use weft_sim::files;
-use weft_sim::job::{self, DrawOptions, Played};
+use weft_sim::job::{self, DrawOptions, Played, meetings};
 
 /// The commands, for people.
 pub(crate) const LIST: &str = "  programs        programs by chance, one for each seed
@@ -14,7 +14,8 @@ pub(crate) const LIST: &str = "  programs        programs by chance, one for eac
   shrink          the smallest program found that fails like that of a seed
   files           collective accesses to a simulated file by chance, one for each seed
   file            the access of one seed
-  agreements      agreements of processes that die at any moment, one program for each seed";
+  agreements      agreements of processes that die at any moment, one program for each seed
+  jobs            several jobs that meet, part, end and die, one program for each seed";
 
 /// The most failures that are described at length.
 const FAILURES_TOLD: u64 = 5;
@@ -29,6 +30,7 @@ pub(crate) fn run(arguments: &Arguments) -> Option<bool> {
         "files" => Some(many_files(arguments)),
         "file" => Some(one_file(arguments)),
         "agreements" => Some(agreements(arguments)),
+        "jobs" => Some(many_jobs(arguments)),
         _ => None,
     }
 }
@@ -54,6 +56,53 @@ fn agreements(arguments: &Arguments) -> bool {
     let runs = arguments.runs;
     weft_sim::out::remark(format_args!(
         "{runs} programs, {failed} failed; {rounds} decisions, {deaths} deaths, {messages} messages"
+    ));
+    failed == 0
+}
+
+/// Plays programs of several jobs that meet. One alone is described, and traced if that is asked for.
+fn many_jobs(arguments: &Arguments) -> bool {
+    std::panic::set_hook(Box::new(|_| {}));
+    if arguments.trace {
+        weft_sim::out::line(format_args!("{}", meetings::describe(arguments.seed)));
+    }
+    let (next, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let sum = Mutex::new(meetings::Played::default());
+    let began = Instant::now();
+    let work = || {
+        let mut own = meetings::Played::default();
+        loop {
+            let run = next.fetch_add(1, Ordering::Relaxed);
+            let stops = arguments.until_failure && failed.load(Ordering::Relaxed) > 0;
+            if run >= arguments.runs || stops {
+                break;
+            }
+            let seed = arguments.seed.wrapping_add(run);
+            match meetings::play_seed(seed, arguments.trace) {
+                Ok(played) => own.add(&played),
+                Err(what) => {
+                    if failed.fetch_add(1, Ordering::Relaxed) < FAILURES_TOLD {
+                        weft_sim::out::remark(format_args!("jobs --seed {seed:#x}: {what}"));
+                        weft_sim::out::remark(format_args!(
+                            "replay: cargo run -p weft-sim -- jobs --seed {seed:#x} --trace"
+                        ));
+                    }
+                }
+            }
+        }
+        sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner).add(&own);
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.jobs {
+            scope.spawn(work);
+        }
+    });
+    let (failed, seconds) = (failed.into_inner(), began.elapsed().as_secs_f64());
+    let rate = arguments.runs as f64 / seconds / arguments.jobs as f64;
+    let sum = sum.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    weft_sim::out::line(format_args!(
+        "{} programs of several jobs, {failed} failed; {rate:.0} a second and processor\n  {sum}",
+        arguments.runs
     ));
     failed == 0
 }

@@ -25,6 +25,8 @@ pub struct Recovery {
     pub has_news: bool,
     /// The peers that have failed, in the order in which this process has learned of it.
     pub failures: Vec<PeerId>,
+    /// The number of those that [`Self::take_failures`] has given out.
+    taken: usize,
     /// The first contexts of communicators that peers have said to be revoked.
     revoked: Vec<u32>,
     /// The contexts in which no receive from any source may wait without a warning.
@@ -79,6 +81,13 @@ impl Recovery {
         }
     }
 
+    /// The failures that this has not given out before.
+    pub fn take_failures(&mut self) -> Vec<PeerId> {
+        let new = self.failures.get(self.taken..).unwrap_or_default().to_vec();
+        self.taken = self.failures.len();
+        new
+    }
+
     /// Forgets that a context is barred: its communicator is gone.
     pub fn forget_bar(&mut self, context: u32) {
         self.barred.retain(|(barred, _)| *barred != context);
@@ -86,7 +95,11 @@ impl Recovery {
 
     /// Forgets a peer that has left and may be another process from now on.
     pub(crate) fn forget(&mut self, peer: PeerId) {
-        self.failures.retain(|failed| *failed != peer);
+        if let Some(at) = self.failures.iter().position(|failed| *failed == peer) {
+            self.failures.remove(at);
+            // The failures behind it are as new as before.
+            self.taken -= usize::from(at < self.taken && !cfg!(weft_mutant = "agreement_misses_a_failure"));
+        }
         self.barred.retain(|(_, bar)| *bar != Bar::Failed(peer));
     }
 }
@@ -217,5 +230,27 @@ impl Messages {
             _ => false,
         };
         self.requests.iter().filter(|(_, request)| is_there(request)).map(|(handle, _)| handle).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_given_out_once_whatever_is_forgotten() {
+        let [one, two, three] = [1, 2, 3].map(|index| PeerId::new(index, 0));
+        let mut recovery = Recovery::default();
+        recovery.note_failure(one);
+        recovery.note_failure(two);
+        assert_eq!(recovery.take_failures(), [one, two]);
+        // A process that has failed is forgotten, and another one fails.
+        recovery.forget(one);
+        recovery.note_failure(three);
+        assert_eq!((recovery.take_failures(), recovery.take_failures()), (vec![three], vec![]));
+        // One that nobody has been told of is forgotten.
+        recovery.note_failure(one);
+        recovery.forget(one);
+        assert_eq!((recovery.take_failures(), &recovery.failures[..]), (vec![], &[two, three][..]));
     }
 }

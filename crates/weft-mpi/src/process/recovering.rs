@@ -21,8 +21,6 @@ pub(crate) type VoteContinuation = dyn FnOnce(&mut Process, Vote) + Send;
 const MESSAGE_BYTES_MAX: u64 = 1 << 20;
 /// The state of recovery in this process.
 pub(crate) struct Recovery {
-    /// The number of failures that have been looked at, of those that the engine has noted.
-    pub(crate) seen: usize,
     /// The completions up to which messages of agreements have been looked for.
     pub(crate) looked: u64,
     /// The agreements of communicators, those of freed ones included: others may still ask for a decision.
@@ -45,7 +43,7 @@ pub(crate) struct Waiting {
 
 impl Recovery {
     pub(crate) const fn new() -> Self {
-        Self { seen: 0, looked: 0, services: Vec::new(), waiting: Vec::new(), early: Vec::new(), has_revoked: false }
+        Self { looked: 0, services: Vec::new(), waiting: Vec::new(), early: Vec::new(), has_revoked: false }
     }
 }
 
