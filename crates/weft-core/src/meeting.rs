@@ -123,11 +123,15 @@ impl Contact {
         self.incoming.extend_from_slice(bytes);
     }
 
-    /// The next message of the other end, once all of it is here.
+    /// The next message of the other end, once all of it is here, and all that this end has to say has left:
+    /// whoever has heard the last word may end the contact. `is_over`: nothing leaves any more.
     ///
     /// # Errors
     /// The bytes are no such message.
-    pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, Foreign> {
+    pub fn next_message(&mut self, is_over: bool) -> Result<Option<Vec<u8>>, Foreign> {
+        if !self.outgoing.is_empty() && !is_over && !cfg!(weft_mutant = "meeting_contact_left_early") {
+            return Ok(None);
+        }
         let Some((length, rest)) = self.incoming.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;
         if length > MESSAGE_MAX {

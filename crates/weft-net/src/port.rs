@@ -476,16 +476,17 @@ impl Contact {
     /// The connection is broken, or the message is not the other leader's.
     pub fn look(&mut self) -> io::Result<Option<Vec<u8>>> {
         // A leader that has said its last word, and is gone, does not take more.
-        let flushed = self.flush();
+        let mut ended = self.flush().err();
         let mut buffer = [0; PIECE];
         loop {
-            if let Some(message) = self.messages.next_message().map_err(|_| ErrorKind::InvalidData)? {
+            if let Some(message) = self.messages.next_message(ended.is_some()).map_err(|_| ErrorKind::InvalidData)? {
                 return Ok(Some(message));
             }
-            match self.stream.receive(&mut buffer)? {
-                Some(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Some(count) => self.messages.receive(&buffer[..count]),
-                None => return flushed.map(|()| None),
+            match self.stream.receive(&mut buffer) {
+                Ok(Some(0)) if ended.is_none() => ended = Some(ErrorKind::UnexpectedEof.into()),
+                Err(error) if ended.is_none() => ended = Some(error),
+                Ok(Some(count @ 1..)) => self.messages.receive(&buffer[..count]),
+                _ => return ended.map_or(Ok(None), Err),
             }
         }
     }
@@ -574,16 +575,16 @@ mod tests {
             let large = vec![9; 20 << 20];
             near.send(&large).expect("sent");
             far.send(&large).expect("sent");
-            let heard = until(|| {
-                assert!(near.flush().is_ok());
-                far.look().transpose()
+            let mut heard = [None, None];
+            until(|| {
+                for (contact, heard) in [&mut near, &mut far].into_iter().zip(&mut heard) {
+                    if heard.is_none() {
+                        *heard = contact.look().expect("open");
+                    }
+                }
+                heard.iter().all(Option::is_some).then_some(())
             });
-            assert_eq!(heard.expect("received"), large);
-            let heard = until(|| {
-                assert!(far.flush().is_ok());
-                near.look().transpose()
-            });
-            assert_eq!(heard.expect("received"), large);
+            assert_eq!(heard, [Some(large.clone()), Some(large)]);
             drop(far);
             assert!(receive(&mut near).is_err());
         }
@@ -659,6 +660,27 @@ mod tests {
         let (mut near, far) = (near.expect("accepted"), far.expect("connected"));
         far.stream.send(&[20, 0, 0, 0]).and_then(|_| far.stream.send(&[0; 20])).expect("open");
         assert!(receive(&mut near).is_err_and(|error| error.kind() == ErrorKind::InvalidData));
+    }
+
+    /// Expect: an end that has heard the last word leaves only when its own last word has left.
+    #[test]
+    fn a_last_word_arrives_however_long_it_is() {
+        let port = port();
+        for is_near in [false, true] {
+            let (near, far) = meet(&port, || match is_near {
+                true => connect_near(port.name()),
+                false => connect(port.name(), SOON),
+            });
+            let (mut near, mut far) = (near.expect("accepted"), far.expect("connected"));
+            let long = vec![9; 20 << 20];
+            near.send(b"short").expect("sent");
+            far.send(&long).expect("sent");
+            std::thread::scope(|scope| {
+                let far = scope.spawn(move || receive(&mut far));
+                assert_eq!(receive(&mut near).expect("received"), long);
+                assert_eq!(far.join().expect("no panic").expect("received"), b"short");
+            });
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! 3. that everybody has made everybody a peer, or that it cannot share memory.
 //!
 //! Processes that know each other already need fewer rounds. If the second round tells that no process had to
-//! add a peer, there is no third round. Groups of a single job need the first round only.
+//! add a peer, there is no third round. Groups of a single job have no second round.
 //!
 //! The processes of one node share a segment of memory. The first of these processes by name creates the
 //! segment. It tells the segment's name in the second round. After that round the other processes map it. If
@@ -20,6 +20,11 @@
 //! A group may have processes of several jobs. Each process tells what only its own job knows. The leaders
 //! exchange in each round whether a process of their group has failed. If one has, the meeting fails in all
 //! processes of both groups, and each process removes the peers that it has added.
+//!
+//! A process that dies makes a collective fail at some processes only. The others may wait for those in a
+//! later collective: of their group, or of both groups, which agree on a communicator after the last round. So
+//! whoever leaves a meeting tells them first. All know the other group by then, because the last round follows
+//! the names.
 //!
 //! [`Meeting`] says what is to be done next ([`Due`]) and takes in what has come of it. It does nothing
 //! itself: `weft-mpi` (`processes/meeting.rs`) has collectives, sockets and peers, and the simulator has its
@@ -67,6 +72,14 @@ pub enum Due {
     Tell,
     /// Make the processes of the other group peers: [`Meeting::added`].
     Add,
+    /// The meeting has failed here, and others may wait for this process in a later collective. Tell them that this process takes no part in the next so many collectives of the group, and
+    /// that of both groups if it is known: [`Meeting::given_up`].
+    GiveUp {
+        /// The number of collectives of the group.
+        collectives: u32,
+        /// The processes of both groups may agree on a communicator already.
+        both: bool,
+    },
     /// Keep the peers that were added, or forget them; then give up what nobody needs: [`Meeting::settled`].
     Settle {
         /// The peers stay.
@@ -250,7 +263,7 @@ impl Meeting {
 
     /// The words of all processes of the group have been gathered; or they could not be.
     pub fn gathered(&mut self, words: Result<Vec<i64>, ClassWord>) -> Due {
-        let Ok(words) = words else { return self.fail(Failure::Own) };
+        let Ok(words) = words else { return self.give_up() };
         match core::mem::replace(&mut self.step, Step::Between) {
             Step::Gather { end } => {
                 let all = || words.chunks(HEAD_WORDS + GATHERED_WORDS);
@@ -309,16 +322,18 @@ impl Meeting {
 
     /// The leader has handed words on; or it could not.
     pub fn handed_on(&mut self, words: Result<Vec<i64>, ClassWord>) -> Due {
-        let Ok(words) = words else { return self.fail(Failure::Own) };
+        let Ok(words) = words else { return self.give_up() };
         match core::mem::replace(&mut self.step, Step::Between) {
             Step::HandOn { heard } => {
                 let (class, length) = (words[0] as ClassWord, words[1] as usize);
                 if class != 0 {
-                    return self.fail(match (self.own_failed, self.round) {
+                    self.verdict = Some(Err(match (self.own_failed, self.round) {
                         (true, _) => Failure::Own,
                         (false, Round::Names) => Failure::NotMet(class),
                         (false, _) => Failure::Lost(class),
-                    });
+                    }));
+                    // The other group may have heard the last word of this one.
+                    return self.tell_both(0, true);
                 }
                 if length == 0 {
                     return self.fail(Failure::Others);
@@ -355,7 +370,9 @@ impl Meeting {
                     return self.fail(Failure::Common);
                 }
                 if self.groups.are_of_one_job() {
-                    return Due::Over(Ok(()));
+                    // Nobody becomes a peer, and whoever agrees on a communicator knows that all know with whom.
+                    self.round = Round::Last;
+                    return self.added(Ok(true));
                 }
                 self.round = Round::Cards;
                 Due::Tell
@@ -408,6 +425,32 @@ impl Meeting {
             _ => Failure::Own,
         };
         self.fail(failure)
+    }
+
+    /// A collective has failed here. Others may be in a later one, up to the next gathering.
+    fn give_up(&mut self) -> Due {
+        let (collectives, both) = match core::mem::replace(&mut self.step, Step::Between) {
+            Step::HandOnRest { .. } => (1, true),
+            Step::HandOn { .. } => (2, true),
+            _ => (3, false),
+        };
+        self.verdict = Some(Err(Failure::Own));
+        self.tell_both(collectives, both)
+    }
+
+    /// Tells those who may wait for this process that the meeting has failed for it.
+    fn tell_both(&mut self, collectives: u32, both: bool) -> Due {
+        let both = both && !self.groups.theirs.is_empty();
+        let is_silent = cfg!(weft_mutant = "meeting_left_without_a_word");
+        if is_silent || collectives == 0 && !both {
+            return self.given_up();
+        }
+        Due::GiveUp { collectives, both }
+    }
+
+    /// The others have been told that this process takes no part any more.
+    pub fn given_up(&mut self) -> Due {
+        self.said()
     }
 
     fn fail(&mut self, failure: Failure) -> Due {

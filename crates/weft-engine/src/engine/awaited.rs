@@ -36,6 +36,8 @@ pub(super) struct Awaited {
     cursor: usize,
     /// Peers whose flows are watched.
     watched: Vec<PeerId>,
+    /// Processes of other jobs whose farewell is waited for: they may die without one.
+    farewells: Vec<PeerId>,
     /// The time of the next check of the processes of this node.
     neighbours: Option<Instant>,
 }
@@ -47,6 +49,7 @@ impl Awaited {
             next: None,
             cursor: 0,
             watched: Vec::new(),
+            farewells: Vec::new(),
             neighbours: None,
         }
     }
@@ -59,6 +62,11 @@ impl Awaited {
 }
 
 impl<P: Platform> Engine<P> {
+    /// Notes whose farewell this process waits for, until it says otherwise.
+    pub(super) fn await_farewells_of(&mut self, peers: Vec<PeerId>) {
+        self.awaited.farewells = peers;
+    }
+
     /// Checks whether the processes of this node live, when it is time.
     pub(super) fn look_after_neighbours(&mut self) {
         let Self { point_to_point: PointToPoint { node: Some(node), platform, .. }, awaited, .. } = self else {
@@ -123,7 +131,7 @@ impl<P: Platform> Engine<P> {
 
     /// Finds out for which peers this process waits.
     fn note_awaited(&mut self) {
-        let Self { point_to_point: PointToPoint { messages, peers, .. }, windows, .. } = self;
+        let Self { point_to_point: PointToPoint { messages, peers, .. }, windows, awaited, .. } = self;
         peers.iter_mut().for_each(|(_, peer)| peer.waited_for = false);
         let (mut anybody, mut probed) = (false, false);
         messages.take_awaited(&mut || probed = true, &mut |peer| match peer {
@@ -135,6 +143,11 @@ impl<P: Platform> Engine<P> {
                 peer.waited_for = true;
             }
         });
+        for peer in &awaited.farewells {
+            if let Some(peer) = peers.get_mut(*peer) {
+                peer.waited_for = !cfg!(weft_mutant = "meeting_farewell_not_asked_for");
+            }
+        }
         if probed {
             peers.iter_mut().for_each(|(_, peer)| peer.waited_for |= peer.matching.take_probed());
         }
@@ -158,7 +171,8 @@ impl<P: Platform> Engine<P> {
 
     /// The nanoseconds until the next round is due, if this process waits for a peer.
     pub(super) fn asking_due(&self) -> Option<u64> {
-        if self.awaited.period.0 == 0 || !self.has_network() || !(self.messages.awaits() || self.windows.awaits()) {
+        let awaits = self.messages.awaits() || self.windows.awaits() || !self.awaited.farewells.is_empty();
+        if self.awaited.period.0 == 0 || !self.has_network() || !awaits {
             return None;
         }
         // A process with peers on this node may fall asleep before it has ever looked at the network.

@@ -91,10 +91,16 @@ impl<P: Platform> Engine<P> {
         is_done
     }
 
-    /// Returns whether all `connected` processes of other jobs have said farewell, or are dead.
+    /// Returns whether all `connected` processes of other jobs have said farewell, or are dead. Meanwhile this
+    /// process asks now and then whether they live.
     pub fn has_all_farewells(&mut self, context: u32, connected: &HashSet<PeerId>) -> bool {
         let gone = self.have_said_farewell(context);
-        let mut awaited = self.strangers().into_iter().filter(|peer| connected.contains(peer));
-        awaited.all(|peer| gone.contains(&peer) || self.peers.has_failed(peer))
+        let is_awaited = |peer: &PeerId| {
+            connected.contains(peer) && !gone.contains(peer) && !self.peers.has_failed(*peer)
+        };
+        let awaited: Vec<PeerId> = self.strangers().into_iter().filter(is_awaited).collect();
+        let is_done = awaited.is_empty();
+        self.await_farewells_of(awaited);
+        is_done
     }
 }

@@ -15,7 +15,7 @@ use crate::collective::CollectiveScope;
 use crate::communicator::{broadcast, gather_all};
 use crate::constants::{MPI_ERR_COMM, MPI_ERR_OTHER, MPI_ERR_ROOT};
 use crate::error::{Error, ErrorClass, Result};
-use crate::intercommunicator::{Meeting, introduce, meeting};
+use crate::intercommunicator::{Meeting, News, introduce, meeting};
 use crate::object::PeerId;
 use crate::process::{Outside, Process, block_outside, with};
 use crate::start::introduction::{NearPlace, Stranger, join_near, open_link, say_that_no_memory_is_shared};
@@ -25,6 +25,11 @@ fn nonsense() -> Error {
         MPI_ERR_OTHER,
         "the leader of the other group said something that makes no sense: do both use the same version of Weft?",
     )
+}
+
+#[cold]
+fn lost() -> Error {
+    Error::new(MPI_ERR_OTHER, "the leader of this group has lost the leader of the other group")
 }
 
 /// The words of the other leader, as they come.
@@ -82,17 +87,15 @@ pub fn meet(communicator: usize, leader: u32, contact: Option<impl FnOnce() -> R
     let mut side = Side { communicator, leader, meeting: part, error: None, attempt: Attempt::default() };
     let verdict = side.run(mine, contact);
     let Side { meeting: met, error, .. } = side;
-    let names = |members: &[Member]| members.iter().map(|member| member.name).collect::<Vec<_>>();
-    let news = |class| introduce(b"meeting", &names(&met.groups().own), &names(&met.groups().theirs), class);
     let other = |sentence: &str| Error::new(MPI_ERR_OTHER, sentence.to_owned());
     let of_class = |class: ClassWord, sentence: String| {
         Error::new(ErrorClass::from_wire(class).unwrap_or(MPI_ERR_OTHER), sentence)
     };
     match verdict {
-        Ok(()) => meeting(&scope, &news(MPI_ERR_COMM)?),
+        Ok(()) => meeting(&scope, &news(&met)?),
         Err(Failure::Own) => Err(error.unwrap_or_else(nonsense)),
         Err(Failure::Nonsense) => Err(nonsense()),
-        Err(Failure::Common) => Err(news(MPI_ERR_COMM).err().unwrap_or_else(nonsense)),
+        Err(Failure::Common) => Err(news(&met).err().unwrap_or_else(nonsense)),
         Err(Failure::Others) => Err(other("a process of the other group cannot do its part")),
         Err(Failure::Group(class)) => {
             Err(of_class(class, "another process of this group cannot do its part, as its own call says".to_owned()))
@@ -102,9 +105,30 @@ pub fn meet(communicator: usize, leader: u32, contact: Option<impl FnOnce() -> R
             Err(of_class(class, sentence))
         }
         Err(Failure::Lost(class)) => {
-            Err(of_class(class, "the leader of this group has lost the leader of the other group".to_owned()))
+            Err(of_class(class, lost().message.to_string()))
         }
     }
+}
+
+/// What brings the two groups together.
+///
+/// # Errors
+/// `MPI_ERR_COMM`: the groups have a process in common.
+fn news(met: &meeting::Meeting) -> Result<News> {
+    let names = |members: &[Member]| members.iter().map(|member| member.name).collect::<Vec<_>>();
+    introduce(b"meeting", &names(&met.groups().own), &names(&met.groups().theirs), MPI_ERR_COMM)
+}
+
+/// Tells the processes of a communicator that this one takes no part in the next collectives: it has failed in
+/// the one before, which may have come to its end at others.
+#[cold]
+pub fn give_up_next(communicator: usize, collectives: u32, error: &Error) {
+    with(|process| {
+        for _ in 0..collectives {
+            let Ok(scope) = process.collective_scope(communicator) else { return };
+            process.engine.iter_mut().for_each(|engine| engine.give_up(&scope, error));
+        }
+    });
 }
 
 /// A process on its way to a meeting.
@@ -178,6 +202,10 @@ impl Side {
                     contact.as_mut().and_then(|contact| contact.send(&[]).ok());
                     self.meeting.said()
                 }
+                Due::GiveUp { collectives, both } => {
+                    self.give_up(collectives, both);
+                    self.meeting.given_up()
+                }
                 Due::Tell => {
                     let told = self.tell();
                     let told = self.note(told);
@@ -208,6 +236,18 @@ impl Side {
 
     fn scope(&self) -> Result<CollectiveScope> {
         with(|process| process.collective_scope(self.communicator))
+    }
+
+    /// Tells the others that this process takes no part in the next collectives of the group, and in that of
+    /// both groups.
+    #[cold]
+    fn give_up(&self, collectives: u32, both: bool) {
+        let lost = lost();
+        let error = self.error.as_ref().unwrap_or(&lost);
+        give_up_next(self.communicator, collectives, error);
+        if both && let Ok(met) = self.scope().and_then(|scope| meeting(&scope, &news(&self.meeting)?)) {
+            with(|process| process.engine.iter_mut().for_each(|engine| engine.give_up(&met.scope, error)));
+        }
     }
 
     /// Meets the jobs of the other group, and says what this process tells.

@@ -246,7 +246,7 @@ impl Ctx {
                 self.world().fail(self.process, || format!("act {act}: it lives, and is in no group"));
                 return None;
             }
-            let comm = Comm::new(serial.context(), Some(serial), group.clone(), group);
+            let comm = Comm::new(serial.context(), group.clone(), group);
             proc.comms.insert(SHRUNK, comm);
         }
         let processes = self.processes(&living);
@@ -284,6 +284,7 @@ impl Ctx {
         })
         .await;
         self.world().counts.farewells += told.len() as u64;
+        self.note(|| format!("has said farewell to {:?}", self.processes(&told.iter().copied().collect::<Vec<_>>())));
         self.step().await;
         self.until("farewells", |this| {
             let mut proc = this.proc();

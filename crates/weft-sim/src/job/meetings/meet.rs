@@ -9,7 +9,7 @@ use weft_core::meeting::{self, End};
 use weft_core::process::ProcessName;
 use weft_core::reduce::Op;
 use weft_engine::arguments::CollectiveScope;
-use weft_engine::error::Error;
+use weft_engine::error::{Error, ErrorClass};
 use weft_engine::group::{Group, PeerId};
 use weft_engine::peers::NewPeer;
 use weft_plan::contexts::{FAREWELL_CONTEXT, Proposal, Reserved, Serial, named};
@@ -31,6 +31,16 @@ struct Contact {
 struct Attempt {
     added: Vec<PeerId>,
     place: Option<SegmentKey>,
+}
+
+/// What is due, for people.
+fn summary(due: &Due) -> String {
+    match due {
+        Due::Gather(words) => format!("gathers {} words", words.len()),
+        Due::Swap(words) => format!("exchanges {} words", words.len()),
+        Due::HandOn(words) => format!("hands {} words on", words.len()),
+        due => format!("{due:?}"),
+    }
 }
 
 impl Ctx {
@@ -106,6 +116,7 @@ impl Ctx {
         let mut due = meeting.begin(Ok(mine));
         let verdict = loop {
             self.step().await;
+            self.note(|| format!("act {number}: {}", summary(&due)));
             due = match due {
                 Due::Gather(words) => {
                     let scope = self.scope(which).expect("it is there");
@@ -133,9 +144,21 @@ impl Ctx {
                 Due::SayFailed => {
                     if let Some(contact) = &mut contact {
                         contact.messages.send(&[]);
-                        while self.flush(contact).is_ok_and(|is_done| !is_done) {}
+                        let mut left = usize::MAX;
+                        while contact.messages.outgoing().len() < left {
+                            left = contact.messages.outgoing().len();
+                            self.flush(contact).ok();
+                        }
                     }
                     meeting.said()
+                }
+                Due::GiveUp { collectives, both } => {
+                    let error = Error::new(ErrorClass::ProcAborted, "it has failed");
+                    let scopes = (0..collectives).filter_map(|_| self.scope(which)).collect::<Vec<_>>();
+                    let named = self.named_scope(&meeting).ok().map(|(scope, _, _)| scope).filter(|_| both);
+                    let engine = &mut self.proc().engine;
+                    scopes.iter().chain(&named).for_each(|scope| engine.give_up(scope, &error));
+                    meeting.given_up()
                 }
                 Due::Tell => meeting.told(self.tell(number, &meeting, attempt)),
                 Due::Add => meeting.added(self.add(number, &meeting, attempt)),
@@ -227,17 +250,17 @@ impl Ctx {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         contact.messages.send(&bytes);
         let heard = self.until("the other leader", |this| {
-            let flushed = this.flush(contact);
+            let mut is_over = this.flush(contact).is_err();
             loop {
-                match contact.messages.next_message() {
+                match contact.messages.next_message(is_over) {
                     Ok(Some(message)) => return Some(Ok(message)),
                     Err(_) => return Some(Err(())),
                     Ok(None) => {}
                 }
                 match this.world().receive(contact.number, contact.end) {
-                    Err(()) => return Some(Err(())),
+                    Err(()) if !is_over => is_over = true,
                     Ok(Some(bytes)) => contact.messages.receive(&bytes),
-                    Ok(None) => return flushed.is_err().then_some(Err(())),
+                    _ => return is_over.then_some(Err(())),
                 }
             }
         });
@@ -340,8 +363,8 @@ impl Ctx {
         }
     }
 
-    /// Agrees with both groups on a context, and makes the communicator.
-    async fn make_communicator(&self, number: usize, meeting: &Meeting) -> Result<(), String> {
+    /// The scope in which both groups agree, and the two groups.
+    fn named_scope(&self, meeting: &Meeting) -> Result<(CollectiveScope, Arc<Group>, Arc<Group>), String> {
         let groups = meeting.groups();
         let names = |members: &[Member]| members.iter().map(|member| member.name).collect::<Vec<_>>();
         let (own, theirs) = (names(&groups.own), names(&groups.theirs));
@@ -349,24 +372,27 @@ impl Ctx {
         let (first, second) = if is_first { (&own, &theirs) } else { (&theirs, &own) };
         let both_names: Vec<ProcessName> = first.iter().chain(second).copied().collect();
         let (context, tag) = named(b"meeting", both_names.iter().copied());
-        let (local, remote, both) = {
-            let proc = self.proc();
-            let group = |names: &[ProcessName]| -> Result<Arc<Group>, String> {
-                let found = names.iter().map(|name| proc.engine.find_process(*name));
-                let members = found.collect::<Option<Vec<_>>>().ok_or("a process is unknown")?;
-                Ok(Group::new(members, proc.engine.peers.own()))
-            };
-            (group(&own)?, group(&theirs)?, group(&both_names)?)
+        let proc = self.proc();
+        let group = |names: &[ProcessName]| -> Result<Arc<Group>, String> {
+            let found = names.iter().map(|name| proc.engine.find_process(*name));
+            let members = found.collect::<Option<Vec<_>>>().ok_or("a process is unknown")?;
+            Ok(Group::new(members, proc.engine.peers.own()))
         };
+        let (local, remote, both) = (group(&own)?, group(&theirs)?, group(&both_names)?);
         let rank = both.rank.ok_or("it is in no group")?;
-        let scope =
-            CollectiveScope { communicator: 0, context, tag, group: both.clone(), rank, sources: None, turn: None };
+        let scope = CollectiveScope { communicator: 0, context, tag, group: both, rank, sources: None, turn: None };
+        Ok((scope, local, remote))
+    }
+
+    /// Agrees with both groups on a context, and makes the communicator.
+    async fn make_communicator(&self, number: usize, meeting: &Meeting) -> Result<(), String> {
+        let (scope, local, remote) = self.named_scope(meeting)?;
+        let (context, both) = (scope.context, scope.group.clone());
         let made = self.agree_on_context(scope).await;
         self.proc().engine.messages.release_contexts(context..context + 1);
         let serial = made.map_err(|error| error.to_string())?;
-        let mut proc = self.proc();
-        let comm = Comm { remote: Some(remote), ..Comm::new(serial.context(), Some(serial), local, both) };
-        proc.comms.insert(number, comm);
+        let comm = Comm { remote: Some(remote), ..Comm::new(serial.context(), local, both) };
+        self.proc().comms.insert(number, comm);
         Ok(())
     }
 

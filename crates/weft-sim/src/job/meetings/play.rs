@@ -17,8 +17,8 @@ use std::task::{Context, Waker};
 use weft_random::{Random, mix};
 
 /// The longest time of a program, and the most turns.
-const TIME_MAX_NS: u64 = 300_000_000_000;
-const TURNS_MAX: u64 = 3_000_000;
+const TIME_MAX_NS: u64 = 60_000_000_000;
+const TURNS_MAX: u64 = 400_000;
 /// The longest time from what happens to a process until its turn, nanoseconds.
 const STEP_NS_MAX: u64 = 500;
 

@@ -33,7 +33,7 @@ use weft_engine::request::{Mode, Receive, Request, Send, State};
 use weft_engine::schedules::{Cursor, Progress};
 use weft_plan::agreement::Agreements;
 use weft_plan::collective::{self, Allgather, Allreduce, Bcast, ElementShape, Items, Schedule, choice};
-use weft_plan::contexts::{CONTEXTS_EACH, Contexts, RECOVERY_CONTEXT, Serial};
+use weft_plan::contexts::{CONTEXTS_EACH, Contexts, RECOVERY_CONTEXT};
 use weft_plan::meeting::SegmentKey;
 use weft_random::{Random, mix};
 
@@ -50,7 +50,6 @@ const ALONE_CONTEXT: u32 = CONTEXTS_EACH;
 /// A communicator.
 pub(super) struct Comm {
     pub(super) context: u32,
-    pub(super) serial: Option<Serial>,
     /// This process's group, and the other one if there is one.
     pub(super) local: Arc<Group>,
     pub(super) remote: Option<Arc<Group>>,
@@ -62,9 +61,9 @@ pub(super) struct Comm {
 }
 
 impl Comm {
-    pub(super) fn new(context: u32, serial: Option<Serial>, local: Arc<Group>, both: Arc<Group>) -> Self {
+    pub(super) fn new(context: u32, local: Arc<Group>, both: Arc<Group>) -> Self {
         let rank = both.rank.unwrap_or(0);
-        Self { context, serial, local, remote: None, both, rank, tag: 0, agreements: None }
+        Self { context, local, remote: None, both, rank, tag: 0, agreements: None }
     }
 }
 
@@ -160,8 +159,8 @@ impl Proc {
             (0..size).map(|other| if other == rank { engine.peers.own() } else { member(other).expect("a peer") }).collect();
         let group = Group::new(members, engine.peers.own());
         let alone = Group::new(vec![engine.peers.own()], engine.peers.own());
-        let alone = Comm::new(ALONE_CONTEXT, None, alone.clone(), alone);
-        let world_comm = Comm::new(WORLD_CONTEXT, None, group.clone(), group);
+        let alone = Comm::new(ALONE_CONTEXT, alone.clone(), alone);
+        let world_comm = Comm::new(WORLD_CONTEXT, group.clone(), group);
         Self {
             process,
             job,

@@ -327,6 +327,10 @@ impl World {
         if self.contacts[contact].ends[end].over.is_some_and(|over| over <= now) {
             return Err(());
         }
+        if self.contacts[contact].left == 0 {
+            // It is broken, and this end does not know yet.
+            return Ok(0);
+        }
         let taken = self.random.between(1, bytes.len() as u64).min(self.contacts[contact].left) as usize;
         let at = now + CONTACT_NS + self.random.below(self.plan.contact_ns_max + 1);
         let pair = &mut self.contacts[contact];
@@ -340,8 +344,10 @@ impl World {
         let (at, other) = (there.last, there.process);
         let own = pair.ends[end].process;
         self.alarm(at, other);
-        // What has not left leaves in later looks.
-        self.alarm(now + 1, own);
+        if taken < bytes.len() {
+            // What has not left leaves in later looks.
+            self.alarm(now + 1_000, own);
+        }
         if breaks {
             self.close(contact, 0, true);
             self.close(contact, 1, true);
