@@ -202,6 +202,7 @@ swarm: setup
 	$(CARGO) run --package weft-sim -- programs --seed $(SEED) --runs $(PROGRAMS) --jobs "$$(nproc)"
 	$(CARGO) run --package weft-sim -- files --seed $(SEED) --runs "$$((10 * $(PROGRAMS)))"
 	$(CARGO) run --package weft-sim -- agreements --seed $(SEED) --runs $(PROGRAMS)
+	$(CARGO) run --package weft-sim -- jobs --seed $(SEED) --runs $(PROGRAMS) --jobs "$$(nproc)"
 
 collectives:
 	WEFT_EVERY_COLLECTIVE=1 $(CARGO) test --release --package weft-plan --test collective

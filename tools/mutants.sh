@@ -1,6 +1,7 @@
 #!/bin/sh
 # tools/mutants.sh [NAME...]: builds weft-sim with one error at a time put in by hand, and demands that
-# programs by chance find the error; those of collective accesses to files by accesses by chance.
+# programs by chance find the error: those of collective accesses to files by accesses by chance, those of
+# agreements and of meetings by programs of their own.
 #
 # Errors are the lines marked `weft_mutant = "NAME"` in the sources. A compiler wrapper of that name sets the
 # mark, for the workspace's own crates only: so each build is kept apart, and libraries are built once.
@@ -27,7 +28,7 @@ for name in ${*:-$all}; do
     cargo build --quiet --package weft-sim
     case $(grep -rlF "weft_mutant = \"$name\"" crates --include=*.rs) in
     *two_phase*) kind=files ;;
-    *) case $name in agreement_*) kind=agreements ;; *) kind=programs ;; esac ;;
+    *) case $name in agreement_*) kind=agreements ;; meeting_*) kind=jobs ;; *) kind=programs ;; esac ;;
     esac
     if found=$(timeout 540 target/mutants/debug/weft-sim $kind --runs $programs --until-failure --jobs "$(nproc)" 2>&1); then
         echo "$name: not found by $programs $kind"

@@ -77,6 +77,7 @@ pub struct Foreign;
 #[derive(Debug)]
 pub struct Contact {
     ciphers: Ciphers,
+    number: u64,
     sealed: u64,
     opened: u64,
     /// The bytes that have not left, and those that have come of messages that are not whole.
@@ -92,7 +93,14 @@ impl Contact {
             .map(|(from, to)| Key::derive(&secret, ProcessName::of_only_job(from), ProcessName::of_only_job(to)));
         let (seal, open) = if end == End::Acceptor { (there, back) } else { (back, there) };
         let (outgoing, incoming) = (Vec::new(), Vec::new());
-        Self { ciphers: Ciphers::new(&seal, &open), sealed: 0, opened: 0, outgoing, incoming }
+        let number = derive(token, b"weft meeting", &[acceptor, connector]);
+        let number = u64::from_le_bytes(core::array::from_fn(|byte| number[byte]));
+        Self { ciphers: Ciphers::new(&seal, &open), number, sealed: 0, opened: 0, outgoing, incoming }
+    }
+
+    /// A number that both ends know, and that other contacts do not have.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// Makes bytes leave as they are, in front of all messages: the answer of the acceptor.

@@ -461,6 +461,11 @@ impl Contact {
         Ok(())
     }
 
+    /// A number that both ends know, and that other contacts do not have.
+    pub fn number(&self) -> u64 {
+        self.messages.number()
+    }
+
     /// Sends a message to the other leader. What the kernel does not take now leaves in later looks.
     ///
     /// # Errors

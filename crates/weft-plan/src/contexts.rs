@@ -293,7 +293,7 @@ impl Contexts {
     pub fn withdraw(&mut self, offer: Serial) {
         if let Some(count) = self.offers.get_mut(&offer) {
             *count -= 1;
-            if *count == 0 {
+            if *count == 0 && !cfg!(weft_mutant = "meeting_context_number_kept") {
                 self.offers.remove(&offer);
             }
         }

@@ -43,8 +43,10 @@ use words::{all_told, members};
 /// The words of a process, and of a group, that are passed on by one collective; longer ones take another.
 const GATHERED_WORDS: usize = 64;
 const HANDED_ON_WORDS: usize = 256;
-/// The words in front of them: the error class of a process that has failed, and the number of words.
+/// The words in front of them: the error class of a process that has failed, the number of words, and where
+/// they are handed on the number of the contact.
 const HEAD_WORDS: usize = 2;
+const HAND_ON_HEAD: usize = 3;
 /// The words of the third round: this process has made all others peers, or cannot share memory with one.
 const MET: i64 = 1;
 const CANNOT_SHARE: i64 = 2;
@@ -213,6 +215,8 @@ pub struct Meeting {
     gathered: Vec<i64>,
     /// The leader has a contact.
     has_contact: bool,
+    /// A number of the contact, which both groups know.
+    contact: u64,
     /// What all processes of both groups have told, once they have.
     all_told: (Vec<Told>, Vec<Told>),
     /// The end of an attempt that has not been settled.
@@ -234,6 +238,7 @@ impl Meeting {
             nonsense: false,
             gathered: Vec::new(),
             has_contact: false,
+            contact: 0,
             all_told: (Vec::new(), Vec::new()),
             verdict: None,
         }
@@ -242,6 +247,12 @@ impl Meeting {
     /// The processes of the two groups, as far as they are known.
     pub fn groups(&self) -> &Groups {
         &self.groups
+    }
+
+    /// The name under which both groups agree on a communicator. No other meeting has it, so nothing that is
+    /// left of another one counts.
+    pub fn common_name(&self) -> Vec<u8> {
+        [&b"meeting "[..], &self.contact.to_le_bytes()].concat()
     }
 
     /// Begins: this process tells this of itself.
@@ -302,20 +313,26 @@ impl Meeting {
         self.hand_on(Ok(Vec::new()))
     }
 
-    /// The leaders have exchanged words; or they could not.
-    pub fn swapped(&mut self, heard: Result<Vec<i64>, ClassWord>) -> Due {
+    /// The leaders have exchanged words over the contact with this number; or they could not.
+    pub fn swapped(&mut self, heard: Result<Vec<i64>, ClassWord>, contact: u64) -> Due {
+        if heard.is_ok() {
+            self.contact = contact;
+        }
         self.has_contact = heard.is_ok();
         self.own_failed = heard.is_err();
+        if self.own_failed && cfg!(weft_mutant = "meeting_leader_leaves_its_group") {
+            return self.fail(Failure::Own);
+        }
         self.hand_on(heard)
     }
 
     fn hand_on(&mut self, heard: Result<Vec<i64>, ClassWord>) -> Due {
         let class = heard.as_ref().err().copied().unwrap_or(0);
         let heard = heard.unwrap_or_default();
-        let mut first = vec![0; HEAD_WORDS + HANDED_ON_WORDS];
-        (first[0], first[1]) = (i64::from(class), heard.len() as i64);
+        let mut first = vec![0; HAND_ON_HEAD + HANDED_ON_WORDS];
+        (first[0], first[1], first[2]) = (i64::from(class), heard.len() as i64, self.contact as i64);
         let begin = heard.len().min(HANDED_ON_WORDS);
-        first[HEAD_WORDS..][..begin].copy_from_slice(&heard[..begin]);
+        first[HAND_ON_HEAD..][..begin].copy_from_slice(&heard[..begin]);
         self.step = Step::HandOn { heard };
         if self.size == 1 { self.handed_on(Ok(first)) } else { Due::HandOn(first) }
     }
@@ -326,6 +343,7 @@ impl Meeting {
         match core::mem::replace(&mut self.step, Step::Between) {
             Step::HandOn { heard } => {
                 let (class, length) = (words[0] as ClassWord, words[1] as usize);
+                self.contact = words[2] as u64;
                 if class != 0 {
                     self.verdict = Some(Err(match (self.own_failed, self.round) {
                         (true, _) => Failure::Own,
@@ -341,7 +359,7 @@ impl Meeting {
                 let begin = length.min(HANDED_ON_WORDS);
                 let mut all = heard;
                 all.resize(length, 0);
-                all[..begin].copy_from_slice(&words[HEAD_WORDS..][..begin]);
+                all[..begin].copy_from_slice(&words[HAND_ON_HEAD..][..begin]);
                 if length <= HANDED_ON_WORDS || self.size == 1 {
                     return self.have_heard(&all);
                 }
@@ -397,11 +415,12 @@ impl Meeting {
                 if !cannot_share {
                     return self.settle(Ok(()));
                 }
-                if self.groups.share_max == 0 {
+                let share_max = self.groups.share_max;
+                if share_max == 0 {
                     // Nobody shares memory now, so nobody who is honest says again that it cannot be shared.
                     return self.settle(Err(Failure::Nonsense));
                 }
-                self.groups.share_max = 0;
+                self.groups.share_max = if cfg!(weft_mutant = "meeting_shares_memory_again") { share_max } else { 0 };
                 self.round = Round::Cards;
                 Due::Settle { keeps: false }
             }
@@ -460,7 +479,7 @@ impl Meeting {
 
     fn settle(&mut self, verdict: Result<(), Failure>) -> Due {
         self.verdict = Some(verdict);
-        Due::Settle { keeps: verdict.is_ok() }
+        Due::Settle { keeps: verdict.is_ok() || cfg!(weft_mutant = "meeting_keeps_peers_of_a_failed_one") }
     }
 
     /// Peers are kept or forgotten, as was due.

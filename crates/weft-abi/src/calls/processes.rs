@@ -111,9 +111,13 @@ fn meet(
     contact: Option<impl FnOnce() -> Result<processes::Contact>>,
 ) -> Result<()> {
     newcomm.set(MPI_Comm::NULL);
-    let Meeting { scope, remote, is_first } = processes::meet(comm.0, root, contact)?;
+    let (Meeting { scope, remote, is_first }, newcomers) = processes::meet(comm.0, root, contact)?;
     let local = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.group.clone()))?;
-    create_between(Creation::Meeting, scope, local, remote, is_first, newcomm)
+    let created = create_between(Creation::Meeting, scope, local, remote, is_first, newcomm);
+    if created.is_err() {
+        newcomers.forget();
+    }
+    created
 }
 
 /// Meets the job that has spawned this one, if one has (MPI-5.0 §11.8.2). All processes of the job call it in
@@ -215,11 +219,13 @@ fn spawn(
     let outcomes = spawning.as_ref().map_or(&[][..], |spawning| &spawning.outcomes);
     let mut count = [outcomes.len() as i64];
     let scope = || with(|process| process.collective_scope(comm.0));
-    broadcast(scope()?, root.rank, &mut count)?;
+    // Others may have come further, and wait for this process in what follows.
+    let left = |error: &Error| processes::give_up_next(comm.0, 2, error);
+    scope().and_then(|scope| broadcast(scope, root.rank, &mut count)).inspect_err(left)?;
     let mut classes: Vec<i64> = outcomes.iter().map(|class| i64::from(ErrorClass::to_wire(*class))).collect();
     classes.resize(count[0] as usize, 0);
     if !classes.is_empty() {
-        broadcast(scope()?, root.rank, &mut classes)?;
+        scope().and_then(|scope| broadcast(scope, root.rank, &mut classes)).inspect_err(left)?;
     }
     let code = |class: &i64| ErrorClass::from_wire(*class as u32).map_or(MPI_SUCCESS, error_codes::number);
     errcodes.fill(classes.iter().map(code));

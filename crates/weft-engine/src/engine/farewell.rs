@@ -46,10 +46,7 @@ impl<P: Platform> Engine<P> {
             if connected.contains(&peer) || !(has_ended || self.peers.has_failed(peer)) {
                 continue;
             }
-            if let Some(index) = self.index_of(peer) {
-                self.messages.drop_unexpected(context, index, 0);
-            }
-            if self.remove_peer(peer) {
+            if self.forget_stranger(context, peer) {
                 over.push(peer);
             }
         }
@@ -57,9 +54,18 @@ impl<P: Platform> Engine<P> {
         over
     }
 
+    /// Forgets a process of another job, and its farewell if it is here. Returns false if other messages of it
+    /// are kept: then it stays, as one that is gone.
+    pub fn forget_stranger(&mut self, context: u32, peer: PeerId) -> bool {
+        if let Some(index) = self.index_of(peer) {
+            self.messages.drop_unexpected(context, index, 0);
+        }
+        self.remove_peer(peer)
+    }
+
     /// Forgets the jobs of which no process is known.
     pub fn part_from_jobs(&mut self) {
-        for job in self.jobs_met() {
+        for job in self.jobs_met().into_iter().filter(|_| !cfg!(weft_mutant = "meeting_keeps_its_jobs")) {
             self.part_from_job(job);
         }
     }
@@ -76,7 +82,8 @@ impl<P: Platform> Engine<P> {
         let gone = self.have_said_farewell(context);
         let mut is_done = true;
         for peer in self.strangers() {
-            let waits = connected.contains(&peer) || !gone.contains(&peer);
+            let waits = connected.contains(&peer)
+                || !gone.contains(&peer) && !cfg!(weft_mutant = "meeting_farewell_to_the_connected_only");
             if told.contains(&peer) || self.peers.has_failed(peer) || !waits {
                 continue;
             }
@@ -95,9 +102,8 @@ impl<P: Platform> Engine<P> {
     /// process asks now and then whether they live.
     pub fn has_all_farewells(&mut self, context: u32, connected: &HashSet<PeerId>) -> bool {
         let gone = self.have_said_farewell(context);
-        let is_awaited = |peer: &PeerId| {
-            connected.contains(peer) && !gone.contains(peer) && !self.peers.has_failed(*peer)
-        };
+        let is_awaited =
+            |peer: &PeerId| connected.contains(peer) && !gone.contains(peer) && !self.peers.has_failed(*peer);
         let awaited: Vec<PeerId> = self.strangers().into_iter().filter(is_awaited).collect();
         let is_done = awaited.is_empty();
         self.await_farewells_of(awaited);

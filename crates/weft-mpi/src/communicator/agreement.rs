@@ -397,13 +397,8 @@ impl Process {
     /// Frees the contexts of freed communicators, except of those with operations under way (MPI-5.0 §7.4.3).
     /// Messages that are left in these contexts, or have come since, are dropped: no receive can take them.
     pub(super) fn sweep_contexts(&mut self) {
-        let Some(engine) = self.engine.as_deref_mut() else { return };
         // A program that never waits has not looked at the messages that it sent to itself.
-        engine.progress();
-        if engine.messages.recovery.has_news {
-            // Messages of agreements are taken out of contexts that are about to be swept.
-            self.attend_to_recovery();
-        }
+        self.look_before_a_sweep();
         let Some(engine) = self.engine.as_deref_mut() else { return };
         let requests = engine.messages.requests.iter();
         let busy: Set<usize> = requests
@@ -412,6 +407,22 @@ impl Process {
             .collect();
         self.contexts.sweep(|handle| busy.contains(&handle));
         engine.discard_contexts(|context| self.contexts.is_over(context));
+    }
+
+    fn look_before_a_sweep(&mut self) {
+        let Some(engine) = self.engine.as_deref_mut() else { return };
+        engine.progress();
+        if engine.messages.recovery.has_news {
+            // Messages of agreements are taken out of contexts that are about to be swept.
+            self.attend_to_recovery();
+        }
+    }
+
+    /// Drops the messages in contexts that no communicator has, and in `another` one.
+    pub(crate) fn discard_contexts_that_are_over(&mut self, another: Option<u32>) {
+        self.look_before_a_sweep();
+        let Some(engine) = self.engine.as_deref_mut() else { return };
+        engine.discard_contexts(|context| another == Some(context) || self.contexts.is_over(context));
     }
 
     /// Takes the slot of a communicator with this number. Returns `false` when another one has it.

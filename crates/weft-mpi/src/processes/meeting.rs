@@ -71,7 +71,11 @@ fn swap(contact: &mut Contact, words: &[i64]) -> Result<Vec<i64>> {
 /// # Errors
 /// `MPI_ERR_ROOT`; the leader's error, at all processes of the group; `MPI_ERR_COMM`: the groups have a
 /// process in common; `MPI_ERR_OTHER`: the other group is gone, or a process of it cannot be reached.
-pub fn meet(communicator: usize, leader: u32, contact: Option<impl FnOnce() -> Result<Contact>>) -> Result<Meeting> {
+pub fn meet(
+    communicator: usize,
+    leader: u32,
+    contact: Option<impl FnOnce() -> Result<Contact>>,
+) -> Result<(Meeting, Newcomers)> {
     with(|process| process.forget_strangers());
     let scope = with(|process| process.collective_scope(communicator))?;
     let size = scope.group.members.len();
@@ -86,13 +90,17 @@ pub fn meet(communicator: usize, leader: u32, contact: Option<impl FnOnce() -> R
     let part = meeting::Meeting::new(name, size, contact.is_some(), LINK_SIZE_MAX);
     let mut side = Side { communicator, leader, meeting: part, error: None, attempt: Attempt::default() };
     let verdict = side.run(mine, contact);
-    let Side { meeting: met, error, .. } = side;
+    let Side { meeting: met, error, attempt, .. } = side;
     let other = |sentence: &str| Error::new(MPI_ERR_OTHER, sentence.to_owned());
     let of_class = |class: ClassWord, sentence: String| {
         Error::new(ErrorClass::from_wire(class).unwrap_or(MPI_ERR_OTHER), sentence)
     };
     match verdict {
-        Ok(()) => meeting(&scope, &news(&met)?),
+        Ok(()) => {
+            let met = meeting(&scope, &news(&met)?)?;
+            let newcomers = Newcomers { context: met.scope.context, added: attempt.added };
+            Ok((met, newcomers))
+        }
         Err(Failure::Own) => Err(error.unwrap_or_else(nonsense)),
         Err(Failure::Nonsense) => Err(nonsense()),
         Err(Failure::Common) => Err(news(&met).err().unwrap_or_else(nonsense)),
@@ -104,9 +112,25 @@ pub fn meet(communicator: usize, leader: u32, contact: Option<impl FnOnce() -> R
             let sentence = format!("rank {leader}, the root, could not meet the other group, as its own call says");
             Err(of_class(class, sentence))
         }
-        Err(Failure::Lost(class)) => {
-            Err(of_class(class, lost().message.to_string()))
-        }
+        Err(Failure::Lost(class)) => Err(of_class(class, lost().message.to_string())),
+    }
+}
+
+/// The peers that a meeting has added.
+pub struct Newcomers {
+    context: u32,
+    added: Vec<PeerId>,
+}
+
+impl Newcomers {
+    /// Forgets them: the two groups have met, and could not agree on a communicator.
+    #[cold]
+    pub fn forget(self) {
+        with(|process| {
+            // What others have said of the communicator, or in it, would keep them known.
+            process.discard_contexts_that_are_over(Some(self.context));
+            process.forget_added(&self.added);
+        });
     }
 }
 
@@ -116,7 +140,7 @@ pub fn meet(communicator: usize, leader: u32, contact: Option<impl FnOnce() -> R
 /// `MPI_ERR_COMM`: the groups have a process in common.
 fn news(met: &meeting::Meeting) -> Result<News> {
     let names = |members: &[Member]| members.iter().map(|member| member.name).collect::<Vec<_>>();
-    introduce(b"meeting", &names(&met.groups().own), &names(&met.groups().theirs), MPI_ERR_COMM)
+    introduce(&met.common_name(), &names(&met.groups().own), &names(&met.groups().theirs), MPI_ERR_COMM)
 }
 
 /// Tells the processes of a communicator that this one takes no part in the next collectives: it has failed in
@@ -190,7 +214,7 @@ impl Side {
                     // The other leader learns of a failure by the end of the contact.
                     contact = contact.filter(|_| heard.is_ok());
                     let heard = self.note(heard);
-                    self.meeting.swapped(heard)
+                    self.meeting.swapped(heard, contact.as_ref().map_or(0, Contact::number))
                 }
                 Due::HandOn(mut words) => {
                     let handed = self.scope().and_then(|scope| broadcast(scope, self.leader, &mut words));
@@ -307,11 +331,11 @@ impl Side {
     /// Ends an attempt: forgets the peers that were added, unless they stay, and gives back a segment by
     /// which nobody is reached.
     fn settle(&mut self, keeps: bool) {
-        let Attempt { added, place } = std::mem::take(&mut self.attempt);
         if !keeps {
+            let added = std::mem::take(&mut self.attempt.added);
             with(|process| process.forget_added(&added));
         }
-        if let Some(place) = place {
+        if let Some(place) = self.attempt.place.take() {
             place.leave_unused();
         }
     }

@@ -14,6 +14,7 @@ use weft_net::udp::{self, Udp};
 use super::join::sign_of_life;
 use super::{carriers, other, rails, warn};
 use crate::business_card::BusinessCard;
+use crate::context::FAREWELL_CONTEXT;
 use crate::engine::{BoxedCarrier, CarrierId, NewPeer, Route};
 use crate::error::{Error, Result};
 use crate::job::{Introduction, Link, NearLink};
@@ -206,19 +207,11 @@ impl Process {
 
     /// Forgets processes that a meeting which has failed has added, and jobs of which no process is known.
     pub(crate) fn forget_added(&mut self, added: &[PeerId]) {
-        for peer in added {
-            self.forget_peer(*peer);
-        }
-        if let Some(engine) = &mut self.engine {
-            engine.part_from_jobs();
-        }
-    }
-
-    /// Forgets a process of another job.
-    pub(crate) fn forget_peer(&mut self, peer: PeerId) {
-        if self.engine.as_mut().is_some_and(|engine| engine.remove_peer(peer)) {
-            self.forget_facts_of(peer);
-        }
+        let Some(engine) = &mut self.engine else { return };
+        let over: Vec<PeerId> =
+            added.iter().copied().filter(|peer| engine.forget_stranger(FAREWELL_CONTEXT, *peer)).collect();
+        engine.part_from_jobs();
+        over.into_iter().for_each(|peer| self.forget_facts_of(peer));
     }
 
     /// Forgets what is known of a process of another job beside the engine.

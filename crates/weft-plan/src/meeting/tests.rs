@@ -74,8 +74,11 @@ fn meet(sizes: [usize; 2], fails: Option<usize>, shares: bool) -> Outcome {
         });
         if let [Some(first), Some(second)] = said {
             for (one, heard) in leaders.into_iter().zip([second, first]) {
-                due[one] =
-                    if due[one] == Due::SayFailed { meetings[one].said() } else { meetings[one].swapped(Ok(heard)) };
+                due[one] = if due[one] == Due::SayFailed {
+                    meetings[one].said()
+                } else {
+                    meetings[one].swapped(Ok(heard), 77)
+                };
             }
         }
         for one in 0..due.len() {
@@ -146,7 +149,7 @@ fn a_leader_without_a_contact_tells_its_group_its_reason() {
     let gathered = [one, other].concat();
     let due = [first.gathered(Ok(gathered.clone())), second.gathered(Ok(gathered))];
     assert!(matches!(due, [Due::Swap(_), Due::HandOn(_)]));
-    let Due::HandOn(words) = first.swapped(Err(CLASS)) else { panic!("it hands on") };
+    let Due::HandOn(words) = first.swapped(Err(CLASS), 0) else { panic!("it hands on") };
     let over = [first.handed_on(Ok(words.clone())), second.handed_on(Ok(words))];
     assert_eq!(over, [Due::Over(Err(Failure::Own)), Due::Over(Err(Failure::NotMet(CLASS)))]);
 }
@@ -157,5 +160,5 @@ fn a_process_in_both_groups_is_noticed() {
     let Due::Gather(words) = meeting.begin(Ok(at(1, 0, 0))) else { panic!("it gathers") };
     assert!(matches!(meeting.gathered(Ok(words)), Due::Swap(_)));
     let theirs = [at(2, 0, 0), at(1, 0, 0)].iter().flat_map(|member| member.to_words()).collect();
-    assert_eq!(meeting.swapped(Ok(theirs)), Due::Over(Err(Failure::Common)));
+    assert_eq!(meeting.swapped(Ok(theirs), 7), Due::Over(Err(Failure::Common)));
 }

@@ -186,9 +186,9 @@ impl Ctx {
             self.decide(number, which, (agreement, 0), Vote::new(flags)).await.map(|decision| {
                 let lives = (0..self.plan.processes()).filter(|process| self.world.borrow().runs(*process));
                 let members = if which == WORLD { self.plan.members(number) } else { self.plan.members(which) };
-                let wanted = lives.filter(|process| members.contains(process)).fold(u32::MAX, |all, process| {
-                    all & !(1 << (process % 32))
-                });
+                let wanted = lives
+                    .filter(|process| members.contains(process))
+                    .fold(u32::MAX, |all, process| all & !(1 << (process % 32)));
                 if decision.flags & !wanted != 0 {
                     self.world().fail(self.process, || {
                         format!("act {number} decides {:#x}, and those that live have {wanted:#x}", decision.flags)
@@ -197,8 +197,7 @@ impl Ctx {
             })
         };
         if done.is_some()
-            && let Some(agreements) =
-                self.proc().comms.get_mut(&which).and_then(|comm| comm.agreements.as_mut())
+            && let Some(agreements) = self.proc().comms.get_mut(&which).and_then(|comm| comm.agreements.as_mut())
         {
             agreements.finish(agreement);
         }
@@ -323,7 +322,8 @@ impl Ctx {
                 _ => continue,
             };
             if now > gone + FORGOTTEN_AFTER * self.plan.peer_timeout.0 {
-                self.world().fail(self.process, || format!("it keeps process {process}, which is gone since {gone} ns"));
+                self.world()
+                    .fail(self.process, || format!("it keeps process {process}, which is gone since {gone} ns"));
             }
         }
         open.into_iter().for_each(|which| self.proc().remove_comm(which));
@@ -331,7 +331,8 @@ impl Ctx {
         proc.sweep();
         let (agreements, used) = (proc.contexts.under_way(), proc.contexts.used());
         if agreements > 0 || used > 0 {
-            self.world().fail(self.process, || format!("{agreements} context numbers are reserved, {used} used at the end"));
+            self.world()
+                .fail(self.process, || format!("{agreements} context numbers are reserved, {used} used at the end"));
         }
         let segments: HashSet<_> = proc.near.values().copied().collect();
         let mapped = self.world.borrow().mapped_by(self.process);

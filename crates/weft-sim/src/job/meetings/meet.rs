@@ -2,7 +2,7 @@
 //! segments and a real engine, and then agrees on a context with the processes of both groups.
 
 use super::plan::{Act, Fault, Side};
-use super::process::{ALONE, Comm, Ctx, WORLD, process_of, route};
+use super::process::{ALONE, Comm, Ctx, Proc, WORLD, process_of, route};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use weft_core::meeting::{self, End};
@@ -72,7 +72,8 @@ impl Ctx {
             let after = self.known();
             if after != before {
                 let kept: Vec<_> = after.difference(&before).collect();
-                self.world().fail(self.process, || format!("act {number}: the meeting has failed, and it keeps {kept:?}"));
+                self.world()
+                    .fail(self.process, || format!("act {number}: the meeting has failed, and it keeps {kept:?}"));
             }
         }
         self.world().conclude(number, self.process, met.is_ok());
@@ -134,7 +135,7 @@ impl Ctx {
                     if heard.is_err() {
                         self.hang_up(contact.take());
                     }
-                    meeting.swapped(heard)
+                    meeting.swapped(heard, contact.as_ref().map_or(0, |contact| contact.messages.number()))
                 }
                 Due::HandOn(mut words) => {
                     let scope = self.scope(which).expect("it is there");
@@ -223,7 +224,7 @@ impl Ctx {
         let end = usize::from(!is_acceptor);
         let messages = meeting::Contact::new(
             &[number as u8; meeting::LENGTH],
-            &[1; meeting::LENGTH],
+            &[self.plan.seed as u8; meeting::LENGTH],
             &[2; meeting::LENGTH],
             if is_acceptor { End::Acceptor } else { End::Connector },
         );
@@ -352,7 +353,8 @@ impl Ctx {
         let (mut proc, mut world) = (self.proc(), self.world());
         if !keeps {
             let added = std::mem::take(&mut attempt.added);
-            let over: Vec<PeerId> = added.into_iter().filter(|peer| proc.engine.remove_peer(*peer)).collect();
+            let is_over = |peer: &PeerId| proc.engine.forget_stranger(FAREWELL_CONTEXT, *peer);
+            let over: Vec<PeerId> = added.into_iter().filter(is_over).collect();
             proc.forget_facts_of(&over, &mut world);
             proc.engine.part_from_jobs();
         }
@@ -371,7 +373,7 @@ impl Ctx {
         let is_first = own.first() < theirs.first();
         let (first, second) = if is_first { (&own, &theirs) } else { (&theirs, &own) };
         let both_names: Vec<ProcessName> = first.iter().chain(second).copied().collect();
-        let (context, tag) = named(b"meeting", both_names.iter().copied());
+        let (context, tag) = named(&meeting.common_name(), both_names.iter().copied());
         let proc = self.proc();
         let group = |names: &[ProcessName]| -> Result<Arc<Group>, String> {
             let found = names.iter().map(|name| proc.engine.find_process(*name));
@@ -390,7 +392,14 @@ impl Ctx {
         let (context, both) = (scope.context, scope.group.clone());
         let made = self.agree_on_context(scope).await;
         self.proc().engine.messages.release_contexts(context..context + 1);
-        let serial = made.map_err(|error| error.to_string())?;
+        let serial = made.map_err(|error| {
+            // What others have said of the communicator, or in it, would keep them known.
+            let mut proc = self.proc();
+            proc.progress();
+            let Proc { engine, contexts, .. } = &mut *proc;
+            engine.discard_contexts(|other| other == context || contexts.is_over(other));
+            error.to_string()
+        })?;
         let comm = Comm { remote: Some(remote), ..Comm::new(serial.context(), local, both) };
         self.proc().comms.insert(number, comm);
         Ok(())

@@ -141,7 +141,9 @@ impl Plan {
 
     /// The two groups of a meeting.
     pub(super) fn sides(&self, meeting: usize) -> [Side; 2] {
-        let Act::Meet { accepts, connects, .. } = self.acts[meeting] else { unreachable!("act {meeting} is a meeting") };
+        let Act::Meet { accepts, connects, .. } = self.acts[meeting] else {
+            unreachable!("act {meeting} is a meeting")
+        };
         [accepts, connects]
     }
 
@@ -156,8 +158,11 @@ impl Plan {
     }
 
     /// Says whether something in the plan can make a meeting fail.
-    pub(super) fn may_fail(&self) -> bool {
-        !self.deaths.is_empty() || !self.breaks.is_empty() || !self.faults.is_empty()
+    pub(super) fn may_fail(&self, meeting: usize) -> bool {
+        let is_of = |other: usize| other == meeting;
+        !self.deaths.is_empty()
+            || self.breaks.iter().any(|(other, _)| is_of(*other))
+            || self.faults.iter().any(|(other, _, fault)| is_of(*other) && *fault != Fault::CannotShare)
     }
 }
 
@@ -166,7 +171,12 @@ impl fmt::Display for Plan {
         for (number, job) in self.jobs.iter().enumerate() {
             let nodes = &self.nodes[job.first..job.first + job.size];
             let from = job.spawned_by.map_or(String::new(), |act| format!(", started by act {act}"));
-            writeln!(f, "job {number}: processes {} to {} on nodes {nodes:?}{from}", job.first, job.first + job.size - 1)?;
+            writeln!(
+                f,
+                "job {number}: processes {} to {} on nodes {nodes:?}{from}",
+                job.first,
+                job.first + job.size - 1
+            )?;
         }
         for (number, act) in self.acts.iter().enumerate() {
             writeln!(f, "act {number}: {act:?}")?;
@@ -213,11 +223,8 @@ pub(super) fn draw(seed: u64) -> Plan {
                 let job = random.below(jobs.len() as u64) as usize;
                 let accepts = side(random, &jobs, job);
                 let other = random.below(jobs.len() as u64) as usize;
-                let spawned = if random.chance(400_000) || other == job {
-                    add_job(random, &mut jobs, Some(act))
-                } else {
-                    None
-                };
+                let spawned =
+                    if random.chance(400_000) || other == job { add_job(random, &mut jobs, Some(act)) } else { None };
                 let connects = match spawned {
                     Some(job) => Side::World { job, leader: 0 },
                     None if other == job => continue,
@@ -255,7 +262,7 @@ pub(super) fn draw(seed: u64) -> Plan {
         pause_ns_max: random.pick(&[0, 10_000, 2_000_000]),
         contact_ns_max: random.pick(&[0, 20_000, 500_000]),
         share_max: random.pick(&[0, 3, 64, 64]),
-        connect_patience_ns: 3_000_000_000,
+        connect_patience_ns: 20_000_000_000,
     };
     go_wrong(&mut plan, random);
     plan
@@ -268,8 +275,7 @@ fn side(random: &mut Random, jobs: &[Job], job: usize) -> Side {
 
 /// Draws deaths, contacts that break, and faults of processes. A quarter of the programs has none.
 fn go_wrong(plan: &mut Plan, random: &mut Random) {
-    let meetings: Vec<usize> =
-        (0..plan.acts.len()).filter(|act| matches!(plan.acts[*act], Act::Meet { .. })).collect();
+    let meetings: Vec<usize> = (0..plan.acts.len()).filter(|act| matches!(plan.acts[*act], Act::Meet { .. })).collect();
     let kind = random.below(8);
     if kind >= 3 && !plan.acts.is_empty() {
         for _ in 0..random.between(1, 3) {
@@ -289,7 +295,7 @@ fn go_wrong(plan: &mut Plan, random: &mut Random) {
     for meeting in meetings {
         if (kind == 1 || kind >= 6) && random.chance(300_000) {
             let most = random.pick(&[300, 4_000]);
-            plan.breaks.push((meeting, random.below(most)));
+            plan.breaks.push((meeting, random.between(1, most)));
         }
         if (kind == 2 || kind >= 6) && random.chance(400_000) {
             let process = random.pick(&plan.members(meeting));

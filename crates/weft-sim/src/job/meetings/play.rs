@@ -160,8 +160,9 @@ impl Play {
                 let life = life.as_ref()?;
                 life.due.into_iter().chain(life.network).min()
             };
-            let ready: Vec<usize> =
-                (0..self.lives.len()).filter(|process| next(&self.lives[*process]).is_some_and(|at| at <= now)).collect();
+            let ready: Vec<usize> = (0..self.lives.len())
+                .filter(|process| next(&self.lives[*process]).is_some_and(|at| at <= now))
+                .collect();
             if !ready.is_empty() {
                 let process = ready[self.random.below(ready.len() as u64) as usize];
                 self.turn(process);
@@ -274,6 +275,14 @@ impl Play {
         life.network = self.network.next_event(process).map(|at| at.max(now + 1 + self.random.below(STEP_NS_MAX)));
     }
 
+    /// Says whether a process of a meeting is of a job whose start has failed.
+    fn follows_a_failed_start(&self, world: &World, meeting: usize) -> bool {
+        self.plan.members(meeting).into_iter().any(|process| {
+            let (job, _) = self.plan.of_process(process);
+            self.plan.jobs[job].spawned_by.is_some_and(|act| world.verdict(act, process) != Some(true))
+        })
+    }
+
     /// Checks what is left when all processes are gone.
     fn conclude(&self) -> Result<Played, String> {
         let mut world = self.world.borrow_mut();
@@ -286,8 +295,9 @@ impl Play {
                 return Err(format!("{what}: process {first} has {decision}, and {other} has {different}"));
             }
         }
-        let meetings: Vec<usize> =
-            (0..self.plan.acts.len()).filter(|act| matches!(self.plan.acts[*act], super::plan::Act::Meet { .. })).collect();
+        let meetings: Vec<usize> = (0..self.plan.acts.len())
+            .filter(|act| matches!(self.plan.acts[*act], super::plan::Act::Meet { .. }))
+            .collect();
         for meeting in meetings {
             let members = self.plan.members(meeting);
             let verdicts: Vec<Option<bool>> = members.iter().map(|process| world.verdict(meeting, *process)).collect();
@@ -296,7 +306,9 @@ impl Play {
             if is_torn && members.iter().all(|process| matches!(world.lives[*process], Life::Ended(_))) {
                 return Err(format!("act {meeting}: nobody has died, and the meeting is one of some: {verdicts:?}"));
             }
-            let is_bad = verdicts.contains(&Some(false)) && !self.plan.may_fail();
+            let is_bad = verdicts.contains(&Some(false))
+                && !self.plan.may_fail(meeting)
+                && !self.follows_a_failed_start(&world, meeting);
             if is_bad {
                 return Err(format!("act {meeting}: the meeting has failed, and nothing went wrong"));
             }

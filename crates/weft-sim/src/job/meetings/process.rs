@@ -155,8 +155,9 @@ impl Proc {
             engine.add_peer(NewPeer { name, own_index: rank as u32, route, process: 0, host: None });
         }
         let member = |other: usize| engine.find_process(ProcessName { number: other as u32, ..name });
-        let members: Vec<PeerId> =
-            (0..size).map(|other| if other == rank { engine.peers.own() } else { member(other).expect("a peer") }).collect();
+        let members: Vec<PeerId> = (0..size)
+            .map(|other| if other == rank { engine.peers.own() } else { member(other).expect("a peer") })
+            .collect();
         let group = Group::new(members, engine.peers.own());
         let alone = Group::new(vec![engine.peers.own()], engine.peers.own());
         let alone = Comm::new(ALONE_CONTEXT, alone.clone(), alone);
@@ -216,8 +217,7 @@ impl Proc {
                 buffer.write(0, &bytes);
                 let envelope = Envelope { context: comm.context + RECOVERY_CONTEXT, source: comm.rank, tag: 0 };
                 let peer = Some(comm.both.members[to as usize]);
-                let send =
-                    Send { peer, envelope, data: buffer.describe_all(), mode: Mode::Standard, blocking: false };
+                let send = Send { peer, envelope, data: buffer.describe_all(), mode: Mode::Standard, blocking: false };
                 if let Ok(handle) = engine.messages.add(State::Queued(send), 0) {
                     engine.start_send(handle);
                     sent.push((handle, buffer));
@@ -381,13 +381,11 @@ impl Ctx {
         };
         let mut cursor = Cursor::in_scratch(scope, Arc::new(Bound::shared(schedule, arguments)), scratch);
         let request = self.proc().engine.messages.add(State::Collective, 0)?;
-        let ended = self.until("a collective", |this| {
-            match cursor.advance(&mut this.proc().engine) {
-                Progress::Waits if excused(this) => Some(Err(Error::new(ErrorClass::Other, "it is excused"))),
-                Progress::Waits => None,
-                Progress::Complete => Some(Ok(())),
-                Progress::Failed(error) => Some(Err(error)),
-            }
+        let ended = self.until("a collective", |this| match cursor.advance(&mut this.proc().engine) {
+            Progress::Waits if excused(this) => Some(Err(Error::new(ErrorClass::Other, "it is excused"))),
+            Progress::Waits => None,
+            Progress::Complete => Some(Ok(())),
+            Progress::Failed(error) => Some(Err(error)),
         });
         let ended = ended.await;
         {
@@ -419,12 +417,7 @@ impl Ctx {
     }
 
     /// Sends the values of a rank to all processes of a scope.
-    pub(super) async fn broadcast(
-        &self,
-        scope: CollectiveScope,
-        root: u32,
-        values: &mut [i64],
-    ) -> Result<(), Error> {
+    pub(super) async fn broadcast(&self, scope: CollectiveScope, root: u32, values: &mut [i64]) -> Result<(), Error> {
         let buffer = SharedBuffer::of_values(values);
         let items = Items { count: values.len() as u64, shape: ElementShape::plain(8) };
         let shape = Bcast { rank: scope.rank, size: scope.group.size(), root, items };
@@ -438,8 +431,7 @@ impl Ctx {
     pub(super) async fn reduce(&self, scope: CollectiveScope, values: &[i64], op: Op) -> Result<Vec<i64>, Error> {
         let buffer = SharedBuffer::of_values(values);
         let items = Items { count: values.len() as u64, shape: ElementShape::plain(8) };
-        let shape =
-            Allreduce { rank: scope.rank, size: scope.group.size(), items, commutative: true, in_place: true };
+        let shape = Allreduce { rank: scope.rank, size: scope.group.size(), items, commutative: true, in_place: true };
         let algorithm = choice::allreduce(shape.size, items.bytes(), true);
         self.run(scope, collective::allreduce_with(&shape, algorithm), &buffer, Some(op), |_| false).await?;
         Ok(buffer.values())
@@ -447,13 +439,8 @@ impl Ctx {
 
     /// Starts to send a message.
     pub(super) fn send(&self, peer: PeerId, envelope: Envelope, buffer: &SharedBuffer) -> Result<usize, Error> {
-        let send = Send {
-            peer: Some(peer),
-            envelope,
-            data: buffer.describe_all(),
-            mode: Mode::Standard,
-            blocking: false,
-        };
+        let send =
+            Send { peer: Some(peer), envelope, data: buffer.describe_all(), mode: Mode::Standard, blocking: false };
         let engine = &mut self.proc().engine;
         let handle = engine.messages.add(State::Queued(send), 0)?;
         engine.start_send(handle);
