@@ -48,7 +48,7 @@ pub struct Meeting {
 /// The message from a leader to its group.
 pub(crate) struct News {
     remote: Vec<ProcessName>,
-    context: u32,
+    pub(crate) context: u32,
     tag: i32,
     is_first: bool,
 }

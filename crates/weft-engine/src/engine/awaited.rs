@@ -38,6 +38,8 @@ pub(super) struct Awaited {
     watched: Vec<PeerId>,
     /// Processes of other jobs whose farewell is waited for: they may die without one.
     farewells: Vec<PeerId>,
+    /// Processes that take part in an agreement whose decision is waited for.
+    voters: Vec<PeerId>,
     /// The time of the next check of the processes of this node.
     neighbours: Option<Instant>,
 }
@@ -50,6 +52,7 @@ impl Awaited {
             cursor: 0,
             watched: Vec::new(),
             farewells: Vec::new(),
+            voters: Vec::new(),
             neighbours: None,
         }
     }
@@ -65,6 +68,12 @@ impl<P: Platform> Engine<P> {
     /// Notes whose farewell this process waits for, until it says otherwise.
     pub(super) fn await_farewells_of(&mut self, peers: Vec<PeerId>) {
         self.awaited.farewells = peers;
+    }
+
+    /// Notes that this process waits for a decision of these processes, until it says otherwise: any of them
+    /// may have to say something first.
+    pub fn await_decision_of(&mut self, voters: Vec<PeerId>) {
+        self.awaited.voters = voters;
     }
 
     /// Checks whether the processes of this node live, when it is time.
@@ -143,9 +152,11 @@ impl<P: Platform> Engine<P> {
                 peer.waited_for = true;
             }
         });
-        for peer in &awaited.farewells {
+        let farewells = awaited.farewells.iter().filter(|_| !cfg!(weft_mutant = "meeting_farewell_not_asked_for"));
+        let voters = awaited.voters.iter().filter(|_| !cfg!(weft_mutant = "meeting_voters_not_asked"));
+        for peer in farewells.chain(voters) {
             if let Some(peer) = peers.get_mut(*peer) {
-                peer.waited_for = !cfg!(weft_mutant = "meeting_farewell_not_asked_for");
+                peer.waited_for = true;
             }
         }
         if probed {
@@ -171,7 +182,8 @@ impl<P: Platform> Engine<P> {
 
     /// The nanoseconds until the next round is due, if this process waits for a peer.
     pub(super) fn asking_due(&self) -> Option<u64> {
-        let awaits = self.messages.awaits() || self.windows.awaits() || !self.awaited.farewells.is_empty();
+        let awaits_words = !(self.awaited.farewells.is_empty() && self.awaited.voters.is_empty());
+        let awaits = self.messages.awaits() || self.windows.awaits() || awaits_words;
         if self.awaited.period.0 == 0 || !self.has_network() || !awaits {
             return None;
         }

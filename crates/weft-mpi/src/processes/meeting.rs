@@ -332,6 +332,9 @@ impl Side {
     /// which nobody is reached.
     fn settle(&mut self, keeps: bool) {
         if !keeps {
+            // Others may have begun to agree on the communicator; what they have said would keep them known.
+            let context = news(&self.meeting).ok().map(|news| news.context);
+            with(|process| process.discard_contexts_that_are_over(context));
             let added = std::mem::take(&mut self.attempt.added);
             with(|process| process.forget_added(&added));
         }

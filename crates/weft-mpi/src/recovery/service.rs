@@ -71,9 +71,21 @@ impl Process {
             }
             self.send_of_agreements();
             if !self.take_decision() {
-                return;
+                return self.ask_voters();
             }
         }
+    }
+
+    /// Lets the engine ask those who vote whether they live, while a decision is waited for. A launcher tells
+    /// of deaths in its own job only, and not every launcher does.
+    fn ask_voters(&mut self) {
+        let Self { recovery, engine: Some(engine), .. } = self else { return };
+        let mut voters = Vec::new();
+        for waiting in &recovery.waiting {
+            let service = recovery.services.iter().find(|service| service.context == waiting.context);
+            voters.extend(service.iter().flat_map(|service| service.group.members.iter().copied()));
+        }
+        engine.await_decision_of(voters);
     }
 
     /// Takes another process's word that a process has failed.

@@ -149,6 +149,7 @@ impl Ctx {
             let failed = proc.comms.get(&which)?.agreements.as_ref()?.failed().clone();
             let agreements = proc.comms.get_mut(&which)?.agreements.as_mut()?;
             agreements.vote(number, round, Vote { failed, ..vote });
+            proc.deciding = Some(which);
             proc.progress();
         }
         self.step().await;
@@ -160,7 +161,9 @@ impl Ctx {
             };
             decision.map(Some).or_else(|| this.is_excused(which).then_some(None))
         });
-        let decision = decision.await?;
+        let decision = decision.await;
+        self.proc().deciding = None;
+        let decision = decision?;
         let mut world = self.world();
         world.counts.decisions += 1;
         let entry = world.decisions.entry(format!("act {act}, round {round}")).or_default();

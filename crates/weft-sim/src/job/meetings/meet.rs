@@ -2,7 +2,7 @@
 //! segments and a real engine, and then agrees on a context with the processes of both groups.
 
 use super::plan::{Act, Fault, Side};
-use super::process::{ALONE, Comm, Ctx, Proc, WORLD, process_of, route};
+use super::process::{ALONE, Comm, Ctx, WORLD, process_of, route};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use weft_core::meeting::{self, End};
@@ -164,6 +164,11 @@ impl Ctx {
                 Due::Tell => meeting.told(self.tell(number, &meeting, attempt)),
                 Due::Add => meeting.added(self.add(number, &meeting, attempt)),
                 Due::Settle { keeps } => {
+                    if !keeps {
+                        // Others may have begun to agree on the communicator.
+                        let context = self.names(&meeting).1;
+                        self.proc().discard_contexts_that_are_over(Some(context));
+                    }
                     self.settle(attempt, keeps);
                     meeting.settled()
                 }
@@ -365,15 +370,24 @@ impl Ctx {
         }
     }
 
-    /// The scope in which both groups agree, and the two groups.
-    fn named_scope(&self, meeting: &Meeting) -> Result<(CollectiveScope, Arc<Group>, Arc<Group>), String> {
+    /// The names of both groups in their common order, and the context and tag in which they agree.
+    fn names(&self, meeting: &Meeting) -> (Vec<ProcessName>, u32, i32) {
         let groups = meeting.groups();
         let names = |members: &[Member]| members.iter().map(|member| member.name).collect::<Vec<_>>();
         let (own, theirs) = (names(&groups.own), names(&groups.theirs));
         let is_first = own.first() < theirs.first();
         let (first, second) = if is_first { (&own, &theirs) } else { (&theirs, &own) };
-        let both_names: Vec<ProcessName> = first.iter().chain(second).copied().collect();
-        let (context, tag) = named(&meeting.common_name(), both_names.iter().copied());
+        let both: Vec<ProcessName> = first.iter().chain(second).copied().collect();
+        let (context, tag) = named(&meeting.common_name(), both.iter().copied());
+        (both, context, tag)
+    }
+
+    /// The scope in which both groups agree, and the two groups.
+    fn named_scope(&self, meeting: &Meeting) -> Result<(CollectiveScope, Arc<Group>, Arc<Group>), String> {
+        let groups = meeting.groups();
+        let names = |members: &[Member]| members.iter().map(|member| member.name).collect::<Vec<_>>();
+        let (own, theirs) = (names(&groups.own), names(&groups.theirs));
+        let (both_names, context, tag) = self.names(meeting);
         let proc = self.proc();
         let group = |names: &[ProcessName]| -> Result<Arc<Group>, String> {
             let found = names.iter().map(|name| proc.engine.find_process(*name));
@@ -394,10 +408,7 @@ impl Ctx {
         self.proc().engine.messages.release_contexts(context..context + 1);
         let serial = made.map_err(|error| {
             // What others have said of the communicator, or in it, would keep them known.
-            let mut proc = self.proc();
-            proc.progress();
-            let Proc { engine, contexts, .. } = &mut *proc;
-            engine.discard_contexts(|other| other == context || contexts.is_over(other));
+            self.proc().discard_contexts_that_are_over(Some(context));
             error.to_string()
         })?;
         let comm = Comm { remote: Some(remote), ..Comm::new(serial.context(), local, both) };

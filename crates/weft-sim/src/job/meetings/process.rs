@@ -78,6 +78,8 @@ pub(super) struct Proc {
     pub(super) comms: BTreeMap<usize, Comm>,
     /// Communicators that are gone, whose agreements others may still ask for.
     freed: Vec<Comm>,
+    /// The communicator for a decision of which this process waits.
+    pub(super) deciding: Option<usize>,
     /// This process has heard that others take it for dead.
     pub(super) is_excluded: bool,
     /// The segment by which each peer of another job on this node is reached.
@@ -171,6 +173,7 @@ impl Proc {
             contexts: Contexts::new(),
             comms: BTreeMap::from([(WORLD, world_comm), (ALONE, alone)]),
             freed: Vec::new(),
+            deciding: None,
             is_excluded: false,
             near: BTreeMap::new(),
             sent: Vec::new(),
@@ -195,7 +198,9 @@ impl Proc {
     /// Makes a pass of progress, and moves the agreements on.
     pub(super) fn progress(&mut self) {
         self.engine.progress();
-        let Self { engine, comms, freed, sent, is_excluded, .. } = self;
+        let Self { engine, comms, freed, sent, is_excluded, deciding, .. } = self;
+        let voters = deciding.and_then(|which| comms.get(&which)).map(|comm| comm.both.members.clone());
+        engine.await_decision_of(voters.unwrap_or_default());
         let failed = engine.messages.recovery.take_failures();
         for comm in comms.values_mut().chain(freed) {
             let Some(agreements) = &mut comm.agreements else { continue };
@@ -255,6 +260,13 @@ impl Proc {
         let sleep = self.engine.prepare_sleep();
         self.engine.finish_sleep();
         sleep.map_or(Some(1), |sleep| sleep.timeout)
+    }
+
+    /// Drops the messages in contexts that no communicator has, and in `another` one.
+    pub(super) fn discard_contexts_that_are_over(&mut self, another: Option<u32>) {
+        self.progress();
+        let Self { engine, contexts, .. } = self;
+        engine.discard_contexts(|context| another == Some(context) || contexts.is_over(context));
     }
 
     /// Gives a communicator up.
