@@ -22,9 +22,9 @@
 //! processes of both groups, and each process removes the peers that it has added.
 //!
 //! A process that dies makes a collective fail at some processes only. The others may wait for those in a
-//! later collective: of their group, or of both groups, which agree on a communicator after the last round. So
-//! whoever leaves a meeting tells them first. All know the other group by then, because the last round follows
-//! the names.
+//! later collective: of their group, or of both groups, which agree on a communicator after the last round.
+//! So whoever leaves a meeting tells them first. All know the other group by then, because the last round
+//! follows the names.
 //!
 //! [`Meeting`] says what is to be done next ([`Due`]) and takes in what has come of it. It does nothing
 //! itself: `weft-mpi` (`processes/meeting.rs`) has collectives, sockets and peers, and the simulator has its
@@ -74,8 +74,9 @@ pub enum Due {
     Tell,
     /// Make the processes of the other group peers: [`Meeting::added`].
     Add,
-    /// The meeting has failed here, and others may wait for this process in a later collective. Tell them that this process takes no part in the next so many collectives of the group, and
-    /// that of both groups if it is known: [`Meeting::given_up`].
+    /// The meeting has failed here, and others may wait for this process in a later collective. Tell them
+    /// that this process takes no part in the next so many collectives of the group, and that of both groups
+    /// if it is known: [`Meeting::given_up`].
     GiveUp {
         /// The number of collectives of the group.
         collectives: u32,
@@ -388,7 +389,8 @@ impl Meeting {
                     return self.fail(Failure::Common);
                 }
                 if self.groups.are_of_one_job() {
-                    // Nobody becomes a peer, and whoever agrees on a communicator knows that all know with whom.
+                    // Nobody becomes a peer, and whoever agrees on a communicator knows that all know with
+                    // whom.
                     self.round = Round::Last;
                     return self.added(Ok(true));
                 }

@@ -54,8 +54,8 @@ impl<P: Platform> Engine<P> {
         over
     }
 
-    /// Forgets a process of another job, and its farewell if it is here. Returns false if other messages of it
-    /// are kept: then it stays, as one that is gone.
+    /// Forgets a process of another job, and its farewell if it is here. Returns false if other messages of
+    /// it are kept: then it stays, as one that is gone.
     pub fn forget_stranger(&mut self, context: u32, peer: PeerId) -> bool {
         if let Some(index) = self.index_of(peer) {
             self.messages.drop_unexpected(context, index, 0);
@@ -98,8 +98,8 @@ impl<P: Platform> Engine<P> {
         is_done
     }
 
-    /// Returns whether all `connected` processes of other jobs have said farewell, or are dead. Meanwhile this
-    /// process asks now and then whether they live.
+    /// Returns whether all `connected` processes of other jobs have said farewell, or are dead. Meanwhile
+    /// this process asks now and then whether they live.
     pub fn has_all_farewells(&mut self, context: u32, connected: &HashSet<PeerId>) -> bool {
         let gone = self.have_said_farewell(context);
         let is_awaited =

@@ -2,11 +2,11 @@
 //!
 //! Each process has a whole engine on the simulated network, and does what `weft-mpi` does around it: the
 //! rounds of a meeting are those of [`weft_plan::meeting`], contexts those of [`weft_plan::contexts`],
-//! agreements those of [`weft_plan::agreement`], contacts those of [`weft_core::meeting`], and farewells those
-//! of the engine. Ports, sockets, segments, the launcher and the program are simulated.
+//! agreements those of [`weft_plan::agreement`], contacts those of [`weft_core::meeting`], and farewells
+//! those of the engine. Ports, sockets, segments, the launcher and the program are simulated.
 //!
-//! A program is one list of acts. Each process does those in which it takes part, in the order of the list. So
-//! nobody waits for ever unless something fails, and then only as long as Weft promises.
+//! A program is one list of acts. Each process does those in which it takes part, in the order of the list.
+//! So nobody waits for ever unless something fails, and then only as long as Weft promises.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! How a process takes part in a meeting: it does what [`weft_plan::meeting`] says, with simulated contacts and
-//! segments and a real engine, and then agrees on a context with the processes of both groups.
+//! How a process takes part in a meeting: it does what [`weft_plan::meeting`] says, with simulated contacts
+//! and segments and a real engine, and then agrees on a context with the processes of both groups.
 
 use super::plan::{Act, Fault, Side};
 use super::process::{ALONE, Comm, Ctx, WORLD, process_of, route};
