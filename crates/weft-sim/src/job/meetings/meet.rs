@@ -285,7 +285,7 @@ impl Ctx {
     fn tell(&self, number: usize, meeting: &Meeting, attempt: &mut Attempt) -> Result<Told, ClassWord> {
         let needs = meeting.needs(|name| self.knows(name));
         let mut segment = None;
-        if needs.creates.is_some() && !self.fault(number, Fault::CannotShare) {
+        if needs.creates.is_some() && !self.fault(number, Fault::Share) {
             let key = {
                 let random = &mut self.proc().random;
                 [random.next(), random.next()]
@@ -293,7 +293,7 @@ impl Ctx {
             self.world().map(key, self.process, true);
             (attempt.place, segment) = (Some(key), Some(key));
         }
-        if self.fault(number, Fault::CannotTell) {
+        if self.fault(number, Fault::Tell) {
             return Err(CLASS);
         }
         let mut proc = self.proc();
@@ -317,7 +317,7 @@ impl Ctx {
     fn add(&self, number: usize, meeting: &Meeting, attempt: &mut Attempt) -> Result<bool, ClassWord> {
         if let Some((key, _)) = meeting.segment()
             && attempt.place.is_none()
-            && !self.fault(number, Fault::CannotShare)
+            && !self.fault(number, Fault::Share)
             && self.world().map(key, self.process, false)
         {
             attempt.place = Some(key);
@@ -346,7 +346,7 @@ impl Ctx {
                 proc.near.insert(peer, key);
             }
             attempt.added.push(peer);
-            if self.fault(number, Fault::CannotAdd) {
+            if self.fault(number, Fault::Add) {
                 return Err(CLASS);
             }
         }

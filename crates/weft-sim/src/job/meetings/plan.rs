@@ -91,11 +91,11 @@ pub(super) enum Death {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// It cannot map the segment.
-    CannotShare,
+    Share,
     /// It cannot tell its part in the second round.
-    CannotTell,
+    Tell,
     /// It cannot add a peer, after the first.
-    CannotAdd,
+    Add,
 }
 
 /// A program, and what goes wrong.
@@ -162,7 +162,7 @@ impl Plan {
         let is_of = |other: usize| other == meeting;
         !self.deaths.is_empty()
             || self.breaks.iter().any(|(other, _)| is_of(*other))
-            || self.faults.iter().any(|(other, _, fault)| is_of(*other) && *fault != Fault::CannotShare)
+            || self.faults.iter().any(|(other, _, fault)| is_of(*other) && *fault != Fault::Share)
     }
 }
 
@@ -299,7 +299,7 @@ fn go_wrong(plan: &mut Plan, random: &mut Random) {
         }
         if (kind == 2 || kind >= 6) && random.chance(400_000) {
             let process = random.pick(&plan.members(meeting));
-            let fault = random.pick(&[Fault::CannotShare, Fault::CannotShare, Fault::CannotTell, Fault::CannotAdd]);
+            let fault = random.pick(&[Fault::Share, Fault::Share, Fault::Tell, Fault::Add]);
             plan.faults.push((meeting, process, fault));
         }
     }
