@@ -162,3 +162,31 @@ fn a_process_in_both_groups_is_noticed() {
     let theirs = [at(2, 0, 0), at(1, 0, 0)].iter().flat_map(|member| member.to_words()).collect();
     assert_eq!(meeting.swapped(Ok(theirs), 7), Due::Over(Err(Failure::Common)));
 }
+
+/// Expect: whoever leaves tells those who may be in a later collective, of its group or of both groups.
+#[test]
+fn whoever_leaves_a_meeting_tells_those_who_may_wait() {
+    let begun = || {
+        let mut meeting = Meeting::new(at(1, 1, 0).name, 2, false, 64);
+        let Due::Gather(words) = meeting.begin(Ok(at(1, 1, 0))) else { panic!("it gathers") };
+        (meeting, words)
+    };
+    let (mut meeting, _) = begun();
+    assert_eq!(meeting.gathered(Err(CLASS)), Due::GiveUp { collectives: 3, both: false });
+    assert_eq!(meeting.given_up(), Due::Over(Err(Failure::Own)));
+    // Nobody of this process's group knows the other group before the names are handed on.
+    let (mut meeting, words) = begun();
+    assert!(matches!(meeting.gathered(Ok([words.clone(), words].concat())), Due::HandOn(_)));
+    assert_eq!(meeting.handed_on(Err(CLASS)), Due::GiveUp { collectives: 2, both: false });
+    // Groups of one job go to the last round. The other group may hear all of it, when this one does not.
+    let mut meeting = Meeting::new(at(1, 0, 0).name, 1, true, 64);
+    let Due::Gather(words) = meeting.begin(Ok(at(1, 0, 0))) else { panic!("it gathers") };
+    assert!(matches!(meeting.gathered(Ok(words)), Due::Swap(_)));
+    let Due::Gather(words) = meeting.swapped(Ok(at(1, 5, 0).to_words().to_vec()), 9) else { panic!("it gathers") };
+    assert!(matches!(meeting.gathered(Ok(words)), Due::Swap(_)));
+    assert_eq!(meeting.swapped(Err(CLASS), 0), Due::GiveUp { collectives: 0, both: true });
+    assert_eq!(meeting.given_up(), Due::Settle { keeps: false });
+    assert_eq!(meeting.settled(), Due::Over(Err(Failure::Own)));
+    // The name in common is still that of the contact.
+    assert_eq!(meeting.common_name(), [&b"meeting "[..], &9_u64.to_le_bytes()].concat());
+}
