@@ -300,7 +300,11 @@ impl Ctx {
         self.until("acknowledgements", |this| {
             let (proc, now) = (this.proc(), this.world.borrow().now());
             let is_late = !proc.engine.jobs_met().is_empty() && now >= until;
-            (proc.engine.is_quiet() || is_late).then_some(())
+            let is_quiet = proc.engine.is_quiet();
+            if is_late && !is_quiet {
+                this.world().late.insert(this.process);
+            }
+            (is_quiet || is_late).then_some(())
         })
         .await;
         self.until("the last fence of its job", |this| this.world().fence(job, 1, this.process).then_some(())).await;
@@ -308,6 +312,21 @@ impl Ctx {
         let now = self.world().now();
         self.note(|| "ends".into());
         self.world().leave(self.process, Life::Ended(now));
+    }
+
+    /// Checks, as a meeting begins, that the processes that have ended are forgotten. Each has waited until its
+    /// farewell was there.
+    pub(super) fn check_forgotten(&self) {
+        let connected = self.proc().connected();
+        let strangers = self.proc().engine.strangers();
+        for peer in strangers.into_iter().filter(|peer| !connected.contains(peer)) {
+            let Some(name) = self.proc().engine.name_of(peer) else { continue };
+            let process = process_of(&self.plan, name);
+            let has_ended = matches!(self.world.borrow().lives[process], Life::Ended(_));
+            if has_ended && self.proc().engine.is_quiet_with(peer) && !self.world.borrow().is_late(process) {
+                self.world().fail(self.process, || format!("it keeps process {process}, which has said farewell"));
+            }
+        }
     }
 
     /// Checks that nothing is left of processes that are gone.

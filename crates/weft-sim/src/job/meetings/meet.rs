@@ -60,6 +60,7 @@ impl Ctx {
         let is_acceptor = accepts.members(&self.plan).contains(&self.process);
         let side = if is_acceptor { accepts } else { connects };
         self.forget_strangers();
+        self.check_forgotten();
         let before = self.known();
         let mut attempt = Attempt::default();
         let met = match self.round_up(number, side, is_acceptor, &mut attempt).await {

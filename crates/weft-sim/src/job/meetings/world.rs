@@ -81,6 +81,8 @@ pub(super) struct World {
     pub(super) notices: BTreeSet<Notice>,
     /// Processes that die now.
     pub(super) dying: BTreeSet<usize>,
+    /// Processes that have ended before all that they have sent was acknowledged.
+    pub(super) late: BTreeSet<usize>,
     /// The processes that have come to a fence of the launcher: by job and number of the fence.
     fences: BTreeMap<(usize, u32), BTreeSet<usize>>,
     /// The decisions of agreements, by what they agree on: the processes and what they have got.
@@ -119,6 +121,7 @@ impl World {
             alarms: BTreeSet::new(),
             notices: BTreeSet::new(),
             dying: BTreeSet::new(),
+            late: BTreeSet::new(),
             fences: BTreeMap::new(),
             decisions: BTreeMap::new(),
             violation: None,
@@ -160,6 +163,10 @@ impl World {
             self.alarms.pop_first();
             process
         })
+    }
+
+    pub(super) fn is_late(&self, process: usize) -> bool {
+        self.late.contains(&process)
     }
 
     pub(super) fn runs(&self, process: usize) -> bool {
