@@ -314,8 +314,8 @@ impl Ctx {
         self.world().leave(self.process, Life::Ended(now));
     }
 
-    /// Checks, as a meeting begins, that the processes that have ended are forgotten. Each has waited until its
-    /// farewell was there.
+    /// Checks, as a meeting begins, that the processes that have ended are forgotten. Each has waited until
+    /// its farewell was there.
     pub(super) fn check_forgotten(&self) {
         let connected = self.proc().connected();
         let strangers = self.proc().engine.strangers();
