@@ -33,7 +33,7 @@ use crate::wait::{FDS_MAX, Interest};
 use crate::{Error, clock, sys};
 
 /// The beginning of both greetings; the last byte is the version.
-const MAGIC: [u8; 8] = *b"WEFTPRT\x01";
+const MAGIC: [u8; 8] = *b"WEFTPRT\x02";
 /// The bytes of a greeting.
 const GREETING: usize = MAGIC.len() + 2 * LENGTH;
 /// The beginning of a port's name.
