@@ -15,6 +15,7 @@ pub(crate) const LIST: &str = "  programs        programs by chance, one for eac
   files           collective accesses to a simulated file by chance, one for each seed
   file            the access of one seed
   agreements      agreements of processes that die at any moment, one program for each seed
+  recovery-times  how long an agreement and a shrinking take, by the number of processes
   jobs            several jobs that meet, part, end and die, one program for each seed";
 
 /// The most failures that are described at length.
@@ -30,9 +31,33 @@ pub(crate) fn run(arguments: &Arguments) -> Option<bool> {
         "files" => Some(many_files(arguments)),
         "file" => Some(one_file(arguments)),
         "agreements" => Some(agreements(arguments)),
+        "recovery-times" => Some(recovery_times()),
         "jobs" => Some(many_jobs(arguments)),
         _ => None,
     }
+}
+
+/// Prints the time of an agreement in which nobody fails, and the time from the death of the coordinator
+/// until all others have a smaller group, if they learn of it at once and if they learn of it late.
+fn recovery_times() -> bool {
+    use weft_sim::agreement::{Network, time_to_shrink, time_without_failures};
+    let network = Network { latency_ns: 10_000, delay_ns_max: 0, overhead_ns: 1_000, notice_ns_max: 0 };
+    let late = Network { notice_ns_max: 3_000_000, ..network };
+    weft_sim::out::line(format_args!(
+        "A message takes 10 µs, and 1 µs at either end. Late: each learns of the death at a moment within 3 ms."
+    ));
+    weft_sim::out::line(format_args!("processes, µs: agreement, shrinking, shrinking late"));
+    for ranks in [4, 16, 64, 256, 1024, 4096] {
+        let times =
+            [time_without_failures(ranks, network), time_to_shrink(ranks, network), time_to_shrink(ranks, late)];
+        let [Ok(agreement), Ok(at_once), Ok(late)] = times else {
+            weft_sim::out::remark(format_args!("{ranks} processes do not end: {times:?}"));
+            return false;
+        };
+        let [agreement, at_once, late] = [agreement, at_once, late].map(|ns| ns / 1000);
+        weft_sim::out::line(format_args!("{ranks}: {agreement}, {at_once}, {late}"));
+    }
+    true
 }
 
 /// Plays agreements of processes that die, one program for each seed.
