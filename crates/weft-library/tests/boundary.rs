@@ -10,7 +10,14 @@ const SYMBOLS: &str = include_str!("../../weft-abi/src/generated/symbols.txt");
 /// What the Fortran binding looks for, and does without over another library.
 const FOR_FORTRAN: [&str; 1] = ["weft_request_attach"];
 /// What the library for programs of MPICH's ABI calls.
-const FOR_FACES: [&str; 4] = ["weft_short_handles", "weft_short_isend", "weft_short_irecv", "weft_short_wait"];
+const FOR_FACES: [&str; 6] = [
+    "weft_short_handles",
+    "weft_short_isend",
+    "weft_short_irecv",
+    "weft_short_wait",
+    "weft_short_recv",
+    "weft_short_sendrecv",
+];
 
 fn include_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include")
