@@ -26,6 +26,10 @@ verify() {
             esac
         done
         case $program in
+            win_shared_noncontig_put)
+                skip "$program, $ranks ranks" "it expects no address of a rank without memory, of which MPI says nothing"
+                continue
+                ;;
             win_large_shm)
                 # A gigabyte for each rank.
                 if [ "$(df --output=avail -k /dev/shm | tail -n 1)" -lt $(((ranks + 1) * 1048576)) ]; then

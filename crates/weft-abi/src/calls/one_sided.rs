@@ -119,8 +119,7 @@ pub(crate) fn win_allocate_shared(
     Ok(())
 }
 
-/// MPI_Win_shared_query (MPI-5.0 §12.2.3): MPI_PROC_NULL stands for the lowest rank that has memory. A rank
-/// without memory has no address, as in other libraries.
+/// MPI_Win_shared_query (MPI-5.0 §12.2.3): MPI_PROC_NULL stands for the lowest rank that has memory.
 pub(crate) fn win_shared_query(
     win: MPI_Win,
     rank: c_int,
@@ -139,7 +138,7 @@ pub(crate) fn win_shared_query(
             Some((_, part)) => Some(part),
             None => found.parts.iter().find(|part| part.size > 0),
         };
-        let shared = part.filter(|part| allocated && part.size > 0 && part.here != 0);
+        let shared = part.filter(|part| allocated && part.here != 0);
         Ok(shared.map_or((0, part.map_or(1, |part| part.disp_unit), 0), |part| (part.size, part.disp_unit, part.here)))
     })?;
     size.set(bytes as MPI_Aint);
