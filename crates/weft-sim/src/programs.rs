@@ -37,8 +37,9 @@ pub(crate) fn run(arguments: &Arguments) -> Option<bool> {
     }
 }
 
-/// Prints the time of an agreement in which nobody fails, and the time from the death of the coordinator
-/// until all others have a smaller group, if they learn of it at once and if they learn of it late.
+/// Prints the time of an agreement without failures. Prints the time of a shrinking, from the death of the
+/// coordinator until all other processes have the smaller group: once where the others learn of the death at
+/// once, and once where they learn of it late.
 fn recovery_times() -> bool {
     use weft_sim::agreement::{Network, time_to_shrink, time_without_failures};
     let network = Network { latency_ns: 10_000, delay_ns_max: 0, overhead_ns: 1_000, notice_ns_max: 0 };

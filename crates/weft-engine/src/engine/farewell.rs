@@ -1,9 +1,9 @@
 //! The farewell of a process to processes of other jobs: it says in `MPI_Finalize` that nothing more comes,
 //! and they forget it.
 //!
-//! MPI_Finalize is collective over all connected processes (MPI-5.0 §11.10.4). So a process waits there for
-//! the farewells of those with which it has a communicator in common, which the caller names. To the others
-//! it says farewell, and waits for nothing.
+//! MPI_Finalize is collective over all connected processes (MPI-5.0 §11.10.4). The caller names the processes
+//! with which this process has a communicator in common, and this process waits for their farewells. To other
+//! processes of other jobs this process says farewell, and waits for nothing.
 //!
 //! A farewell is an empty message in a context of its own. Its source is the index by which the receiver
 //! knows the sender, because ranks of different jobs are the same.

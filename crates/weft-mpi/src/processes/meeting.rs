@@ -143,8 +143,8 @@ fn news(met: &meeting::Meeting) -> Result<News> {
     introduce(&met.common_name(), &names(&met.groups().own), &names(&met.groups().theirs), MPI_ERR_COMM)
 }
 
-/// Tells the processes of a communicator that this one takes no part in the next collectives: it has failed
-/// in the one before, which may have come to its end at others.
+/// Tells the processes of a communicator that this process takes no part in the next collectives. The last
+/// collective has failed here. At other processes it may have succeeded, and these may begin the next ones.
 #[cold]
 pub fn give_up_next(communicator: usize, collectives: u32, error: &Error) {
     with(|process| {

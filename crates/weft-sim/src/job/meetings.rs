@@ -1,9 +1,15 @@
 //! Several jobs that come, meet, go and lose processes, in virtual time and from one seed.
 //!
-//! Each process has a whole engine on the simulated network, and does what `weft-mpi` does around it: the
-//! rounds of a meeting are those of [`weft_plan::meeting`], contexts those of [`weft_plan::contexts`],
-//! agreements those of [`weft_plan::agreement`], contacts those of [`weft_core::meeting`], and farewells
-//! those of the engine. Ports, sockets, segments, the launcher and the program are simulated.
+//! Each simulated process has a whole engine on the simulated network. Around the engine the process runs
+//! the library's own code:
+//!
+//! - the rounds of a meeting: [`weft_plan::meeting`];
+//! - contexts: [`weft_plan::contexts`];
+//! - agreements: [`weft_plan::agreement`];
+//! - the bytes of a contact: [`weft_core::meeting`];
+//! - farewells: the engine.
+//!
+//! Ports, sockets, segments, the launcher and the program are simulated.
 //!
 //! A program is one list of acts. Each process does those in which it takes part, in the order of the list.
 //! So nobody waits for ever unless something fails, and then only as long as Weft promises.
