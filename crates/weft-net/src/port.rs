@@ -560,15 +560,20 @@ mod tests {
         })
     }
 
+    /// The two ends of a contact, by the Unix socket of this host or by TCP.
+    fn contact(port: &Arc<Port>, is_near: bool) -> (Contact, Contact) {
+        let (near, far) = meet(port, || match is_near {
+            true => connect_near(port.name()),
+            false => connect(port.name(), SOON),
+        });
+        (near.expect("accepted"), far.expect("connected"))
+    }
+
     #[test]
     fn two_processes_meet_at_a_port_and_exchange_messages() {
         let port = port();
         for is_near in [false, true] {
-            let (near, far) = meet(&port, || match is_near {
-                true => connect_near(port.name()),
-                false => connect(port.name(), SOON),
-            });
-            let (mut near, mut far) = (near.expect("accepted"), far.expect("connected"));
+            let (mut near, mut far) = contact(&port, is_near);
             assert!(matches!(near.look(), Ok(None)));
             for message in [&b""[..], b"names", &[7; 100_000]] {
                 near.send(message).expect("sent");
@@ -672,11 +677,7 @@ mod tests {
     fn a_last_word_arrives_however_long_it_is() {
         let port = port();
         for is_near in [false, true] {
-            let (near, far) = meet(&port, || match is_near {
-                true => connect_near(port.name()),
-                false => connect(port.name(), SOON),
-            });
-            let (mut near, mut far) = (near.expect("accepted"), far.expect("connected"));
+            let (mut near, mut far) = contact(&port, is_near);
             let long = vec![9; 20 << 20];
             near.send(b"short").expect("sent");
             far.send(&long).expect("sent");

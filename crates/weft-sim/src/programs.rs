@@ -86,17 +86,29 @@ fn agreements(arguments: &Arguments) -> bool {
     failed == 0
 }
 
-/// Plays programs of several jobs that meet. One alone is described, and traced if that is asked for.
-fn many_jobs(arguments: &Arguments) -> bool {
+/// Programs of many seeds that were played.
+struct Many<P> {
+    sum: P,
+    failed: u64,
+    /// Programs a second and processor.
+    rate: f64,
+}
+
+/// Plays the programs of all seeds that are asked for, on so many processors. `tell` describes a program that
+/// has failed; it is called for the first few.
+fn play_many<P: Default + Send>(
+    arguments: &Arguments,
+    play: impl Fn(u64) -> Result<P, String> + Sync,
+    add: impl Fn(&mut P, &P) + Sync,
+    tell: impl Fn(u64, &str) + Sync,
+) -> Many<P> {
+    // A panic is reported as a failure of its program.
     std::panic::set_hook(Box::new(|_| {}));
-    if arguments.trace {
-        weft_sim::out::line(format_args!("{}", meetings::describe(arguments.seed)));
-    }
     let (next, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-    let sum = Mutex::new(meetings::Played::default());
+    let sum = Mutex::new(P::default());
     let began = Instant::now();
     let work = || {
-        let mut own = meetings::Played::default();
+        let mut own = P::default();
         loop {
             let run = next.fetch_add(1, Ordering::Relaxed);
             let stops = arguments.until_failure && failed.load(Ordering::Relaxed) > 0;
@@ -104,19 +116,16 @@ fn many_jobs(arguments: &Arguments) -> bool {
                 break;
             }
             let seed = arguments.seed.wrapping_add(run);
-            match meetings::play_seed(seed, arguments.trace) {
-                Ok(played) => own.add(&played),
+            match play(seed) {
+                Ok(played) => add(&mut own, &played),
                 Err(what) => {
                     if failed.fetch_add(1, Ordering::Relaxed) < FAILURES_TOLD {
-                        weft_sim::out::remark(format_args!("jobs --seed {seed:#x}: {what}"));
-                        weft_sim::out::remark(format_args!(
-                            "replay: cargo run -p weft-sim -- jobs --seed {seed:#x} --trace"
-                        ));
+                        tell(seed, &what);
                     }
                 }
             }
         }
-        sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner).add(&own);
+        add(&mut sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner), &own);
     };
     std::thread::scope(|scope| {
         for _ in 0..arguments.jobs {
@@ -125,7 +134,19 @@ fn many_jobs(arguments: &Arguments) -> bool {
     });
     let (failed, seconds) = (failed.into_inner(), began.elapsed().as_secs_f64());
     let rate = arguments.runs as f64 / seconds / arguments.jobs as f64;
-    let sum = sum.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    Many { sum: sum.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner), failed, rate }
+}
+
+/// Plays programs of several jobs that meet. One alone is described, and traced if that is asked for.
+fn many_jobs(arguments: &Arguments) -> bool {
+    if arguments.trace {
+        weft_sim::out::line(format_args!("{}", meetings::describe(arguments.seed)));
+    }
+    let play = |seed| meetings::play_seed(seed, arguments.trace);
+    let Many { sum, failed, rate } = play_many(arguments, play, meetings::Played::add, |seed, what| {
+        weft_sim::out::remark(format_args!("jobs --seed {seed:#x}: {what}"));
+        weft_sim::out::remark(format_args!("replay: cargo run -p weft-sim -- jobs --seed {seed:#x} --trace"));
+    });
     weft_sim::out::line(format_args!(
         "{} programs of several jobs, {failed} failed; {rate:.0} a second and processor\n  {sum}",
         arguments.runs
@@ -138,46 +159,13 @@ fn options(draw_options: DrawOptions) -> String {
 }
 
 fn many(arguments: &Arguments, draw_options: DrawOptions) -> bool {
-    // A panic is reported as a failure of its program.
-    std::panic::set_hook(Box::new(|_| {}));
-    let (next, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-    let sum = Mutex::new(Played::default());
-    let began = Instant::now();
-    let work = || {
-        let mut own = Played::default();
-        loop {
-            let run = next.fetch_add(1, Ordering::Relaxed);
-            let stops = arguments.until_failure && failed.load(Ordering::Relaxed) > 0;
-            if run >= arguments.runs || stops {
-                break;
-            }
-            let seed = arguments.seed.wrapping_add(run);
-            match job::play_seed(seed, draw_options, false) {
-                Ok(played) => own.add(&played),
-                Err(what) => {
-                    if failed.fetch_add(1, Ordering::Relaxed) < FAILURES_TOLD {
-                        let options = options(draw_options);
-                        weft_sim::out::remark(format_args!("program --seed {seed:#x}{options}: {what}"));
-                        weft_sim::out::remark(format_args!(
-                            "replay: cargo run -p weft-sim -- program --seed {seed:#x}{options}"
-                        ));
-                        weft_sim::out::remark(format_args!(
-                            "shrink: cargo run -p weft-sim -- shrink --seed {seed:#x}{options}"
-                        ));
-                    }
-                }
-            }
-        }
-        sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner).add(&own);
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..arguments.jobs {
-            scope.spawn(work);
-        }
+    let options = options(draw_options);
+    let play = |seed| job::play_seed(seed, draw_options, false);
+    let Many { sum, failed, rate } = play_many(arguments, play, Played::add, |seed, what| {
+        weft_sim::out::remark(format_args!("program --seed {seed:#x}{options}: {what}"));
+        weft_sim::out::remark(format_args!("replay: cargo run -p weft-sim -- program --seed {seed:#x}{options}"));
+        weft_sim::out::remark(format_args!("shrink: cargo run -p weft-sim -- shrink --seed {seed:#x}{options}"));
     });
-    let (failed, seconds) = (failed.into_inner(), began.elapsed().as_secs_f64());
-    let rate = arguments.runs as f64 / seconds / arguments.jobs as f64;
-    let sum = sum.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     weft_sim::out::line(format_args!(
         "{} programs, {failed} failed; {rate:.0} a second and processor\n  {sum}",
         arguments.runs
