@@ -58,15 +58,8 @@ verify() {
                     skip "$name" "$why"
                     continue
                 fi
-                # What its own driver gives a test.
-                limit=180
-                arguments=
-                for word in $rest; do
-                    case $word in
-                        timeLimit=*) limit=${word#timeLimit=} ;;
-                        arg=*) arguments="$arguments ${word#arg=}" ;;
-                    esac
-                done
+                # shellcheck disable=SC2086 # a list of words
+                told $rest
                 # shellcheck disable=SC2016 # for the inner shell
                 says "$name$arguments, $ranks ranks" "$limit" 'No [Ee]rrors' \
                     sh -c 'cd "$1" && mpiexec -n "$2" "./$3" $4' sh "$abi/$part" "$ranks" "$program" "$arguments"

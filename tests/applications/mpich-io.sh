@@ -50,16 +50,8 @@ verify() {
     # A line of the list: the program, how many ranks, and what it is told.
     sed -e '/^ *#/d' -e '/^ *$/d' testlist.in | sort -u >list
     while read -r program ranks rest; do
-        limit=180
-        arguments=
-        gigabytes=0
-        for word in $rest; do
-            case $word in
-                timeLimit=*) limit=${word#timeLimit=} ;;
-                arg=*) arguments="$arguments ${word#arg=}" ;;
-                mem=*) gigabytes=${word#mem=} ;;
-            esac
-        done
+        # shellcheck disable=SC2086 # a list of words
+        told $rest
         if [ "$(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo)" -lt $((${gigabytes%.*} * 1048576 * 2)) ]; then
             skip "$program, $ranks ranks" "it needs $gigabytes GB of memory"
             continue

@@ -16,15 +16,8 @@ verify() {
     # A line of the list: the program, how many ranks, and what it is told.
     sed -e '/^ *#/d' -e '/^ *$/d' -e 's/^@largetest@//' testlist.in | sort -u >list
     while read -r program ranks rest; do
-        # What its own driver gives a test.
-        limit=180
-        arguments=
-        for word in $rest; do
-            case $word in
-                timeLimit=*) limit=${word#timeLimit=} ;;
-                arg=*) arguments="$arguments ${word#arg=}" ;;
-            esac
-        done
+        # shellcheck disable=SC2086 # a list of words
+        told $rest
         case $program in
             win_shared_noncontig_put)
                 skip "$program, $ranks ranks" "it expects no address of a rank without memory, of which MPI says nothing"

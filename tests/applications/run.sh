@@ -193,6 +193,21 @@ skip() {
     echo "skip $checked: $*"
 }
 
+# told WORD…: sets `limit` (seconds), `arguments` and `gigabytes` (of memory) by what a line of MPICH's lists
+# of tests says behind the program and its number of ranks.
+told() {
+    limit=180
+    arguments=
+    gigabytes=0
+    for word in "$@"; do
+        case $word in
+            timeLimit=*) limit=${word#timeLimit=} ;;
+            arg=*) arguments="$arguments ${word#arg=}" ;;
+            mem=*) gigabytes=${word#mem=} ;;
+        esac
+    done
+}
+
 # libraries: the directories of the libraries in the packages, as the loader wants them.
 libraries() { find "$PWD/usr/lib" -name 'lib*.so.*' -exec dirname {} ';' | sort -u | paste -sd:; }
 

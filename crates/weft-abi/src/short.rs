@@ -1,17 +1,15 @@
 //! Requests as integers of 32 bits and statuses of 20 bytes, which programs of MPICH's ABI hold. The library
-//! for such programs (`faces/mpich`) calls the functions of this file instead of MPI_Isend, MPI_Irecv and
-//! MPI_Wait, and instead of MPI_Recv and MPI_Sendrecv with a status. So it needs no room for handles and
-//! statuses of the standard's ABI, and need not come back to convert them. They are in no header.
+//! for such programs (`faces/mpich`) calls functions with these (`generated/short.rs`) instead of MPI_Isend,
+//! MPI_Irecv, MPI_Wait, MPI_Recv and MPI_Sendrecv. So it needs no room for handles and statuses of the
+//! standard's ABI, and need not come back to convert them. They are in no header.
 
-use crate::arguments::*;
-use crate::boundary::{call, value};
-use crate::calls::{point_to_point, requests, status::StatusForm};
-use crate::check;
+use crate::arguments::MadeRequest;
+use crate::boundary::value;
+use crate::calls::status::StatusForm;
 use crate::constants::{MPI_ANY_TAG, MPI_PROC_NULL};
 use crate::functions::Function;
-use crate::scope::Scope;
-use crate::types::*;
-use std::ffi::{c_int, c_void};
+use crate::types::MPI_Request;
+use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 use weft_mpi::handle::{Kind, lengthen, shorten};
 use weft_mpi::process::{FORKED, Process, with};
@@ -20,7 +18,7 @@ use weft_mpi::request::Status;
 /// A request as programs of MPICH's ABI hold it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
-struct ShortRequest(c_int);
+pub(crate) struct ShortRequest(c_int);
 
 impl ShortRequest {
     /// MPI_REQUEST_NULL in MPICH's ABI.
@@ -56,7 +54,7 @@ impl From<ShortRequest> for MPI_Request {
 /// A status as programs of MPICH's ABI hold it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-struct ShortStatus {
+pub(crate) struct ShortStatus {
     count_low: c_int,
     /// The upper 31 bits of the length of the message in bytes; the lowest bit says that the operation was
     /// cancelled.
@@ -91,118 +89,6 @@ extern "C" fn weft_short_handles() {
     if !FORKED.load(Ordering::Relaxed) {
         value(Function::Init, || with(Process::shorten_handles));
     }
-}
-
-/// MPI_Isend with a short request.
-///
-/// # Safety
-/// As for MPI_Isend.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn weft_short_isend(
-    buf: *const c_void,
-    count: c_int,
-    datatype: MPI_Datatype,
-    dest: c_int,
-    tag: c_int,
-    comm: MPI_Comm,
-    request: *mut ShortRequest,
-) -> c_int {
-    call(Function::Isend, Scope::Comm(comm), || {
-        check::count("count", i64::from(count))?;
-        check::pointer("request", request)?;
-        // SAFETY: the caller keeps the contract of MPI_Isend; `request` is not null.
-        let (buf, request) = unsafe { (Buffer::new(buf), Out::new(request)) };
-        point_to_point::isend_as(buf, i64::from(count), datatype, dest, tag, comm, request)
-    })
-}
-
-/// MPI_Irecv with a short request.
-///
-/// # Safety
-/// As for MPI_Irecv.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn weft_short_irecv(
-    buf: *mut c_void,
-    count: c_int,
-    datatype: MPI_Datatype,
-    source: c_int,
-    tag: c_int,
-    comm: MPI_Comm,
-    request: *mut ShortRequest,
-) -> c_int {
-    call(Function::Irecv, Scope::Comm(comm), || {
-        check::count("count", i64::from(count))?;
-        check::pointer("request", request)?;
-        // SAFETY: the caller keeps the contract of MPI_Irecv; `request` is not null.
-        let (buf, request) = unsafe { (Buffer::new(buf), Out::new(request)) };
-        point_to_point::irecv(buf, i64::from(count), datatype, source, tag, comm, request)
-    })
-}
-
-/// MPI_Wait for a short request, without a status.
-///
-/// # Safety
-/// As for MPI_Wait.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn weft_short_wait(request: *mut ShortRequest) -> c_int {
-    call(Function::Wait, Scope::None, || {
-        check::pointer("request", request)?;
-        // SAFETY: the caller keeps the contract of MPI_Wait; `request` is not null.
-        requests::wait(unsafe { InOut::new(request) }, None)
-    })
-}
-
-/// MPI_Recv with a status of MPICH's ABI, or null.
-///
-/// # Safety
-/// As for MPI_Recv.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn weft_short_recv(
-    buf: *mut c_void,
-    count: c_int,
-    datatype: MPI_Datatype,
-    source: c_int,
-    tag: c_int,
-    comm: MPI_Comm,
-    status: *mut ShortStatus,
-) -> c_int {
-    call(Function::Recv, Scope::Comm(comm), || {
-        check::count("count", i64::from(count))?;
-        // SAFETY: the caller keeps the contract of MPI_Recv.
-        let (buf, status) = unsafe { (Buffer::new(buf), InOut::if_wanted(status)) };
-        point_to_point::recv(buf, i64::from(count), datatype, source, tag, comm, status)
-    })
-}
-
-/// MPI_Sendrecv with a status of MPICH's ABI, or null.
-///
-/// # Safety
-/// As for MPI_Sendrecv.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn weft_short_sendrecv(
-    sendbuf: *const c_void,
-    sendcount: c_int,
-    sendtype: MPI_Datatype,
-    dest: c_int,
-    sendtag: c_int,
-    recvbuf: *mut c_void,
-    recvcount: c_int,
-    recvtype: MPI_Datatype,
-    source: c_int,
-    recvtag: c_int,
-    comm: MPI_Comm,
-    status: *mut ShortStatus,
-) -> c_int {
-    call(Function::Sendrecv, Scope::Comm(comm), || {
-        check::count("sendcount", i64::from(sendcount))?;
-        check::count("recvcount", i64::from(recvcount))?;
-        // SAFETY: the caller keeps the contract of MPI_Sendrecv.
-        let (from, to, status) = unsafe { (Buffer::new(sendbuf), Buffer::new(recvbuf), InOut::if_wanted(status)) };
-        let (sent, received) = (i64::from(sendcount), i64::from(recvcount));
-        point_to_point::sendrecv(
-            from, sent, sendtype, dest, sendtag, to, received, recvtype, source, recvtag, comm, status,
-        )
-    })
 }
 
 #[cfg(test)]

@@ -45,6 +45,12 @@ fn read(root: &Path, face: &str) -> Result<table::Table> {
     table::Table::parse(&text).with_context(|| path)
 }
 
+/// The functions that the library has a second time, with requests as an ABI has them whose requests are
+/// shorter (`crates/weft-abi/src/short.rs`).
+pub(super) const SHORT_REQUEST: [&str; 3] = ["MPI_Isend", "MPI_Irecv", "MPI_Wait"];
+/// Those that it has a second time with that ABI's status.
+pub(super) const SHORT_STATUS: [&str; 2] = ["MPI_Recv", "MPI_Sendrecv"];
+
 /// Returns whether the function is in `faces/library/special.c`.
 fn is_special(procedure: &Procedure) -> bool {
     const SPECIAL: &[&str] = &[

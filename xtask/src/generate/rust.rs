@@ -3,6 +3,7 @@
 
 mod arguments;
 
+use super::faces::{SHORT_REQUEST, SHORT_STATUS};
 use super::scan::{Implemented, implementation_name};
 use super::spec::{Chapter, Direction, Form, Parameter, Procedure, Spec};
 use super::tables::variant;
@@ -24,6 +25,8 @@ pub(super) fn modules(spec: &Spec, implemented: &Implemented, directory: &str) -
         let path = format!("{directory}/{}.rs", chapter.module);
         outputs.push((path, chapter_module(spec, implemented, chapter)?));
     }
+    list.push("mod short;\n".to_owned());
+    outputs.push((format!("{directory}/short.rs"), short_module(spec, implemented)?));
     list.sort();
     let list = list.concat();
     outputs.push((
@@ -89,6 +92,56 @@ use weft_mpi::callbacks::*;
     Ok(out)
 }
 
+const SHORT_HEAD: &str = "\
+//! Functions with requests and statuses of MPICH's ABI, which are in no header (`short.rs` of this crate).
+// The caller keeps the contract of the C prototype (MPI-5.0 §2, §20), as for the standard's function.
+#![allow(clippy::undocumented_unsafe_blocks)]
+
+use crate::arguments::*;
+use crate::boundary::call;
+use crate::check;
+use crate::functions::Function;
+use crate::scope::Scope;
+use crate::short::{ShortRequest, ShortStatus};
+use crate::types::*;
+use std::ffi::{c_int, c_void};
+
+/// Defines an entry of the C boundary that has one name.
+macro_rules! entry {
+    ($name:ident($($parameter:ident: $type:ty),* $(,)?) -> $result:ty $body:block) => {
+        #[unsafe(no_mangle)]
+        unsafe extern \"C\" fn $name($($parameter: $type),*) -> $result $body
+    };
+}
+";
+
+/// The functions with shorter requests, and those with shorter statuses. They check the same as the
+/// standard's functions, and call the same implementation. Where that serves several forms, they call the
+/// implementation with `_as` behind its name. Those with shorter requests take no status: the library would
+/// look for one in vain at each message.
+fn short_module(spec: &Spec, implemented: &Implemented) -> Result<String> {
+    let mut out = format!("// {MARKER} from `spec/`; do not edit.\n\n{SHORT_HEAD}");
+    let requests = SHORT_REQUEST.map(|name| (name, "MPI_Request", "ShortRequest", "None"));
+    let statuses = SHORT_STATUS.map(|name| (name, "MPI_Status", "ShortStatus", "InOut::if_wanted(status)"));
+    for (name, type_of_standard, short_type, given_status) in requests.into_iter().chain(statuses) {
+        let procedure = spec.procedure(name)?;
+        let own = entry_of(spec, implemented, procedure, Form::Small)?;
+        let Implementation { path, form, takes_groups } = own.implementation;
+        let (module, function) = path.rsplit_once("::").context("a path of a function")?;
+        let own_function = format!("{}_as", implementation_name(name));
+        let function = if form.is_some() { &own_function } else { function };
+        let path = format!("{module}::{function}");
+        let entry = Entry { implementation: Implementation { path, form: None, takes_groups }, ..own };
+        let text = entry.text()?;
+        let symbols = format!("{name} P{name}(");
+        let short_symbol = format!("weft_short_{}(", implementation_name(name));
+        out.push('\n');
+        let text = text.replace(&symbols, &short_symbol).replace(type_of_standard, short_type);
+        out += &text.replace(", status: *mut MPI_Status", "").replace("InOut::if_wanted(status)", given_status);
+    }
+    Ok(out)
+}
+
 /// The comment on a variadic function: Rust cannot define such a function, and need not do so here.
 const VARIADIC_NOTE: &str = "\
 // The function is variadic in C, and Weft needs none of the additional arguments. In the calling conventions
@@ -118,12 +171,16 @@ pub(super) struct Implementation {
 }
 
 fn entry(spec: &Spec, implemented: &Implemented, procedure: &Procedure, form: Form) -> Result<String> {
+    entry_of(spec, implemented, procedure, form)?.text()
+}
+
+fn entry_of<'a>(spec: &'a Spec, implemented: &Implemented, procedure: &'a Procedure, form: Form) -> Result<Entry<'a>> {
     // `MPI_Type_size_x` is the large form of `MPI_Type_size` under another name.
     let (source, source_form) = match &procedure.same_as {
         Some((base, form)) => (spec.procedure(base)?, *form),
         None => (procedure, form),
     };
-    let entry = Entry {
+    Ok(Entry {
         spec,
         symbol: procedure.symbol(form),
         parameters: &source.parameters,
@@ -132,8 +189,7 @@ fn entry(spec: &Spec, implemented: &Implemented, procedure: &Procedure, form: Fo
         anytime: procedure.anytime,
         implementation: implementation(implemented, source, source_form)
             .context("no function of crates/weft-abi/src/calls implements it")?,
-    };
-    entry.text()
+    })
 }
 
 /// The function that implements one binding. Candidates in their order: the binding's own function

@@ -32,5 +32,6 @@ mod partitioned;
 mod point_to_point;
 mod processes;
 mod removed;
+mod short;
 mod tools;
 mod topologies;

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use super::super::Output;
 use super::super::spec::{Chapter, Direction, Form, Parameter, Procedure, Spec};
-use super::{CALLS, HEAD, LIBRARY, is_special};
+use super::{CALLS, HEAD, LIBRARY, SHORT_REQUEST, SHORT_STATUS, is_special};
 
 pub(super) fn sources(spec: &Spec) -> Result<Vec<Output>> {
     let mut outputs = Vec::new();
@@ -109,12 +109,6 @@ const VALUES: [(&str, &str); 25] = [
 /// The kinds of handles that have a conversion without a call for usual handles, by the word of it.
 const QUICK: [&str; 5] = ["comm", "datatype", "op", "request", "win"];
 
-/// The functions that the library has a second time, with requests as an ABI has them whose requests are
-/// shorter (`crates/weft-abi/src/short.rs`).
-const SHORT: [&str; 3] = ["MPI_Isend", "MPI_Irecv", "MPI_Wait"];
-/// Those that it has a second time with that ABI's status.
-const SHORT_STATUS: [&str; 2] = ["MPI_Recv", "MPI_Sendrecv"];
-
 struct Function<'a> {
     spec: &'a Spec,
     chapter: &'a Chapter,
@@ -163,8 +157,8 @@ impl Function<'_> {
                     }
                 }
                 usual += &self.usual_function("face", "library", &test, other, &parameters, &shapes);
-                if SHORT.contains(&symbol.as_str()) {
-                    let shapes = short_requests(&parameters, shapes);
+                if SHORT_REQUEST.contains(&symbol.as_str()) {
+                    let shapes = short_requests(&parameters, &shapes);
                     let test = self.test(&parameters, &shapes).context("a test")?;
                     short = Some(self.usual_function("face", "short_calls", &test, other, &parameters, &shapes));
                 }
@@ -501,29 +495,35 @@ fn handle(parameter: &Parameter, word: &str, c_type: &str) -> Shape {
 }
 
 /// The same shapes, where requests are passed as they are, and ignored statuses are not passed.
-fn short_requests(parameters: &[&Parameter], shapes: Vec<Shape>) -> Vec<Shape> {
-    let as_it_is = |parameter: &Parameter, shape: Shape| match (parameter.kind.as_str(), shape.usual) {
-        ("REQUEST", _) => {
-            Shape { declaration: shape.declaration, argument: parameter.name.clone(), ..Shape::default() }
+fn short_requests(parameters: &[&Parameter], shapes: &[Shape]) -> Vec<Shape> {
+    let mut passed = as_they_are("REQUEST", |name| name.to_owned(), parameters, shapes);
+    for shape in &mut passed {
+        if let Some((Test::Ignored(_), usual)) = &mut shape.usual {
+            **usual = Shape::default();
         }
-        ("STATUS", Some((test, _))) => {
-            Shape { declaration: shape.declaration, usual: Some((test, Box::default())), ..Shape::default() }
-        }
-        (_, usual) => Shape { usual, ..shape },
-    };
-    parameters.iter().zip(shapes).map(|(parameter, shape)| as_it_is(parameter, shape)).collect()
+    }
+    passed
 }
 
 /// The same shapes, where a status is passed as it is.
 fn short_statuses(parameters: &[&Parameter], shapes: &[Shape]) -> Vec<Shape> {
-    let as_it_is = |parameter: &Parameter, shape: &Shape| match parameter.kind.as_str() {
-        "STATUS" => {
-            let argument = format!("is_ignored({0}) ? NULL : {0}", parameter.name);
-            Shape { declaration: shape.declaration.clone(), argument, ..Shape::default() }
+    as_they_are("STATUS", |name| format!("is_ignored({name}) ? NULL : {name}"), parameters, shapes)
+}
+
+/// The same shapes, where `argument` passes parameters of one kind without a conversion.
+fn as_they_are(
+    kind: &str,
+    argument: impl Fn(&str) -> String,
+    parameters: &[&Parameter],
+    shapes: &[Shape],
+) -> Vec<Shape> {
+    let passed = |(parameter, shape): (&&Parameter, &Shape)| match parameter.kind == kind {
+        true => {
+            Shape { declaration: shape.declaration.clone(), argument: argument(&parameter.name), ..Shape::default() }
         }
-        _ => shape.clone(),
+        false => shape.clone(),
     };
-    parameters.iter().zip(shapes).map(|(parameter, shape)| as_it_is(parameter, shape)).collect()
+    parameters.iter().zip(shapes).map(passed).collect()
 }
 
 /// The same shapes, where a status is not ignored, and so source and tag are often wildcards. Nothing: the
