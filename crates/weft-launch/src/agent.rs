@@ -28,7 +28,7 @@ use crate::call_site::Board;
 use crate::control::{Channel, FromMember, GREETING, Loss, OUTPUT_WINDOW, Phase, Plan, Report, State, VERSION, Watch};
 use crate::faces;
 use crate::processors::{self, Hold, Registry, Set, Topology};
-use crate::sys::{self, GONE, Mask, Poll, READ, Signals, WRITE};
+use crate::sys::{self, GONE, Mask, Poll, READ, Signals, Stat, WRITE};
 use binding::Bound;
 use heart::Heart;
 use input::InputQueue;
@@ -505,7 +505,7 @@ impl Agent {
     /// need long to close its sockets, and says only then that it has ended.
     fn handle_last_sign(&mut self, local_rank: usize) {
         self.ranks[local_rank].notices = None;
-        let Some(ended) = self.ranks[local_rank].pid.and_then(sys::ending) else { return };
+        let Some(ended) = self.ranks[local_rank].pid.and_then(|pid| Stat::of(pid)?.ending()) else { return };
         while self.converse(local_rank) {}
         let position = self.position(local_rank);
         if let Some(loss) = Loss::of(&position, ended) {

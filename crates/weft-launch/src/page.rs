@@ -15,7 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::sys;
+use crate::sys::{self, Stat};
 
 /// The text that `/proc/PID/fd` shows for the file.
 const LINK: &str = "/memfd:weft-live";
@@ -125,12 +125,7 @@ fn processes() -> Vec<u32> {
 
 /// Each process with its parent's number.
 fn parents() -> BTreeMap<u32, u32> {
-    let parent = |pid: u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in parentheses may hold anything, parentheses too.
-        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
-    };
-    processes().into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect()
+    processes().into_iter().filter_map(|pid| Some((pid, Stat::of(pid.cast_signed())?.parent()?))).collect()
 }
 
 /// A process and all its descendants.

@@ -9,17 +9,18 @@ pub(crate) mod pmix;
 mod poll;
 mod process;
 mod signals;
+mod stat;
 
 pub(crate) use affinity::affinity;
 pub(crate) use interfaces::{Interface, interfaces};
 pub(crate) use library::own_file;
 pub(crate) use poll::{GONE, Poll, READ, Ready, WRITE};
 pub(crate) use process::{
-    Ended, Fork, Process, Spawn, clear_death_signal, close_all_but, ending, exit_now, fork, is_foreground, on_fork,
-    reap,
+    Ended, Fork, Process, Spawn, clear_death_signal, close_all_but, exit_now, fork, is_foreground, on_fork, reap,
 };
 pub(crate) use process::{SpawnError, Step, become_subreaper, kill, kill_group, new_group, spawn, start, wait};
 pub(crate) use signals::{Mask, Signals, expect_full_files, is_ignored, spawn_without_signals};
+pub(crate) use stat::Stat;
 
 use rustix::fs::{MemfdFlags, OFlags};
 use rustix::io::Errno;

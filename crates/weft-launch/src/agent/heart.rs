@@ -4,7 +4,7 @@
 use super::{Agent, rank};
 use crate::control::{FromMember, Heartbeat, Listener, Plan, Report, ToMember};
 use crate::heartbeat::{Act, BEAT_BYTES, Key, Member, Pace};
-use crate::sys::{self, Interface, Poll, READ, Ready};
+use crate::sys::{self, Interface, Poll, READ, Ready, Stat};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -134,8 +134,9 @@ impl Heart {
         let was_stopped = now > self.looked_at + self.pace.limit();
         self.looked_at = now;
         let seen = std::mem::take(&mut self.stopped);
+        let is_stopped = |pid: &libc::pid_t| Stat::of(*pid).is_some_and(|stat| stat.is_stopped());
         let since = |pid| seen.get(&pid).copied().filter(|_| !was_stopped).unwrap_or(now);
-        self.stopped = ranks.filter(|&pid| is_stopped(pid)).map(|pid| (pid, since(pid))).collect();
+        self.stopped = ranks.filter(is_stopped).map(|pid| (pid, since(pid))).collect();
         let limit = self.pace.limit();
         self.stopped.iter().filter(|(_, since)| now - **since > limit).map(|(pid, _)| *pid).collect()
     }
@@ -196,13 +197,6 @@ impl Agent {
             }
         }
     }
-}
-
-/// Returns whether a process is stopped by a signal, and not by a debugger.
-fn is_stopped(pid: libc::pid_t) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    // The name before it may hold anything.
-    stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T')))
 }
 
 /// The addresses at which an agent listens: those that `WEFT_INTERFACE` (`wanted`) names, else all. The
@@ -268,11 +262,5 @@ mod tests {
         assert_eq!(chosen("fd00::/16"), ["fd00::7"]);
         assert_eq!(chosen("0.0.0.0/0"), ["10.1.2.3", "192.168.0.7"]);
         assert_eq!(chosen("eth7"), ["127.0.0.1"]);
-    }
-
-    #[test]
-    fn processes_that_run_are_not_stopped() {
-        assert!(!is_stopped(i32::try_from(std::process::id()).expect("a process id")));
-        assert!(!is_stopped(libc::pid_t::MAX));
     }
 }

@@ -1,7 +1,7 @@
 //! Ends the processes that ranks started and left behind, and removes the files of ranks that were killed.
 //! The agent is a subreaper (prctl(2)), so orphans become its children.
 
-use crate::sys;
+use crate::sys::{self, Stat};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -69,9 +69,7 @@ fn children() -> Vec<libc::pid_t> {
 }
 
 fn parent(pid: libc::pid_t) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the name in parentheses, which may contain anything.
-    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    Stat::of(pid)?.parent()
 }
 
 #[cfg(test)]

@@ -154,31 +154,6 @@ pub(crate) fn start(program: &CStr, argument: &CStr) -> io::Result<libc::pid_t> 
     if result == 0 { Ok(pid) } else { Err(io::Error::from_raw_os_error(result)) }
 }
 
-/// How a process ends that has begun to end, as `wait` will say it; `None`: it has not begun. The system
-/// hides the status of processes that this user may not look into, and says 0.
-pub(crate) fn ending(pid: libc::pid_t) -> Option<Ended> {
-    parse_ending(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// The place of the flags and of the exit code in `/proc/PID/stat`, behind the name (proc(5)).
-const STAT_FLAGS: usize = 6;
-const STAT_EXIT_CODE: usize = 49;
-/// The flag of a process that has begun to end (`PF_EXITING`).
-const EXITING: u32 = 4;
-
-fn parse_ending(stat: &str) -> Option<Ended> {
-    // The name before it may hold anything.
-    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split_ascii_whitespace().collect();
-    let flags: u32 = fields.get(STAT_FLAGS)?.parse().ok()?;
-    let status: i32 = fields.get(STAT_EXIT_CODE)?.parse().ok()?;
-    let ended = if libc::WIFSIGNALED(status) {
-        Ended::Signal(libc::WTERMSIG(status))
-    } else {
-        Ended::Exit(libc::WEXITSTATUS(status))
-    };
-    (flags & EXITING != 0).then_some(ended)
-}
-
 /// Waits for the end of a child, unless it is known already.
 pub(crate) fn wait(child: libc::pid_t) {
     while matches!(rustix::process::waitpid(Pid::from_raw(child), WaitOptions::empty()), Err(Errno::INTR)) {}
@@ -366,26 +341,5 @@ pub(crate) fn is_foreground(fd: &impl AsFd) -> bool {
         // The terminal belongs to a group that cannot be named here.
         Err(Errno::OPNOTSUPP) => false,
         Err(_) => true,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_end_of_a_process_is_read_from_its_state() {
-        let stat = |flags: u32, status: i32| {
-            let zeros = |count| "0 ".repeat(count);
-            format!("7 (a ) b) R {}{flags} {}{status}\n", zeros(5), zeros(42))
-        };
-        assert_eq!(parse_ending(&stat(0x40_0540, 0)), None);
-        assert_eq!(parse_ending(&stat(0x40_054c, 9)), Some(Ended::Signal(9)));
-        assert_eq!(parse_ending(&stat(0x40_0544, 3 << 8)), Some(Ended::Exit(3)));
-        assert_eq!(parse_ending(&stat(4, 0)), Some(Ended::Exit(0)));
-        for nonsense in ["", "7 (a) R 1 2", "7 (a) R"] {
-            assert_eq!(parse_ending(nonsense), None);
-        }
-        assert_eq!(ending(i32::try_from(std::process::id()).expect("a process id")), None);
     }
 }
