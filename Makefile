@@ -58,7 +58,7 @@ help:
 	@echo 'make mutants [MUTANTS="NAME"]  errors put into the engine by hand: whether programs in virtual time find each (7 minutes)'
 	@echo 'make fuzz [SECONDS=N] [TARGETS="NAME"]  hostile input for everything that reads foreign bytes (12 minutes)'
 	@echo 'make test-applications [APPLICATIONS="NAME"]  programs that others wrote, fetched by package name, with their own tests (an hour and a half)'
-	@echo 'make test-large            mpi4py'\''s own tests with 1 to 5 ranks and on two hosts, those of collectives with up to 8 on up to four, conformance programs on MPICH and Weft, libfabric on four hosts, a million hostile packets, ten minutes of soak, 100,000 turns of each kind of object, hundreds of random programs on files, programs of other libraries'\'' ABIs (several hours)'
+	@echo 'make test-large            mpi4py'\''s own tests with 1 to 5 ranks and on two hosts, those of collectives with up to 8 on up to four, conformance programs on MPICH and Weft, libfabric on four hosts, a million hostile packets, ten minutes of soak, 100,000 turns of each kind of object, hundreds of random programs on files, a thousand clients and spawned jobs, programs of other libraries'\'' ABIs (several hours)'
 	@echo 'make test-launchers        every launcher with every job, on one host and on two, with a table at the end; agents, ranks and mpiexec killed at every stage (half an hour)'
 	@echo 'make test-packages          every package built twice and compared, installed on an empty system, used, removed (half an hour)'
 	@echo 'make soak [MINUTES=N]      all kinds of objects, made and freed for an hour between two hosts that lose packets: whether memory, descriptors, threads or time grow'
@@ -174,7 +174,7 @@ test-applications: setup-tests own
 # with 1 to 5 ranks, all programs over libfabric on four hosts, many hostile packets, and objects that are
 # made and freed for hours.
 test-large: setup-tests own
-	$(CARGO) xtask suite mpi4py-all mpi4py-collectives mpi4py-windows conformance-all fabric-all tcp-all hostile-all recovery-all lifetimes-all files-all faces-all
+	$(CARGO) xtask suite mpi4py-all mpi4py-collectives mpi4py-windows conformance-all fabric-all tcp-all hostile-all recovery-all processes-all lifetimes-all files-all faces-all
 
 # Every package: built twice and compared, installed where nothing is, used, and removed.
 test-packages: setup-tests setup-packages own

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context as _;
+
 use super::context::{Context, Expected};
 use super::process::Run;
 use super::programs::BAD_DAY;
@@ -39,6 +41,21 @@ impl Job {
             Job::OneHost(ranks) => format!("{ranks} ranks on one host"),
             Job::TwoHosts(ranks) => format!("{ranks} ranks on two hosts"),
         }
+    }
+
+    /// The command that runs `program` as this job where it can reach the job `other`. The two virtual hosts
+    /// have a network of their own, to which the machine itself does not belong.
+    fn run_beside(self, other: Job, context: &Context, program: &Path) -> anyhow::Result<Run> {
+        let Job::TwoHosts(_) = other else { return self.run(context, program) };
+        let hosts = context.hosts()?;
+        let host = hosts.names.first().context("a host")?;
+        Ok(match self {
+            Job::Alone => hosts.on(host, [program]),
+            Job::OneHost(ranks) => {
+                hosts.on(host, [context.bin("mpiexec")]).arg("-n").arg(ranks.to_string()).arg(program)
+            }
+            Job::TwoHosts(_) => self.run(context, program)?,
+        })
     }
 
     /// The command that runs `program` as this job.
@@ -83,11 +100,11 @@ fn meeting(what: &'static str, server: Job, client: Job, settings: &'static [(&'
     Case::new(name, move |context| {
         context.compile(PORTS).and_then(|program| {
             let file = port_file(context, "meeting");
-            let job = |job: Job, word: &str| {
-                let run = job.run(context, &program)?.arg(word).arg(&file).arg("2");
+            let job = |job: Job, other: Job, word: &str| {
+                let run = job.run_beside(other, context, &program)?.arg(word).arg(&file).arg("2");
                 Ok::<_, anyhow::Error>(settings.iter().fold(run, |run, (name, value)| run.env(name, value)))
             };
-            Ok(both(&job(server, "serve")?, &job(client, "come")?, LIMIT_SECONDS))
+            Ok(both(&job(server, client, "serve")?, &job(client, server, "come")?, LIMIT_SECONDS))
         })
     })
 }
