@@ -196,7 +196,7 @@ static UNUSUAL_CALL int unusual_MPI_Improbe(int source, int tag, F_Comm comm, in
     STATUS_DONE(status);
     return code;
 }
-static UNUSUAL_CALL int told_MPI_Improbe(int source, int tag, F_Comm comm, int *flag, F_Message *message, F_Status *status) {
+static UNUSUAL_CALL int with_status_MPI_Improbe(int source, int tag, F_Comm comm, int *flag, F_Message *message, F_Status *status) {
     if (!LIKELY(comm_is_known(comm))) {
         return unusual_MPI_Improbe(source, tag, comm, flag, message, status);
     }
@@ -211,7 +211,7 @@ static UNUSUAL_CALL int told_MPI_Improbe(int source, int tag, F_Comm comm, int *
 }
 int face_MPI_Improbe(int source, int tag, F_Comm comm, int *flag, F_Message *message, F_Status *status) {
     if (!LIKELY(is_ignored(status) && comm_is_usual(comm) && (source | tag) >= 0)) {
-        return told_MPI_Improbe(source, tag, comm, flag, message, status);
+        return with_status_MPI_Improbe(source, tag, comm, flag, message, status);
     }
     HANDLE_ROOM(MPI_Message, message);
     int code = library.MPI_Improbe(source, tag, comm_usual_c(comm), flag, HANDLE_AT(MPI_Message, message), MPI_STATUS_IGNORE);
@@ -282,7 +282,7 @@ static UNUSUAL_CALL int unusual_MPI_Iprobe(int source, int tag, F_Comm comm, int
     STATUS_DONE(status);
     return code;
 }
-static UNUSUAL_CALL int told_MPI_Iprobe(int source, int tag, F_Comm comm, int *flag, F_Status *status) {
+static UNUSUAL_CALL int with_status_MPI_Iprobe(int source, int tag, F_Comm comm, int *flag, F_Status *status) {
     if (!LIKELY(comm_is_known(comm))) {
         return unusual_MPI_Iprobe(source, tag, comm, flag, status);
     }
@@ -293,7 +293,7 @@ static UNUSUAL_CALL int told_MPI_Iprobe(int source, int tag, F_Comm comm, int *f
 }
 int face_MPI_Iprobe(int source, int tag, F_Comm comm, int *flag, F_Status *status) {
     if (!LIKELY(is_ignored(status) && comm_is_usual(comm) && (source | tag) >= 0)) {
-        return told_MPI_Iprobe(source, tag, comm, flag, status);
+        return with_status_MPI_Iprobe(source, tag, comm, flag, status);
     }
     return library.MPI_Iprobe(source, tag, comm_usual_c(comm), flag, MPI_STATUS_IGNORE);
 }
@@ -579,7 +579,7 @@ static UNUSUAL_CALL int unusual_MPI_Mprobe(int source, int tag, F_Comm comm, F_M
     STATUS_DONE(status);
     return code;
 }
-static UNUSUAL_CALL int told_MPI_Mprobe(int source, int tag, F_Comm comm, F_Message *message, F_Status *status) {
+static UNUSUAL_CALL int with_status_MPI_Mprobe(int source, int tag, F_Comm comm, F_Message *message, F_Status *status) {
     if (!LIKELY(comm_is_known(comm))) {
         return unusual_MPI_Mprobe(source, tag, comm, message, status);
     }
@@ -594,7 +594,7 @@ static UNUSUAL_CALL int told_MPI_Mprobe(int source, int tag, F_Comm comm, F_Mess
 }
 int face_MPI_Mprobe(int source, int tag, F_Comm comm, F_Message *message, F_Status *status) {
     if (!LIKELY(is_ignored(status) && comm_is_usual(comm) && (source | tag) >= 0)) {
-        return told_MPI_Mprobe(source, tag, comm, message, status);
+        return with_status_MPI_Mprobe(source, tag, comm, message, status);
     }
     HANDLE_ROOM(MPI_Message, message);
     int code = library.MPI_Mprobe(source, tag, comm_usual_c(comm), HANDLE_AT(MPI_Message, message), MPI_STATUS_IGNORE);
@@ -614,7 +614,7 @@ static UNUSUAL_CALL int unusual_MPI_Mrecv(void *buf, int count, F_Datatype datat
     STATUS_DONE(status);
     return code;
 }
-static UNUSUAL_CALL int told_MPI_Mrecv(void *buf, int count, F_Datatype datatype, F_Message *message, F_Status *status) {
+static UNUSUAL_CALL int with_status_MPI_Mrecv(void *buf, int count, F_Datatype datatype, F_Message *message, F_Status *status) {
     if (!LIKELY(datatype_is_usual(datatype))) {
         return unusual_MPI_Mrecv(buf, count, datatype, message, status);
     }
@@ -628,7 +628,7 @@ static UNUSUAL_CALL int told_MPI_Mrecv(void *buf, int count, F_Datatype datatype
 }
 int face_MPI_Mrecv(void *buf, int count, F_Datatype datatype, F_Message *message, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && (BUFFER_SIGN(buf)) >= 0)) {
-        return told_MPI_Mrecv(buf, count, datatype, message, status);
+        return with_status_MPI_Mrecv(buf, count, datatype, message, status);
     }
     HANDLE_ROOM(MPI_Message, message);
     HANDLE_START(message, message);
@@ -647,7 +647,7 @@ static UNUSUAL_CALL int unusual_MPI_Mrecv_c(void *buf, MPI_Count count, F_Dataty
     STATUS_DONE(status);
     return code;
 }
-static UNUSUAL_CALL int told_MPI_Mrecv_c(void *buf, MPI_Count count, F_Datatype datatype, F_Message *message, F_Status *status) {
+static UNUSUAL_CALL int with_status_MPI_Mrecv_c(void *buf, MPI_Count count, F_Datatype datatype, F_Message *message, F_Status *status) {
     if (!LIKELY(datatype_is_usual(datatype))) {
         return unusual_MPI_Mrecv_c(buf, count, datatype, message, status);
     }
@@ -661,7 +661,7 @@ static UNUSUAL_CALL int told_MPI_Mrecv_c(void *buf, MPI_Count count, F_Datatype 
 }
 int face_MPI_Mrecv_c(void *buf, MPI_Count count, F_Datatype datatype, F_Message *message, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && (BUFFER_SIGN(buf)) >= 0)) {
-        return told_MPI_Mrecv_c(buf, count, datatype, message, status);
+        return with_status_MPI_Mrecv_c(buf, count, datatype, message, status);
     }
     HANDLE_ROOM(MPI_Message, message);
     HANDLE_START(message, message);
@@ -677,7 +677,7 @@ static UNUSUAL_CALL int unusual_MPI_Probe(int source, int tag, F_Comm comm, F_St
     STATUS_DONE(status);
     return code;
 }
-static UNUSUAL_CALL int told_MPI_Probe(int source, int tag, F_Comm comm, F_Status *status) {
+static UNUSUAL_CALL int with_status_MPI_Probe(int source, int tag, F_Comm comm, F_Status *status) {
     if (!LIKELY(comm_is_known(comm))) {
         return unusual_MPI_Probe(source, tag, comm, status);
     }
@@ -688,7 +688,7 @@ static UNUSUAL_CALL int told_MPI_Probe(int source, int tag, F_Comm comm, F_Statu
 }
 int face_MPI_Probe(int source, int tag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && comm_is_usual(comm) && (source | tag) >= 0)) {
-        return told_MPI_Probe(source, tag, comm, status);
+        return with_status_MPI_Probe(source, tag, comm, status);
     }
     return library.MPI_Probe(source, tag, comm_usual_c(comm), MPI_STATUS_IGNORE);
 }
@@ -708,7 +708,7 @@ int face_MPI_Recv(void *buf, int count, F_Datatype datatype, int source, int tag
     return short_calls.MPI_Recv(in_place_c(buf), count, datatype_usual_c(datatype), rank_c(source), tag_c(tag), comm_known_c(comm), is_ignored(status) ? NULL : status);
 }
 #else
-static UNUSUAL_CALL int told_MPI_Recv(void *buf, int count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
+static UNUSUAL_CALL int with_status_MPI_Recv(void *buf, int count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
     if (!LIKELY(comm_is_known(comm) && datatype_is_usual(datatype))) {
         return unusual_MPI_Recv(buf, count, datatype, source, tag, comm, status);
     }
@@ -719,7 +719,7 @@ static UNUSUAL_CALL int told_MPI_Recv(void *buf, int count, F_Datatype datatype,
 }
 int face_MPI_Recv(void *buf, int count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && comm_is_usual(comm) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
-        return told_MPI_Recv(buf, count, datatype, source, tag, comm, status);
+        return with_status_MPI_Recv(buf, count, datatype, source, tag, comm, status);
     }
     return library.MPI_Recv(buf, count, datatype_usual_c(datatype), source, tag, comm_usual_c(comm), MPI_STATUS_IGNORE);
 }
@@ -732,7 +732,7 @@ static UNUSUAL_CALL int unusual_MPI_Recv_c(void *buf, MPI_Count count, F_Datatyp
     STATUS_DONE(status);
     return code;
 }
-static UNUSUAL_CALL int told_MPI_Recv_c(void *buf, MPI_Count count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
+static UNUSUAL_CALL int with_status_MPI_Recv_c(void *buf, MPI_Count count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
     if (!LIKELY(comm_is_known(comm) && datatype_is_usual(datatype))) {
         return unusual_MPI_Recv_c(buf, count, datatype, source, tag, comm, status);
     }
@@ -743,7 +743,7 @@ static UNUSUAL_CALL int told_MPI_Recv_c(void *buf, MPI_Count count, F_Datatype d
 }
 int face_MPI_Recv_c(void *buf, MPI_Count count, F_Datatype datatype, int source, int tag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && comm_is_usual(comm) && (source | tag | BUFFER_SIGN(buf)) >= 0)) {
-        return told_MPI_Recv_c(buf, count, datatype, source, tag, comm, status);
+        return with_status_MPI_Recv_c(buf, count, datatype, source, tag, comm, status);
     }
     return library.MPI_Recv_c(buf, count, datatype_usual_c(datatype), source, tag, comm_usual_c(comm), MPI_STATUS_IGNORE);
 }
@@ -815,7 +815,7 @@ static UNUSUAL_CALL int unusual_MPI_Request_get_status(F_Request request, int *f
     STATUS_DONE(status);
     return error_f(code);
 }
-static UNUSUAL_CALL int told_MPI_Request_get_status(F_Request request, int *flag, F_Status *status) {
+static UNUSUAL_CALL int with_status_MPI_Request_get_status(F_Request request, int *flag, F_Status *status) {
     if (!LIKELY(request_is_usual(request))) {
         return unusual_MPI_Request_get_status(request, flag, status);
     }
@@ -826,7 +826,7 @@ static UNUSUAL_CALL int told_MPI_Request_get_status(F_Request request, int *flag
 }
 int face_MPI_Request_get_status(F_Request request, int *flag, F_Status *status) {
     if (!LIKELY(is_ignored(status) && request_is_usual(request))) {
-        return told_MPI_Request_get_status(request, flag, status);
+        return with_status_MPI_Request_get_status(request, flag, status);
     }
     return error_f(library.MPI_Request_get_status(request_usual_c(request), flag, MPI_STATUS_IGNORE));
 }
@@ -974,7 +974,7 @@ int face_MPI_Sendrecv(const void *sendbuf, int sendcount, F_Datatype sendtype, i
     return short_calls.MPI_Sendrecv(in_place_c(sendbuf), sendcount, datatype_usual_c(sendtype), rank_c(dest), sendtag, in_place_c(recvbuf), recvcount, datatype_usual_c(recvtype), rank_c(source), tag_c(recvtag), comm_known_c(comm), is_ignored(status) ? NULL : status);
 }
 #else
-static UNUSUAL_CALL int told_MPI_Sendrecv(const void *sendbuf, int sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
+static UNUSUAL_CALL int with_status_MPI_Sendrecv(const void *sendbuf, int sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
     if (!LIKELY(comm_is_known(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
     }
@@ -985,7 +985,7 @@ static UNUSUAL_CALL int told_MPI_Sendrecv(const void *sendbuf, int sendcount, F_
 }
 int face_MPI_Sendrecv(const void *sendbuf, int sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, int recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(sendbuf) | BUFFER_SIGN(recvbuf)) >= 0)) {
-        return told_MPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
+        return with_status_MPI_Sendrecv(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
     }
     return library.MPI_Sendrecv(sendbuf, sendcount, datatype_usual_c(sendtype), dest, sendtag, recvbuf, recvcount, datatype_usual_c(recvtype), source, recvtag, comm_usual_c(comm), MPI_STATUS_IGNORE);
 }
@@ -998,7 +998,7 @@ static UNUSUAL_CALL int unusual_MPI_Sendrecv_c(const void *sendbuf, MPI_Count se
     STATUS_DONE(status);
     return code;
 }
-static UNUSUAL_CALL int told_MPI_Sendrecv_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
+static UNUSUAL_CALL int with_status_MPI_Sendrecv_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
     if (!LIKELY(comm_is_known(comm) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype))) {
         return unusual_MPI_Sendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
     }
@@ -1009,7 +1009,7 @@ static UNUSUAL_CALL int told_MPI_Sendrecv_c(const void *sendbuf, MPI_Count sendc
 }
 int face_MPI_Sendrecv_c(const void *sendbuf, MPI_Count sendcount, F_Datatype sendtype, int dest, int sendtag, void *recvbuf, MPI_Count recvcount, F_Datatype recvtype, int source, int recvtag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(sendtype) && datatype_is_usual(recvtype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(sendbuf) | BUFFER_SIGN(recvbuf)) >= 0)) {
-        return told_MPI_Sendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
+        return with_status_MPI_Sendrecv_c(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag, comm, status);
     }
     return library.MPI_Sendrecv_c(sendbuf, sendcount, datatype_usual_c(sendtype), dest, sendtag, recvbuf, recvcount, datatype_usual_c(recvtype), source, recvtag, comm_usual_c(comm), MPI_STATUS_IGNORE);
 }
@@ -1021,7 +1021,7 @@ static UNUSUAL_CALL int unusual_MPI_Sendrecv_replace(void *buf, int count, F_Dat
     STATUS_DONE(status);
     return code;
 }
-static UNUSUAL_CALL int told_MPI_Sendrecv_replace(void *buf, int count, F_Datatype datatype, int dest, int sendtag, int source, int recvtag, F_Comm comm, F_Status *status) {
+static UNUSUAL_CALL int with_status_MPI_Sendrecv_replace(void *buf, int count, F_Datatype datatype, int dest, int sendtag, int source, int recvtag, F_Comm comm, F_Status *status) {
     if (!LIKELY(comm_is_known(comm) && datatype_is_usual(datatype))) {
         return unusual_MPI_Sendrecv_replace(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
     }
@@ -1032,7 +1032,7 @@ static UNUSUAL_CALL int told_MPI_Sendrecv_replace(void *buf, int count, F_Dataty
 }
 int face_MPI_Sendrecv_replace(void *buf, int count, F_Datatype datatype, int dest, int sendtag, int source, int recvtag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(buf)) >= 0)) {
-        return told_MPI_Sendrecv_replace(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
+        return with_status_MPI_Sendrecv_replace(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
     }
     return library.MPI_Sendrecv_replace(buf, count, datatype_usual_c(datatype), dest, sendtag, source, recvtag, comm_usual_c(comm), MPI_STATUS_IGNORE);
 }
@@ -1044,7 +1044,7 @@ static UNUSUAL_CALL int unusual_MPI_Sendrecv_replace_c(void *buf, MPI_Count coun
     STATUS_DONE(status);
     return code;
 }
-static UNUSUAL_CALL int told_MPI_Sendrecv_replace_c(void *buf, MPI_Count count, F_Datatype datatype, int dest, int sendtag, int source, int recvtag, F_Comm comm, F_Status *status) {
+static UNUSUAL_CALL int with_status_MPI_Sendrecv_replace_c(void *buf, MPI_Count count, F_Datatype datatype, int dest, int sendtag, int source, int recvtag, F_Comm comm, F_Status *status) {
     if (!LIKELY(comm_is_known(comm) && datatype_is_usual(datatype))) {
         return unusual_MPI_Sendrecv_replace_c(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
     }
@@ -1055,7 +1055,7 @@ static UNUSUAL_CALL int told_MPI_Sendrecv_replace_c(void *buf, MPI_Count count, 
 }
 int face_MPI_Sendrecv_replace_c(void *buf, MPI_Count count, F_Datatype datatype, int dest, int sendtag, int source, int recvtag, F_Comm comm, F_Status *status) {
     if (!LIKELY(is_ignored(status) && datatype_is_usual(datatype) && comm_is_usual(comm) && (dest | source | recvtag | BUFFER_SIGN(buf)) >= 0)) {
-        return told_MPI_Sendrecv_replace_c(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
+        return with_status_MPI_Sendrecv_replace_c(buf, count, datatype, dest, sendtag, source, recvtag, comm, status);
     }
     return library.MPI_Sendrecv_replace_c(buf, count, datatype_usual_c(datatype), dest, sendtag, source, recvtag, comm_usual_c(comm), MPI_STATUS_IGNORE);
 }
@@ -1203,7 +1203,7 @@ static UNUSUAL_CALL int unusual_MPI_Test(F_Request *request, int *flag, F_Status
     STATUS_DONE(status);
     return error_f(code);
 }
-static UNUSUAL_CALL int told_MPI_Test(F_Request *request, int *flag, F_Status *status) {
+static UNUSUAL_CALL int with_status_MPI_Test(F_Request *request, int *flag, F_Status *status) {
     if (!LIKELY(request && request_is_made(*request))) {
         return unusual_MPI_Test(request, flag, status);
     }
@@ -1216,7 +1216,7 @@ static UNUSUAL_CALL int told_MPI_Test(F_Request *request, int *flag, F_Status *s
 }
 int face_MPI_Test(F_Request *request, int *flag, F_Status *status) {
     if (!LIKELY(is_ignored(status) && request && request_is_made(*request))) {
-        return told_MPI_Test(request, flag, status);
+        return with_status_MPI_Test(request, flag, status);
     }
     REQUEST_START(request);
     int code = library.MPI_Test(HANDLE_AT(MPI_Request, request), flag, MPI_STATUS_IGNORE);
@@ -1240,7 +1240,7 @@ static UNUSUAL_CALL int unusual_MPI_Wait(F_Request *request, F_Status *status) {
     STATUS_DONE(status);
     return error_f(code);
 }
-static UNUSUAL_CALL int told_MPI_Wait(F_Request *request, F_Status *status) {
+static UNUSUAL_CALL int with_status_MPI_Wait(F_Request *request, F_Status *status) {
     if (!LIKELY(request && request_is_made(*request))) {
         return unusual_MPI_Wait(request, status);
     }
@@ -1254,14 +1254,14 @@ static UNUSUAL_CALL int told_MPI_Wait(F_Request *request, F_Status *status) {
 #ifdef HAS_SHORT_CALLS
 int face_MPI_Wait(F_Request *request, F_Status *status) {
     if (!LIKELY(is_ignored(status))) {
-        return told_MPI_Wait(request, status);
+        return with_status_MPI_Wait(request, status);
     }
     return error_f(short_calls.MPI_Wait(request));
 }
 #else
 int face_MPI_Wait(F_Request *request, F_Status *status) {
     if (!LIKELY(is_ignored(status) && request && request_is_made(*request))) {
-        return told_MPI_Wait(request, status);
+        return with_status_MPI_Wait(request, status);
     }
     REQUEST_START(request);
     int code = library.MPI_Wait(HANDLE_AT(MPI_Request, request), MPI_STATUS_IGNORE);

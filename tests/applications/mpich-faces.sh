@@ -59,7 +59,7 @@ verify() {
                     continue
                 fi
                 # shellcheck disable=SC2086 # a list of words
-                told $rest
+                read_options $rest
                 # shellcheck disable=SC2016 # for the inner shell
                 says "$name$arguments, $ranks ranks" "$limit" 'No [Ee]rrors' \
                     sh -c 'cd "$1" && mpiexec -n "$2" "./$3" $4' sh "$abi/$part" "$ranks" "$program" "$arguments"

@@ -51,7 +51,7 @@ verify() {
     sed -e '/^ *#/d' -e '/^ *$/d' testlist.in | sort -u >list
     while read -r program ranks rest; do
         # shellcheck disable=SC2086 # a list of words
-        told $rest
+        read_options $rest
         if [ "$(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo)" -lt $((${gigabytes%.*} * 1048576 * 2)) ]; then
             skip "$program, $ranks ranks" "it needs $gigabytes GB of memory"
             continue

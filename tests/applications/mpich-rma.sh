@@ -17,7 +17,7 @@ verify() {
     sed -e '/^ *#/d' -e '/^ *$/d' -e 's/^@largetest@//' testlist.in | sort -u >list
     while read -r program ranks rest; do
         # shellcheck disable=SC2086 # a list of words
-        told $rest
+        read_options $rest
         case $program in
             win_shared_noncontig_put)
                 skip "$program, $ranks ranks" "it expects no address of a rank without memory, of which MPI says nothing"

@@ -193,9 +193,9 @@ skip() {
     echo "skip $checked: $*"
 }
 
-# told WORD…: sets `limit` (seconds), `arguments` and `gigabytes` (of memory) by what a line of MPICH's lists
-# of tests says behind the program and its number of ranks.
-told() {
+# read_options WORD…: reads what a line of MPICH's lists of tests says behind the program and its number of
+# ranks. Sets `limit` (seconds), `arguments`, and `gigabytes` (of memory).
+read_options() {
     limit=180
     arguments=
     gigabytes=0

@@ -73,7 +73,7 @@ impl ShortStatus {
 
 impl StatusForm for ShortStatus {
     #[inline(always)]
-    fn tell(&mut self, status: &Status) {
+    fn set(&mut self, status: &Status) {
         self.count_low = status.bytes as c_int;
         self.count_high_and_cancelled = ((status.bytes >> 32) as c_int) << 1 | c_int::from(status.cancelled);
         // A receive from nobody has these two.
@@ -110,9 +110,9 @@ mod tests {
 
     /// Expect: a status has the constants of MPICH's ABI, a length of 63 bits, and the error that it had.
     #[test]
-    fn a_short_status_is_told() {
+    fn a_short_status_is_set() {
         let mut status = ShortStatus { error: 77, ..ShortStatus::default() };
-        status.tell(&Status { source: 3, tag: 4, error: 0, bytes: 0x1_8000_0001, cancelled: true });
+        status.set(&Status { source: 3, tag: 4, error: 0, bytes: 0x1_8000_0001, cancelled: true });
         let expected = ShortStatus {
             count_low: 0x8000_0001_u32 as c_int,
             count_high_and_cancelled: 3,
@@ -121,7 +121,7 @@ mod tests {
             error: 77,
         };
         assert_eq!(status, expected);
-        status.tell(&Status::PROC_NULL);
+        status.set(&Status::PROC_NULL);
         assert_eq!((status.source, status.tag, status.count_low, status.count_high_and_cancelled), (-1, -1, 0, 0));
     }
 }

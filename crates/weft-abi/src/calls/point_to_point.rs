@@ -40,7 +40,7 @@ fn data(
 /// Stores the status of a blocking receive, and returns its error.
 #[inline]
 fn conclude<S: StatusForm>(received: Received, status: Option<InOut<S>>) -> Result<()> {
-    status::tell(status, &received.status);
+    status::store_received(status, &received.status);
     received.error.map_or(Ok(()), Err)
 }
 

@@ -19,13 +19,13 @@ pub(crate) const EMPTY: MPI_Status =
 
 /// A form in which the program has a status. All its bits may have any value.
 pub(crate) trait StatusForm: Copy {
-    /// Notes the facts about a finished receive. The error stays.
-    fn tell(&mut self, status: &Status);
+    /// Sets the source, the tag, the length, and whether the operation was cancelled. The error stays.
+    fn set(&mut self, status: &Status);
 }
 
 impl StatusForm for MPI_Status {
     #[inline(always)]
-    fn tell(&mut self, status: &Status) {
+    fn set(&mut self, status: &Status) {
         self.source = status.source;
         self.tag = status.tag;
         set_bytes(self, status.bytes);
@@ -36,9 +36,9 @@ impl StatusForm for MPI_Status {
 /// Gives the program the status of a finished receive, unless `to` is MPI_STATUS_IGNORE. The field MPI_ERROR
 /// keeps its value, as the calls that complete one operation must do (MPI-5.0 §3.2.5).
 #[inline]
-pub(crate) fn tell<S: StatusForm>(to: Option<InOut<S>>, status: &Status) {
+pub(crate) fn store_received<S: StatusForm>(to: Option<InOut<S>>, status: &Status) {
     if let Some(to) = to {
-        to.update(|to| to.tell(status));
+        to.update(|to| to.set(status));
     }
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn tell<S: StatusForm>(to: Option<InOut<S>>, status: &Status) {
 pub(crate) fn store(to: Option<InOut<MPI_Status>>, status: &Status, with_error: Option<i32>) {
     let Some(to) = to else { return };
     to.update(|to| {
-        to.tell(status);
+        to.set(status);
         if let Some(error) = with_error {
             to.error = error;
         }

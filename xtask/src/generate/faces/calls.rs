@@ -148,8 +148,8 @@ impl Function<'_> {
                         function.replace("comm_is_usual", "comm_is_known").replace("comm_usual_c", "comm_known_c")
                     };
                     // A function without room for a status needs no frame, so one with a status is another.
-                    usual = format!("static UNUSUAL_CALL {}", function("told", "library", &shapes));
-                    other = "told";
+                    usual = format!("static UNUSUAL_CALL {}", function("with_status", "library", &shapes));
+                    other = "with_status";
                     if SHORT_STATUS.contains(&symbol.as_str()) {
                         short = Some(function("face", "short_calls", &short_statuses(&parameters, &shapes)));
                     } else {
