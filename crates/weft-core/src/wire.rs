@@ -54,7 +54,7 @@ mod key;
 mod piece;
 
 use acknowledgement_map::runs_are_whole;
-pub(crate) use acknowledgement_map::{Map, RunWriter};
+pub(crate) use acknowledgement_map::{Map, RUN_SLACK, RunWriter};
 pub(crate) use cipher::{Ciphers, SEAL_SIZE};
 pub use key::{Key, Secret};
 pub use piece::Piece;

@@ -6,9 +6,12 @@ use super::loss_detection::LossCause;
 use super::outgoing::{Outgoing, State};
 use super::paths::Path;
 use super::queue::Content;
-use super::settings::{LANE_PATIENCE, Settings};
+use super::settings::{LANE_PATIENCE, PACKET_SIZE_MIN, Settings};
 use crate::time::{Duration, Instant};
-use crate::wire::{Echo, Echoed, Map, Number, SELECTIVE_PACKETS};
+use crate::wire::{ECHO_SIZE, Echo, Echoed, HEADER_SIZE, Map, Number, RUN_SLACK, SELECTIVE_PACKETS};
+
+/// Bytes of the shortest map that may have been cut, because its packet had no room for more.
+const CUT_MAP_BYTES_MIN: usize = PACKET_SIZE_MIN - HEADER_SIZE - ECHO_SIZE - RUN_SLACK;
 
 /// The peer's report of the packets that have arrived.
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +61,20 @@ struct Probed {
     path: usize,
     /// The transmission before which all transmissions have arrived or are lost.
     order: Number,
+    /// The first packet of which the answer does not tell whether it has arrived, if there is one: all from
+    /// there on may have arrived.
+    untold: Option<Number>,
     /// The probe may have taken another carrier than packets before the path's last change.
     is_beside: bool,
+}
+
+impl Probed {
+    /// Returns whether a packet that the peer has not reported is lost: its transmission `order` of `path`
+    /// left before the probe.
+    fn proves(&self, number: Number, path: u8, order: Number) -> bool {
+        let is_told = self.untold.is_none_or(|untold| untold.is_after(number));
+        usize::from(path) == self.path && self.order.is_after(order) && is_told
+    }
 }
 
 impl Outgoing {
@@ -86,7 +101,7 @@ impl Outgoing {
             return progress;
         }
         if self.records.is_empty() && advance == 0 && !maps {
-            if self.probe_answered(now, ack.echo).is_some() {
+            if self.probe_answered(now, ack).is_some() {
                 self.probe_timeout.progress();
             }
             return progress;
@@ -102,7 +117,7 @@ impl Outgoing {
             newly += self.acknowledge_map(now, ack, echoed);
         }
         progress.lost_by_denial += self.believe_what_is_missing();
-        let probed = self.probe_answered(now, ack.echo);
+        let probed = self.probe_answered(now, ack);
         if probed.is_some_and(|probed| probed.path == 0) {
             self.doubt_long(now, settings);
         }
@@ -287,8 +302,8 @@ impl Outgoing {
         1
     }
 
-    fn probe_answered(&mut self, now: Instant, echo: Option<Echo>) -> Option<Probed> {
-        let Echo { of: Echoed::Probe(probe), hold, .. } = echo? else { return None };
+    fn probe_answered(&mut self, now: Instant, ack: &AckInfo<'_>) -> Option<Probed> {
+        let Echo { of: Echoed::Probe(probe), hold, .. } = ack.echo? else { return None };
         let answered = |(index, path): (usize, &mut Path)| Some((index, path.probes.answered(probe)?));
         let (index, (order, newest)) = self.paths.iter_mut().enumerate().find_map(answered)?;
         self.paths.answered(index, probe);
@@ -297,7 +312,9 @@ impl Outgoing {
         if let (Some(hold), true) = (hold, newest && order == path.order) {
             path.round_trip.sample(now, Duration(now.since(path.asked_at).0.saturating_sub(hold.0)));
         }
-        Some(Probed { path: index, order, is_beside: path.has_left_on_another(probe) })
+        let beyond = ack.first_missing.plus(SELECTIVE_PACKETS);
+        let untold = (ack.map.0.len() >= CUT_MAP_BYTES_MIN).then(|| beyond.plus(ack.map.told(beyond)));
+        Some(Probed { path: index, order, untold, is_beside: path.has_left_on_another(probe) })
     }
 
     /// Looks for packets that are missing although later ones of their path have arrived.
@@ -333,9 +350,8 @@ impl Outgoing {
         while at < end {
             let Some(record) = self.records.get(at as usize) else { break };
             let path = &self.paths[usize::from(record.path)];
-            let probe = probed.filter(|probed| probed.path == usize::from(record.path));
-            let is_proved =
-                path.proved.is_after(record.order) || probe.is_some_and(|probed| probed.order.is_after(record.order));
+            let is_proved = path.proved.is_after(record.order)
+                || probed.is_some_and(|probed| probed.proves(base.plus(at), record.path, record.order));
             if record.transmission == 1 && !is_proved && open & 1 << record.path != 0 {
                 open &= !(1 << record.path);
                 end = self.paths.end_of(open, base);
@@ -369,7 +385,7 @@ impl Outgoing {
         // The packet may have waited below this layer while a later one did not: it gets a moment to follow.
         let time_threshold = self.reordering.time_threshold(path.round_trip.loss_delay());
         let late = Duration(time_threshold.0.max(u64::from(since) + time_threshold.0 / 8).max(spacing.0));
-        let probed = probed.filter(|probed| probed.path == name && probed.order.is_after(record.order));
+        let probed = probed.filter(|probed| probed.proves(number, record.path, record.order));
         let is_probed = probed.is_some();
         let is_crossed = path.lane_from.is_after(record.order)
             && (path.proved.is_after(path.lane_from) || probed.is_some_and(|probed| probed.is_beside));

@@ -5,6 +5,8 @@ use core::ops::Range;
 
 /// Bytes of the longest number in runs.
 const RUN_BYTES: usize = 3;
+/// The most bytes that stay free because a run does not fit.
+pub(crate) const RUN_SLACK: usize = 2 * RUN_BYTES + 1;
 
 /// The report of a standalone acknowledgement beyond the selective bits, as it stands in the packet: words,
 /// or runs.
@@ -40,6 +42,11 @@ impl<'a> Map<'a> {
             return self.pieces(first).filter(|(_, word)| *word != 0).map(end).last().unwrap_or(0);
         }
         Runs { rest: self.0, at: 0 }.last().map_or(0, |run| run.end)
+    }
+
+    /// The end of the packets of which the map tells whether they have arrived, counted from `first`.
+    pub(crate) fn told(self, first: Number) -> u32 {
+        if self.is_words() { (8 * self.0.len() as u32).saturating_sub(first.0 % 64) } else { self.end(first) }
     }
 }
 

@@ -53,6 +53,34 @@ fn a_map_that_does_not_fit_a_packet_is_cut_and_the_rest_follows() {
     assert_eq!((pair.a.acknowledged(), pair.a.flow.counters().resent()), (u64::from(WINDOW_MAX) * 212, 1));
 }
 
+/// Of a window of packets every other four are lost, and so is each answer but that to a probe. The answer
+/// has no room for a map of all of them.   Expect: nothing that has arrived is sent again.
+#[test]
+fn the_answer_to_a_probe_proves_nothing_of_packets_that_its_map_does_not_reach() {
+    let mut pair = Pair::new(&wide());
+    pair.a.flow.submit_data(0, 0, 0..u64::from(WINDOW_MAX) * 256);
+    let mut packets = pair.a.packets(pair.now);
+    let mut number = 0;
+    packets.retain(|_| {
+        number += 1;
+        number % 8 > 3
+    });
+    let lost = u64::from(WINDOW_MAX) - packets.len() as u64;
+    let now = pair.later(us(10));
+    pair.b.receive(now, &packets);
+    assert!(!pair.b.packets(now).is_empty(), "this answer is lost");
+    while pair.a.flow.counters().probes == 0 {
+        let now = pair.later(us(100));
+        let probe = pair.a.packets(now);
+        pair.b.receive(now, &probe);
+        let answer = pair.b.packets(now);
+        pair.a.receive(now, &answer);
+    }
+    assert!(pair.a.flow.gauges().in_flight_packets > 100, "the map was cut");
+    pair.run_until_idle();
+    assert_eq!((pair.a.flow.counters().resent(), pair.b.flow.counters().duplicates), (lost, 0));
+}
+
 #[test]
 fn a_map_goes_on_its_own_though_data_goes_back() {
     let mut pair = Pair::new(&wide());
