@@ -5,7 +5,7 @@ use core::ops::Range;
 
 /// Bytes of the longest number in runs.
 const RUN_BYTES: usize = 3;
-/// The most bytes that stay free because a run does not fit.
+/// The most bytes of room that stay free because the next word, or the next run, does not fit.
 pub(crate) const RUN_SLACK: usize = 2 * RUN_BYTES + 1;
 
 /// The report of a standalone acknowledgement beyond the selective bits, as it stands in the packet: words,
