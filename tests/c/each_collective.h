@@ -42,6 +42,12 @@ static inline int has_blocks(enum collective which)
            which == REDUCE_SCATTER_BLOCK || which == NEIGHBOR_ALLGATHER || which == NEIGHBOR_ALLTOALL;
 }
 
+/* Says whether a process describes the blocks that it sends apart from those that it receives. */
+static inline int sends_blocks(enum collective which)
+{
+    return has_blocks(which) && which != REDUCE_SCATTER_BLOCK;
+}
+
 #define IN_FORM(name, ...)                                                                                             \
     (form == BLOCKING      ? MPI_##name(__VA_ARGS__)                                                                   \
      : form == NONBLOCKING ? MPI_I##name(__VA_ARGS__, &request)                                                        \
@@ -65,9 +71,10 @@ static inline int has_blocks(enum collective which)
 /* Says whether this process ends, without a word, as soon as it has begun its next nonblocking operation. */
 static int ends_once_begun;
 
-/* Does one operation, with `n` integers in each block. Operations among neighbours need a communicator with a
- * topology. */
-static inline int do_collective(enum collective which, int form, const int *from, int *into, int n, MPI_Comm comm)
+/* Does one operation: this process sends blocks of `sent` integers and describes the others with `n`, where
+ * the operation takes two numbers. Operations among neighbours need a communicator with a topology. */
+static inline int do_collective_of(enum collective which, int form, const int *from, int *into, int sent, int n,
+                                   MPI_Comm comm)
 {
     MPI_Request request = MPI_REQUEST_NULL;
     int code = MPI_ERR_OTHER;
@@ -79,16 +86,16 @@ static inline int do_collective(enum collective which, int form, const int *from
         code = IN_FORM(Bcast, into, n, MPI_INT, ROOT, comm);
         break;
     case GATHER:
-        code = IN_FORM(Gather, from, n, MPI_INT, into, n, MPI_INT, ROOT, comm);
+        code = IN_FORM(Gather, from, sent, MPI_INT, into, n, MPI_INT, ROOT, comm);
         break;
     case SCATTER:
-        code = IN_FORM(Scatter, from, n, MPI_INT, into, n, MPI_INT, ROOT, comm);
+        code = IN_FORM(Scatter, from, sent, MPI_INT, into, n, MPI_INT, ROOT, comm);
         break;
     case ALLGATHER:
-        code = IN_FORM(Allgather, from, n, MPI_INT, into, n, MPI_INT, comm);
+        code = IN_FORM(Allgather, from, sent, MPI_INT, into, n, MPI_INT, comm);
         break;
     case ALLTOALL:
-        code = IN_FORM(Alltoall, from, n, MPI_INT, into, n, MPI_INT, comm);
+        code = IN_FORM(Alltoall, from, sent, MPI_INT, into, n, MPI_INT, comm);
         break;
     case REDUCE:
         code = IN_FORM(Reduce, from, into, n, MPI_INT, MPI_SUM, ROOT, comm);
@@ -106,10 +113,10 @@ static inline int do_collective(enum collective which, int form, const int *from
         code = IN_FORM(Exscan, from, into, n, MPI_INT, MPI_SUM, comm);
         break;
     case NEIGHBOR_ALLGATHER:
-        code = IN_FORM(Neighbor_allgather, from, n, MPI_INT, into, n, MPI_INT, comm);
+        code = IN_FORM(Neighbor_allgather, from, sent, MPI_INT, into, n, MPI_INT, comm);
         break;
     case NEIGHBOR_ALLTOALL:
-        code = IN_FORM(Neighbor_alltoall, from, n, MPI_INT, into, n, MPI_INT, comm);
+        code = IN_FORM(Neighbor_alltoall, from, sent, MPI_INT, into, n, MPI_INT, comm);
         break;
     case COLLECTIVES:
         break;
@@ -123,6 +130,12 @@ static inline int do_collective(enum collective which, int form, const int *from
     if (request != MPI_REQUEST_NULL)
         MPI_Request_free(&request);
     return code;
+}
+
+/* Does one operation with `n` integers in each block. */
+static inline int do_collective(enum collective which, int form, const int *from, int *into, int n, MPI_Comm comm)
+{
+    return do_collective_of(which, form, from, into, n, n, comm);
 }
 
 /* A communicator of all processes in a ring, for an operation in which something goes wrong. */

@@ -9,6 +9,15 @@ static const int counts[] = {9, 100, 3000, 20000, ITEMS_MAX};
 
 static int *from, *into;
 
+/* Every rank is here again, and the communicator that they share works. */
+static void everybody_goes_on(MPI_Comm used)
+{
+    int sum = 0, one = 1;
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    CHECK_EQUAL(sum, ranks);
+    MPI_Comm_free(&used);
+}
+
 /* One process, `odd`, takes `its` items where the others have `n`. */
 static void differ(enum collective which, int form, int odd, int n, int its)
 {
@@ -35,11 +44,22 @@ static void differ(enum collective which, int form, int odd, int n, int its)
                 break;
             }
     }
-    /* Every rank is here again, and the communicator that they share works. */
-    int sum = 0, one = 1;
-    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    CHECK_EQUAL(sum, ranks);
-    MPI_Comm_free(&comm);
+    everybody_goes_on(comm);
+}
+
+/* One process, `odd`, sends blocks of `sent` items, and describes all others with `n` as the others do. */
+static void send_other(enum collective which, int form, int odd, int sent, int n)
+{
+    static char name[100];
+    snprintf(name, sizeof name, "%s %s of %d items, rank %d sends %d", forms[form], collectives[which], n, odd, sent);
+    STORY(name);
+    MPI_Comm comm = own_communicator(MPI_COMM_WORLD);
+    size_t items = (size_t)ranks * (sent > n ? sent : n);
+    memset(from, 0, items * sizeof *from);
+    int code = do_collective_of(which, form, from, into, rank == odd ? sent : n, n, comm), class = MPI_SUCCESS;
+    MPI_Error_class(code, &class);
+    CHECK(class == MPI_SUCCESS || class == MPI_ERR_TRUNCATE || class == MPI_ERR_OTHER, "error class %d", class);
+    everybody_goes_on(comm);
 }
 
 int main(int argc, char **argv)
@@ -54,6 +74,8 @@ int main(int argc, char **argv)
                 int n = has_blocks(which) ? counts[c] / ranks + 2 : counts[c];
                 for (int odd = 1; odd < ranks; odd++)
                     differ(which, form, odd, n, n - 1);
+                for (unsigned s = 0; sends_blocks(which) && s < sizeof counts / sizeof *counts; s++)
+                    send_other(which, form, (int)(c + s) % ranks, counts[s] / ranks + 2, n - 1);
             }
     free(from);
     free(into);

@@ -4,6 +4,7 @@
 use crate::error_codes::{self, number};
 use crate::scope::Scope;
 use std::ffi::c_int;
+use std::time::Duration;
 use weft_mpi::callbacks::MPI_Comm_errhandler_function;
 use weft_mpi::constants::*;
 use weft_mpi::error::Error;
@@ -69,8 +70,16 @@ pub(crate) fn react(scope: Scope, error: &Error, class: c_int, code: c_int) {
     }
 }
 
+/// The time for which a process whose error is the consequence of another process's waits before it ends the
+/// job. The other process has an error handler of its own, and may call MPI_Abort itself.
+const CAUSE_LIMIT: Duration = Duration::from_secs(1);
+
 /// Ends the job with the sentence of `error`. The process lock is free.
 fn end_job_at(speaker: &str, error: &Error, class: c_int) -> ! {
+    if error.is_consequence {
+        // The launcher reports the process that ends the job first. That should be the one that says why.
+        std::thread::sleep(CAUSE_LIMIT);
+    }
     weft_mpi::start::abort(exit_code(class), &format!("{speaker}: {error} [{}]", class_name(class)))
 }
 

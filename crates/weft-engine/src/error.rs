@@ -43,11 +43,21 @@ pub struct Details {
     /// The number of the process that has called MPI_Finalize, if the operation cannot complete for that
     /// reason.
     pub finalized: Option<u32>,
+    /// The operation has failed here because it failed at another process, and the error of that process says
+    /// why.
+    pub is_consequence: bool,
 }
 
 impl Details {
     fn other(message: Cow<'static, str>) -> Self {
-        Self { class: ErrorClass::Other, code: None, message, communicator: None, finalized: None }
+        Self {
+            class: ErrorClass::Other,
+            code: None,
+            message,
+            communicator: None,
+            finalized: None,
+            is_consequence: false,
+        }
     }
 }
 
@@ -56,6 +66,12 @@ impl Error {
     #[cold]
     pub fn new(class: ErrorClass, message: impl Into<Cow<'static, str>>) -> Self {
         Self(Box::new(Details { class, ..Details::other(message.into()) }))
+    }
+
+    /// The error of an operation that has failed at another process, which knows the cause and reports it.
+    #[cold]
+    pub fn consequence(class: ErrorClass, message: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Details { class, is_consequence: true, ..Details::other(message.into()) }))
     }
 
     /// The error of an operation that cannot complete because the process of this number has called

@@ -128,11 +128,8 @@ pub fn free(window: usize, may_end: Result<()>) -> Result<()> {
     })?;
     let mut outcome = may_end;
     keep_first(&mut outcome, finish(index, None, Awaiting::Done));
-    let why = |rank, class| {
-        let message =
-            format!("rank {rank} cannot free it, as its own call says, and so the window stays at all processes");
-        Error::new(class, message)
-    };
+    let why =
+        |rank| format!("rank {rank} cannot free it, as its own call says, and so the window stays at all processes");
     agree(communicator, &outcome, why)?;
     with(|process| remove(process, window));
     Ok(())
@@ -156,12 +153,12 @@ fn remove(process: &mut Process, window: usize) {
     }
 }
 
-/// Tells all processes of a window whether all of them have been successful. `why` makes the error for a
-/// failure of another process, from its rank and class.
+/// Tells all processes of a window whether all of them have been successful. `why` gives the
+/// sentence for a failure of another process, from its rank.
 ///
 /// # Errors
 /// The error of `outcome`, or of another process; a process is gone.
-fn agree<T>(communicator: usize, outcome: &Result<T>, why: impl Fn(usize, ErrorClass) -> Error) -> Result<()> {
+fn agree<T>(communicator: usize, outcome: &Result<T>, why: impl Fn(usize) -> String) -> Result<()> {
     let class = ErrorClass::to_wire(outcome.as_ref().err().map(|error| error.class));
     let classes = scope(communicator).and_then(|scope| gather_all(scope, &[i64::from(class)]));
     if let Err(error) = outcome {
@@ -170,7 +167,7 @@ fn agree<T>(communicator: usize, outcome: &Result<T>, why: impl Fn(usize, ErrorC
     let mut failed = classes?.into_iter().enumerate();
     match failed.find_map(|(rank, class)| Some((rank, ErrorClass::from_wire(class as u32)?))) {
         None => Ok(()),
-        Some((rank, class)) => Err(why(rank, class)),
+        Some((rank, class)) => Err(Error::consequence(class, why(rank))),
     }
 }
 

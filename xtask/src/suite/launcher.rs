@@ -19,11 +19,13 @@ const LETTERS: usize = 200;
 
 const BEHAVE: &str = "tests/launcher/behave.c";
 const MISUSED: &str = "tests/launcher/misused.c";
+const CONSEQUENCE: &str = "tests/c/consequence.c";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = Vec::new();
     for location in [Location::Local, Location::Hosts] {
         cases.extend(endings(location));
+        cases.extend(consequences(location));
         cases.extend(kills(location));
         cases.push(output_is_whole(location));
         cases.extend(misused(location));
@@ -85,6 +87,22 @@ fn endings(location: Location) -> Vec<Case> {
         })
     };
     table.iter().map(make).collect()
+}
+
+/// The cases of a rank that cannot do its part of a call, and is slow to end the job. The ranks that have an
+/// error because of that rank let it end the job.
+fn consequences(location: Location) -> Vec<Case> {
+    const CALLS: [&str; 6] = ["allgather", "create", "connect", "open-file", "open-window", "close-window"];
+    let make = |call: &'static str| {
+        Case::new(format!("the rank with the cause ends the job, {call}, {}", location.name()), move |context| {
+            let attempt = || -> anyhow::Result<Finished> {
+                let run = location.mpiexec(context, 4)?.env("WEFT_LINK", "udp").directory(&context.work);
+                run.arg(context.compile(CONSEQUENCE)?).arg(call).limit(END.as_secs()).finish()
+            };
+            Expected::code(77).says("rank 3").judge(attempt())
+        })
+    };
+    CALLS.map(make).into()
 }
 
 /// The cases of programs that use MPI wrongly in a way that ends, or could hang, a job: a sentence says what

@@ -245,14 +245,22 @@ impl<P: Platform> NodeCollectives<'_, P> {
         self.slot(turn).is_some_and(|open| open.finished == turn.first)
     }
 
-    /// Publishes `data` in a phase of an operation whose turn it is; returns false if that is not possible
-    /// yet.
+    /// Publishes `data` in a phase of an operation whose turn it is; `None`: that is not possible yet.
+    ///
+    /// # Errors
+    /// `MPI_ERR_TRUNCATE`: there is no room for so much, because the program sends more than it receives. The
+    /// others get what there is room for, so that none of them waits.
     #[inline]
-    pub(crate) fn publish(&mut self, turn: &Turn, phase: u32, data: &UserData) -> bool {
-        self.publish_with(turn, phase, data.len(), |out, writer| data.read_for_others(0, out, writer))
+    pub(crate) fn publish(&mut self, turn: &Turn, phase: u32, data: &UserData) -> Option<Result<()>> {
+        let (bytes, room) = (data.len(), self.link.published()?.published_max(turn.slot as usize) as u64);
+        let fill = |out: &mut [u8], writer: &mut Writer| data.read_for_others(0, out, writer);
+        if !self.publish_with(turn, phase, bytes.min(room), fill) {
+            return None;
+        }
+        Some(if bytes > room { Err(crate::memory::too_long(bytes, room)) } else { Ok(()) })
     }
 
-    /// Publishes `len` bytes that `fill` writes, as [`Self::publish`] does.
+    /// Publishes `len` bytes that `fill` writes; returns false if that is not possible yet.
     #[inline]
     fn publish_with(&mut self, turn: &Turn, phase: u32, len: u64, fill: impl FnOnce(&mut [u8], &mut Writer)) -> bool {
         let Self { slots, link } = self;
@@ -282,7 +290,7 @@ impl<P: Platform> NodeCollectives<'_, P> {
         true
     }
 
-    /// Publishes the place of `data`, as [`Self::publish`] does. Data that is not one run of memory is
+    /// Publishes the place of `data`, as [`Self::publish_with`] does. Data that is not one run of memory is
     /// published as nothing.
     pub(crate) fn expose(&mut self, turn: &Turn, phase: u32, data: &UserData) -> bool {
         let exposed = Exposed::of(data);

@@ -82,7 +82,7 @@ impl Messages {
         };
         let who = if peers.is_known(peer) { peers.number(peer).to_string() } else { "(which has left)".to_owned() };
         let message = format!("process {who} of the job has given this collective operation up: {why}");
-        Some(Error::new(class, message))
+        Some(Error::consequence(class, message))
     }
 
     /// Forgets the operations of the contexts for which `is_over` holds: their communicators are gone.

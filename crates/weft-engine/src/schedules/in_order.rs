@@ -34,7 +34,7 @@ pub(super) fn share<P: Platform>(
     let (phase, from) = match run.bound().schedule().step(number) {
         Step::Publish { phase, .. } => {
             let published = collectives.publish(turn, *phase, &run.published(number));
-            return if published { Share::Done(None) } else { Share::Waits(None) };
+            return published.map_or(Share::Waits(None), |published| Share::Done(published.err()));
         }
         Step::Expose { phase, .. } => {
             let exposed = collectives.expose(turn, *phase, &run.published(number));

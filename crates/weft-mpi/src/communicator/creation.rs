@@ -117,7 +117,7 @@ impl Creation {
                 "rank {rank} cannot do its part of {}, as its own call says, and so no process has anything of it",
                 name(highest)
             );
-            return Err(Error::new(class.unwrap_or(MPI_ERR_OTHER), message));
+            return Err(Error::consequence(class.unwrap_or(MPI_ERR_OTHER), message));
         }
         let (one, other) = (name(lowest), name(highest));
         let message = format!("processes of the communicator are in {one} while others are in {other}");

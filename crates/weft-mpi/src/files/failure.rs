@@ -46,15 +46,14 @@ pub(super) fn told(words: &[i64], rank: usize, path: &Path) -> Option<Error> {
     let [class, action, offset, bytes] = *words.first_chunk::<WORDS>()?;
     let class = ErrorClass::from_wire(class as u32)?;
     let known = Action::ALL.iter().find(|known| **known as i64 == action & 0xff && action >> 8 != 0);
-    let message = match known {
-        Some(known) => {
-            let place = (offset >= 0).then_some(Place { offset: offset as u64, bytes: bytes as u64 });
-            let cause = io::Error::from_raw_os_error((action >> 8) as i32);
-            format!("rank {rank} {}", files::Error { action: *known, path: path.to_owned(), place, cause })
-        }
-        None => format!("rank {rank} could not do its part with {}, as its own error says", path.display()),
+    let Some(action) = known.copied() else {
+        let message = format!("rank {rank} could not do its part with {}, as its own error says", path.display());
+        return Some(Error::consequence(class, message));
     };
-    Some(Error::new(class, message))
+    let place = (offset >= 0).then_some(Place { offset: offset as u64, bytes: bytes as u64 });
+    let cause = io::Error::from_raw_os_error((words[1] >> 8) as i32);
+    let failure = files::Error { action, path: path.to_owned(), place, cause };
+    Some(Error::new(class, format!("rank {rank} {failure}")))
 }
 
 /// The first failure in the words of all processes, `each` of them with as many as that.

@@ -229,7 +229,7 @@ fn prepare_in(handle: usize, group: &Group, options: WindowOptions) -> Result<Pr
     let refused = |words: &&[i64]| ErrorClass::from_wire(words[0] as u32);
     if let Some((rank, class)) = each.iter().enumerate().find_map(|(rank, words)| Some((rank, refused(words)?))) {
         let message = format!("rank {rank} has called this with an argument that is wrong, and so there is no window");
-        return Err(Error::new(class, message));
+        return Err(Error::consequence(class, message));
     }
     if let Some(rank) = each.iter().position(|words| words[4] >> 1 != i64::from(options.flavor)) {
         let message = format!("rank {rank} makes a window of another kind: all processes must call the same function");
@@ -339,9 +339,9 @@ fn allocate(
     Ok(memory)
 }
 
-/// The error when `rank` has no memory for a window.
-fn no_memory_of(rank: usize, class: ErrorClass) -> Error {
-    Error::new(class, format!("rank {rank} has no memory for its part, and so there is no window"))
+/// The sentence when `rank` has no memory for a window.
+fn no_memory_of(rank: usize) -> String {
+    format!("rank {rank} has no memory for its part, and so there is no window")
 }
 
 /// Opens a prepared window. `exposed_memory` is this process's part, and `mapped` are the parts that are
@@ -358,8 +358,10 @@ pub fn open(prepared: Prepared, exposed_memory: ExposedMemory, mapped: Vec<Optio
     let remote = opened.as_ref().ok().and_then(|opened| opened.remote);
     let own = remote.map_or([class, 0, 0, 0], |memory| [class, 1, memory.key as i64, memory.address as i64]);
     let all = scope(communicator).and_then(|scope| gather_all(scope, &own));
-    let why =
-        |rank| Error::new(MPI_ERR_NO_MEM, format!("rank {rank} could not open its part, and so there is no window"));
+    let why = |rank| {
+        let message = format!("rank {rank} could not open its part, and so there is no window");
+        Error::consequence(MPI_ERR_NO_MEM, message)
+    };
     let all = all.and_then(|all| match all.chunks_exact(REMOTE).position(|words| words[0] != 0) {
         Some(rank) => Err(why(rank)),
         None => Ok(all),

@@ -91,10 +91,7 @@ pub fn meet(
     let mut side = Side { communicator, leader, meeting: part, error: None, attempt: Attempt::default() };
     let verdict = side.run(mine, contact);
     let Side { meeting: met, error, attempt, .. } = side;
-    let other = |sentence: &str| Error::new(MPI_ERR_OTHER, sentence.to_owned());
-    let of_class = |class: ClassWord, sentence: String| {
-        Error::new(ErrorClass::from_wire(class).unwrap_or(MPI_ERR_OTHER), sentence)
-    };
+    let class_of = |class: ClassWord| ErrorClass::from_wire(class).unwrap_or(MPI_ERR_OTHER);
     match verdict {
         Ok(()) => {
             let met = meeting(&scope, &news(&met)?)?;
@@ -104,15 +101,19 @@ pub fn meet(
         Err(Failure::Own) => Err(error.unwrap_or_else(nonsense)),
         Err(Failure::Nonsense) => Err(nonsense()),
         Err(Failure::Common) => Err(news(&met).err().unwrap_or_else(nonsense)),
-        Err(Failure::Others) => Err(other("a process of the other group cannot do its part")),
+        Err(Failure::Others) => Err(Error::consequence(
+            MPI_ERR_OTHER,
+            "a process of the other group cannot do its part, as its own call says",
+        )),
         Err(Failure::Group(class)) => {
-            Err(of_class(class, "another process of this group cannot do its part, as its own call says".to_owned()))
+            let sentence = "another process of this group cannot do its part, as its own call says";
+            Err(Error::consequence(class_of(class), sentence))
         }
         Err(Failure::NotMet(class)) => {
             let sentence = format!("rank {leader}, the root, could not meet the other group, as its own call says");
-            Err(of_class(class, sentence))
+            Err(Error::consequence(class_of(class), sentence))
         }
-        Err(Failure::Lost(class)) => Err(of_class(class, lost().message.to_string())),
+        Err(Failure::Lost(class)) => Err(Error::new(class_of(class), lost().message.to_string())),
     }
 }
 
