@@ -359,6 +359,12 @@ impl Messages {
         self.requests.get(handle).is_some_and(|request| !request.is_complete())
     }
 
+    /// Returns whether the program still has to wait for the operation of a request. Another request may have
+    /// taken the place of one that is gone.
+    pub fn is_outstanding(&self, handle: usize) -> bool {
+        self.requests.get(handle).is_some_and(|request| !matches!(request.state, State::Inactive))
+    }
+
     /// Returns whether several operations are under way.
     #[inline]
     pub fn are_several_under_way(&self) -> bool {

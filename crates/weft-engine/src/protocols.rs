@@ -16,6 +16,7 @@ mod choices;
 mod costs;
 mod refinement;
 mod rows;
+mod windows;
 
 use crate::transport::Candidate;
 
@@ -27,6 +28,7 @@ pub use choices::{Choices, Range, offers};
 pub use costs::{COST_PS_MAX, Cost, CostModel};
 pub(crate) use refinement::Refinement;
 pub use rows::{Offer, ROWS, Row};
+pub(crate) use windows::Windows;
 
 /// The size above which a message goes through a ring in pieces, and the size of its first piece, in bytes:
 /// while the receiver copies one piece out, the sender copies the next one in. Each piece costs a line that
@@ -109,7 +111,8 @@ pub struct Situation {
     pub is_contiguous: bool,
     /// Set if the sender has credit for the message at present.
     pub has_credit: bool,
-    /// Set while more than [`BUSY_BYTES`] of earlier messages are queued or not acknowledged, on a network.
+    /// Set while earlier messages are on their way: on a network, more than [`BUSY_BYTES`] that are queued or
+    /// not acknowledged; on a node, those of a window that the program waits for together.
     pub is_path_busy: bool,
     /// The receiver.
     pub receiver: Receiver,

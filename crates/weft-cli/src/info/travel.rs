@@ -202,7 +202,8 @@ struct Known {
     receiver: Receiver,
     /// Says whether the processors of both sides share a cache.
     is_near: bool,
-    /// Says whether many bytes of earlier messages are on their way over the network.
+    /// Says whether many bytes of earlier messages are on their way over the network, or the message belongs
+    /// to a window of messages to this host.
     is_path_busy: bool,
 }
 
@@ -219,7 +220,7 @@ const WAITS: Receiver = Receiver { posted: Candidate::Awaited, is_inside: true, 
 const COMPUTES: Receiver = Receiver { posted: Candidate::Posted, is_inside: false, has_announced: false };
 
 /// The situations that are shown.
-const SITUATIONS: [Known; 9] = [
+const SITUATIONS: [Known; 10] = [
     Known { peer: MYSELF, name: "MPI_Send", is_blocking: true, ..UNKNOWN },
     Known { peer: MYSELF, name: "MPI_Isend", ..UNKNOWN },
     Known {
@@ -237,6 +238,7 @@ const SITUATIONS: [Known; 9] = [
     },
     Known { name: "MPI_Isend, the receive is posted, the receiver computes", receiver: COMPUTES, ..UNKNOWN },
     Known { name: "MPI_Isend, nothing is known of the receiver", ..UNKNOWN },
+    Known { name: "MPI_Isend, one of a window of four messages or more", is_path_busy: true, ..UNKNOWN },
     Known { peer: HOST, name: "MPI_Send, whatever the receiver does", is_blocking: true, ..UNKNOWN },
     Known { peer: HOST, name: "MPI_Isend, whatever the receiver does", ..UNKNOWN },
     Known { peer: HOST, name: "MPI_Isend behind many bytes that are on their way", is_path_busy: true, ..UNKNOWN },

@@ -101,8 +101,8 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// The facts of a send: its size, its route and its receiver.
-    fn facts(&mut self, peer: PeerId, send: &Send) -> Facts {
+    /// The facts of the send of the request `handle`: its size, its route and its receiver.
+    fn facts(&mut self, peer: PeerId, handle: usize, send: &Send) -> Facts {
         let bytes = send.data.len();
         if bytes > UNASKED_BYTES_MAX {
             self.follow_costs();
@@ -116,11 +116,16 @@ impl<P: Platform> PointToPoint<P> {
         } else {
             Receiver::UNKNOWN
         };
+        let is_in_window = !send.blocking && self.is_large(bytes) && {
+            let (state, messages) = (&mut self.peers[peer], &self.messages);
+            let [left, ..] = state.traffic();
+            state.sent_windows.note_send(handle, left, |handle| messages.is_outstanding(handle))
+        };
         let state = &self.peers[peer];
         let (route, is_path_busy) = match &state.route {
             Route::Shared(_) => {
                 let (is_near, is_copied) = (state.writer.is_plain(), state.process != 0);
-                (RouteClass::Ring { frame_max: self.frame_max, is_near, is_copied }, false)
+                (RouteClass::Ring { frame_max: self.frame_max, is_near, is_copied }, is_in_window)
             }
             Route::Remote(()) => (RouteClass::Network, self.queued_bytes(peer) > BUSY_BYTES),
             Route::Myself | Route::None(_) => (RouteClass::Myself, false),
@@ -147,7 +152,7 @@ impl<P: Platform> PointToPoint<P> {
             return true;
         };
         let send = send.clone();
-        let mut facts = self.facts(peer, &send);
+        let mut facts = self.facts(peer, handle, &send);
         // The second choice differs from the first: `write_failed` is among the facts.
         loop {
             match self.choices.choose(&facts).0 {
@@ -161,7 +166,7 @@ impl<P: Platform> PointToPoint<P> {
                     return false;
                 }
                 how @ (Protocol::Fetch | Protocol::Cooperate | Protocol::ClearToSend) => {
-                    return self.announce(peer, handle, send, how);
+                    return self.announce(peer, handle, send, how, facts.situation.is_path_busy);
                 }
             }
         }
@@ -201,7 +206,7 @@ impl<P: Platform> PointToPoint<P> {
     }
 
     /// Announces a message, whose data stays here; returns `false` when its route is full.
-    fn announce(&mut self, peer: PeerId, handle: usize, send: Send, how: Protocol) -> bool {
+    fn announce(&mut self, peer: PeerId, handle: usize, send: Send, how: Protocol, in_window: bool) -> bool {
         let bytes = send.data.len();
         let address = send.data.address().filter(|_| how != Protocol::ClearToSend);
         if how == Protocol::Cooperate {
@@ -216,7 +221,8 @@ impl<P: Platform> PointToPoint<P> {
         entry.state = State::Announced(send.clone());
         // The receive may have been posted after the look above and before the receiver could see this. A
         // receiver that waits inside MPI fetches the message.
-        let may_write = bytes >= self.choices.costs().single_copy_bytes_min() && !self.is_inside_mpi(peer);
+        let may_write =
+            bytes >= self.choices.costs().single_copy_bytes_min() && !self.is_inside_mpi(peer) && !in_window;
         if !may_write || !self.write(peer, handle, &send, Some(number)) {
             self.offer(peer, handle, number);
         }

@@ -100,7 +100,7 @@ impl Situation {
     /// may be written, and the load of the path where packets are counted.
     fn as_known_of(self, class: &PeerClass) -> Self {
         match class.route {
-            RouteClass::Ring { is_copied: true, .. } => Self { is_path_busy: false, ..self },
+            RouteClass::Ring { is_copied: true, .. } => self,
             RouteClass::Ring { .. } | RouteClass::Myself => Self { is_path_busy: false, ..self.of_unknown_receiver() },
             RouteClass::Network => self.of_unknown_receiver(),
         }

@@ -129,7 +129,7 @@ pub(super) fn eager_max(class: &PeerClass, situation: &Situation) -> u64 {
 /// it is known that its announcement keeps nobody waiting. A message that may be written to its receive is
 /// written, if it is large enough for the kernel to copy it.
 fn announced_sizes(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<RangeInclusive<u64>> {
-    let most = match situation.may_be_written() {
+    let most = match situation.may_be_written() && !streams(class, situation, costs) {
         true => costs.single_copy_bytes_min() - 1,
         false => u64::MAX,
     };
@@ -151,6 +151,16 @@ fn ring_at_once(frame_max: u64, is_near: bool, costs: &CostModel) -> u64 {
         (true, true) => costs.ring_near_per_byte_ps,
         (true, false) => costs.ring_far_per_byte_ps,
     }
+}
+
+/// Returns whether a message on a node belongs to a window that goes through a ring as quickly as the kernel
+/// copies it: the copies of one message at one end pass while those of another are made at the other end.
+fn streams(class: &PeerClass, situation: &Situation, costs: &CostModel) -> bool {
+    let RouteClass::Ring { frame_max, is_near, .. } = class.route else { return false };
+    situation.waits_behind_others()
+        && situation.is_contiguous
+        && frame_max >= PIPE_FRAME_MIN
+        && ring_at_once(frame_max, is_near, costs) <= costs.kernel_copy_per_byte_ps
 }
 
 fn pipeline(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
@@ -194,6 +204,10 @@ fn cooperate(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Opt
 fn fetch(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
     let cost = match class.route {
         RouteClass::Myself => Cost::default(),
+        // The receiver asks for it if both sides wait by then.
+        RouteClass::Ring { is_copied: true, frame_max, is_near } if streams(class, situation, costs) => {
+            Cost { fixed_ps: costs.ring_answer_ps, per_byte_ps: ring_at_once(frame_max, is_near, costs) }
+        }
         RouteClass::Ring { is_copied: true, .. } => costs.kernel_copy(),
         _ => return None,
     };
@@ -208,7 +222,9 @@ fn write_to_posted(_: &PeerClass, situation: &Situation, costs: &CostModel) -> O
 
 fn eager(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
     let per_byte_ps = match class.route {
-        RouteClass::Ring { frame_max, is_near, .. } if situation.is_awaited_at_both_ends() => {
+        RouteClass::Ring { frame_max, is_near, .. }
+            if situation.is_awaited_at_both_ends() || streams(class, situation, costs) =>
+        {
             ring_at_once(frame_max, is_near, costs)
         }
         RouteClass::Ring { .. } | RouteClass::Myself => costs.ring_in_turn_per_byte_ps,

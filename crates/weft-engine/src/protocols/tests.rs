@@ -167,6 +167,10 @@ const LARGE: &[(&str, &str)] = &[
     ("uncopied standard credit", "eager 64K, clear-to-send"),
     ("uncopied wide credit", "eager 32K, clear-to-send"),
     ("uncopied", "clear-to-send"),
+    // A window through a ring.
+    ("busy copied wide contiguous nonblocking standard credit", "eager 64K, fetch"),
+    ("busy copied wide contiguous nonblocking credit", "eager 32K, fetch"),
+    ("busy copied wide contiguous nonblocking", "fetch"),
     // The receive is posted, and its process does not fetch the message.
     ("known untried outside", "write"),
     ("known untried scattered", "write"),
@@ -215,6 +219,7 @@ fn words(class: &PeerClass, situation: &Situation) -> Vec<&'static str> {
             either(is_wide(frame_max), "wide", "narrow"),
             either(is_near, "near", "far"),
             either(is_copied, "copied", "uncopied"),
+            either(is_path_busy, "busy", "idle"),
             either(receiver.is_inside, "inside", "outside"),
             // No earlier announcement waits for the receiver.
             either(receiver.has_announced, "several", "alone"),

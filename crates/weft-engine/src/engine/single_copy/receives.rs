@@ -27,9 +27,13 @@ impl<P: Platform> PointToPoint<P> {
         let Receive { context: Some(context), source, peer, tag, data, blocking } = receive else { return false };
         let (context, source, peer, tag, awaited) = (*context, *source, *peer, *tag, *blocking);
         let (Some(address), length) = (data.address(), data.len()) else { return false };
-        // A message that a call waits for comes eagerly through the ring if it is short.
-        let eager_max = if awaited { self.awaited_eager_max() } else { 0 };
-        if !self.is_large(length) || length <= eager_max {
+        if !self.is_large(length) {
+            return false;
+        }
+        // A message that a call waits for comes eagerly through the ring if it is short. So does one of a
+        // window.
+        let is_eager = awaited || self.peers.near.streams && peer.is_some_and(|peer| self.is_in_window(peer, handle));
+        if is_eager && length <= self.awaited_eager_max() {
             return false;
         }
         let requests = &self.messages.requests;
@@ -50,6 +54,12 @@ impl<P: Platform> PointToPoint<P> {
             self.note_posted(handle);
         }
         ticket.is_some()
+    }
+
+    /// Notes a nonblocking receive from `peer`, and returns whether it belongs to a window.
+    fn is_in_window(&mut self, peer: PeerId, handle: usize) -> bool {
+        let messages = &self.messages;
+        self.peers[peer].received_windows.note(handle, |handle| messages.is_outstanding(handle))
     }
 
     /// Notes that the receive `handle` stands on a table.
