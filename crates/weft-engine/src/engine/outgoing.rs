@@ -19,7 +19,7 @@ use crate::protocols::{
     self, BUSY_BYTES, Facts, PeerClass, Protocol, RING_PIECE_BYTES, Receiver, RouteClass, Situation, UNASKED_BYTES_MAX,
 };
 use crate::request::{Fin, Mode, Send, State};
-use crate::transport::{Frames, Platform};
+use crate::transport::{Candidate, Frames, Platform};
 
 /// The room in a packet above which the first piece of a message fills the packet up, in bytes: little more
 /// than a head. A packet that is not full ends a train.
@@ -107,14 +107,12 @@ impl<P: Platform> PointToPoint<P> {
         if bytes > UNASKED_BYTES_MAX {
             self.follow_costs();
         }
-        let receiver = if self.is_large(bytes) {
-            Receiver {
-                posted: self.candidate(peer, &send.envelope),
-                is_inside: self.is_inside_mpi(peer),
-                has_announced: self.has_offer(peer),
-            }
-        } else {
-            Receiver::UNKNOWN
+        let posted = if self.is_large(bytes) { self.candidate(peer, &send.envelope) } else { Candidate::None };
+        let receiver = match posted {
+            // Without a receive that is known, the rest does not count. The receiver writes the line that says
+            // whether it waits with every message, so each look fetches that line from the other processor.
+            Candidate::None => Receiver::UNKNOWN,
+            posted => Receiver { posted, is_inside: self.is_inside_mpi(peer), has_announced: self.has_offer(peer) },
         };
         let is_in_window = !send.blocking && self.is_large(bytes) && {
             let (state, messages) = (&mut self.peers[peer], &self.messages);

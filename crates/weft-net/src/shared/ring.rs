@@ -182,8 +182,16 @@ impl Producer {
         let frame = unsafe { self.area.frame_mut(start + READY_BYTES + pad, total) };
         let (front, payload) = frame.split_at_mut(head.len());
         // SAFETY: both are `head.len()` bytes long, and `head` lies elsewhere.
-        unsafe { copy_short(head.as_ptr(), front.as_mut_ptr(), head.len()) };
-        fill(payload);
+        let mut write_head = || unsafe { copy_short(head.as_ptr(), front.as_mut_ptr(), head.len()) };
+        if need == LINE {
+            write_head();
+            fill(payload);
+        } else {
+            // The consumer looks at the first line all the time, and so takes it back after each store. While
+            // the payload is copied that would cost two more transfers of the line.
+            fill(payload);
+            write_head();
+        }
         let word = FRAME_MARK | (pad as u32 / 4) << PAD_SHIFT | total as u32;
         if skip == 0 {
             self.area.word(start).store(word, Ordering::SeqCst);
