@@ -18,7 +18,9 @@ mod exposed;
 mod in_process;
 mod label;
 mod mapped;
+mod reader;
 mod shared;
+mod trials;
 mod window_lock;
 mod writer;
 
@@ -45,6 +47,7 @@ pub use exposed::Exposed;
 pub use in_process::InProcess;
 pub use label::{LABEL_BYTES, LABEL_WORDS, Label};
 pub use mapped::MappedMemory;
+pub use reader::Reader;
 pub use shared::SharedBuffer;
 pub use window_lock::{Held, Holder, LockWord};
 pub use writer::Writer;

@@ -109,8 +109,8 @@ impl<P: Platform> PointToPoint<P> {
         }
         let posted = if self.is_large(bytes) { self.candidate(peer, &send.envelope) } else { Candidate::None };
         let receiver = match posted {
-            // Without a receive that is known, the rest does not count. The receiver writes the line that says
-            // whether it waits with every message, so each look fetches that line from the other processor.
+            // Without a known receive the rest does not count. The receiver writes with every message whether
+            // it waits, so each look fetches a line from the other processor.
             Candidate::None => Receiver::UNKNOWN,
             posted => Receiver { posted, is_inside: self.is_inside_mpi(peer), has_announced: self.has_offer(peer) },
         };

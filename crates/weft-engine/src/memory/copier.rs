@@ -10,7 +10,7 @@ use std::ops::Range;
 use weft_core::layout::Layout;
 
 use super::copies::{SHORT_BYTES, copy_arrived, copy_run, gather, scatter};
-use super::{Items, MemoryKind, NeighbourMemory, Shape, SharedBuffer, UserData, Writer, shared};
+use super::{Items, MemoryKind, NeighbourMemory, Reader, Shape, SharedBuffer, UserData, Writer, shared};
 
 impl UserData {
     /// Packs the bytes from `offset` on into `out`.
@@ -89,6 +89,18 @@ impl UserData {
             }
             MemoryKind::Buffer => shared::write_items(self.base.addr(), items.count(), layout, offset, bytes),
         }
+    }
+
+    /// Unpacks a whole message that another process may have written just now.
+    ///
+    /// # Panics
+    /// As for [`UserData::write`].
+    #[inline(always)]
+    pub fn write_whole(&self, bytes: &[u8], reader: &mut Reader) {
+        let Shape::Run = self.shape else { return self.write(0, bytes) };
+        assert!(self.has(0, bytes.len() as u64));
+        // SAFETY: as in `write`.
+        unsafe { reader.copy(bytes.as_ptr(), self.base, bytes.len()) };
     }
 
     /// Unpacks as [`UserData::write`] does, for a part of a message that is larger than a processor's own

@@ -62,21 +62,23 @@ pub(super) unsafe fn copy_arrived(from: *const u8, to: *mut u8, length: usize) {
         return unsafe { copy_run(from, to, length) };
     }
     // SAFETY: the caller's promise, and they are apart.
-    unsafe { copy_backward(from, to, length) }
+    unsafe { copy_backward(from, to, length, BLOCK_BYTES) }
 }
 
+/// Copies `length` bytes with the last `block` first.
+///
 /// # Safety
 /// As for [`copy_run`]; they do not overlap.
 #[inline(never)]
-unsafe fn copy_backward(from: *const u8, to: *mut u8, length: usize) {
-    let mut left = length - length % BLOCK_BYTES;
+pub(super) unsafe fn copy_backward(from: *const u8, to: *mut u8, length: usize, block: usize) {
+    let mut left = length - length % block;
     // SAFETY: all blocks lie inside `length`, and the two sides do not overlap.
     unsafe { std::ptr::copy_nonoverlapping(from.add(left), to.add(left), length - left) };
     while left > 0 {
         // Otherwise the compiler sees that all this is one copy, and makes it one.
-        left = std::hint::black_box(left - BLOCK_BYTES);
+        left = std::hint::black_box(left - block);
         // SAFETY: as above.
-        unsafe { std::ptr::copy_nonoverlapping(from.add(left), to.add(left), BLOCK_BYTES) };
+        unsafe { std::ptr::copy_nonoverlapping(from.add(left), to.add(left), block) };
     }
 }
 

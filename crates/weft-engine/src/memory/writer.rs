@@ -12,6 +12,8 @@
 //! was quicker ([`Rule::choose`]). It makes further trials from time to time, less often after each trial
 //! that changed nothing, and at once when several copies in a row have been slow.
 
+use super::trials::{PAUSE_MAX, Trials};
+
 /// The length below which copies are always plain, in bytes: the fence behind streaming stores waits for
 /// memory.
 const BYTES_MIN: usize = 4 << 10;
@@ -20,12 +22,6 @@ const BYTES_MIN: usize = 4 << 10;
 /// the instruction is the quicker way all the same.
 const BLOCK_BYTES: usize = 2 << 10;
 const BLOCKS_BYTES_MAX: usize = 5 << 10;
-/// The number of copies between two trials, at first and at most. A trial in vain costs about as much as
-/// twenty copies.
-const PAUSE_MIN: u32 = 128;
-const PAUSE_MAX: u32 = 4096;
-/// The copies of each kind in a trial, of which the middle one counts: another may have been interrupted.
-const TRIAL: usize = 3;
 /// The number of slow copies in a row after which there is a trial at once: a single one may have been
 /// interrupted, or met memory that had never been touched.
 const SLOW_IN_A_ROW: u32 = 3;
@@ -93,16 +89,10 @@ pub struct Writer {
     rule: Rule,
     /// The kind that the last trial chose.
     chosen: Stores,
-    /// The number of copies to be made before the next trial; 0: a trial is under way.
-    left: u32,
-    /// The number with which that begins after a trial that changes nothing.
-    pause: u32,
+    /// The trials of plain and of prefetched stores, by ticks for 1 KiB.
+    trials: Trials,
     /// The number of copies in a row that were slow.
     slow: u32,
-    /// The ticks for 1 KiB of the copies of the trial that is under way, plain and prefetched ones in turn.
-    trial: [u64; 2 * TRIAL],
-    /// The number of these.
-    tried: usize,
     ticks: fn() -> u64,
 }
 
@@ -110,8 +100,7 @@ impl Writer {
     /// Makes a writer for memory that one other process reads. `ticks` is a counter that grows by about 2.5
     /// each nanosecond. Where there is none, it stands still: copies are plain then.
     pub const fn new(ticks: fn() -> u64) -> Self {
-        let (chosen, trial) = (Stores::Plain, [0; 2 * TRIAL]);
-        Self { rule: Rule::ForReader, chosen, left: PAUSE_MIN, pause: PAUSE_MIN, slow: 0, trial, tried: 0, ticks }
+        Self { rule: Rule::ForReader, chosen: Stores::Plain, trials: Trials::new(), slow: 0, ticks }
     }
 
     /// Makes a writer for arriving data that is too large to stay in the caches that it is copied through.
@@ -123,14 +112,14 @@ impl Writer {
     /// or are being tried.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.chosen != Stores::Streamed || self.left == 0
+        self.chosen != Stores::Streamed || self.trials.next().is_some()
     }
 
     /// Notes that `len` bytes have gone another way than they would if plain stores were quick: that, too, is
     /// a reason for a trial some time.
     #[inline]
     pub fn pass_by(&mut self, len: u64) {
-        self.left = self.left.saturating_sub((len / PASSED_BYTES_PER_COPY).min(u64::from(PAUSE_MAX)) as u32);
+        self.trials.pass((len / PASSED_BYTES_PER_COPY).min(u64::from(PAUSE_MAX)) as u32);
     }
 
     /// Copies `len` bytes from `from` to `to`. A process that sees a later release store sees them.
@@ -163,34 +152,27 @@ impl Writer {
 
     /// The kind of the next copy's stores.
     fn next(&self) -> Stores {
-        match (self.left, self.rule, self.tried % 2) {
-            (0, Rule::ForReader, 1) => Stores::Prefetched,
-            (0, ..) => Stores::Plain,
-            _ => self.chosen,
+        match (self.trials.next(), self.rule) {
+            (Some(1), Rule::ForReader) => Stores::Prefetched,
+            (Some(_), _) => Stores::Plain,
+            (None, _) => self.chosen,
         }
     }
 
     /// Notes the ticks for 1 KiB of a copy.
     fn judge(&mut self, cost: u64) {
-        if self.left > 0 {
+        if self.trials.next().is_none() {
             self.slow = if cost > self.rule.slow() { self.slow + 1 } else { 0 };
-            let is_trial_due = self.slow >= SLOW_IN_A_ROW && self.chosen != Stores::Streamed;
-            self.left = if is_trial_due { 0 } else { self.left - 1 };
+            self.trials.pass(1);
+            if self.slow >= SLOW_IN_A_ROW && self.chosen != Stores::Streamed {
+                self.trials.begin();
+            }
             return;
         }
-        self.trial[self.tried] = cost;
-        self.tried += 1;
-        if self.tried < self.trial.len() {
-            return;
-        }
-        let middle = |at: usize| {
-            let mut costs: [u64; TRIAL] = std::array::from_fn(|i| self.trial[2 * i + at]);
-            weft_ordered::sort(&mut costs);
-            costs[TRIAL / 2]
-        };
-        let chosen = self.rule.choose(middle(0), middle(1));
-        self.pause = if chosen == self.chosen { (self.pause * 2).min(PAUSE_MAX) } else { PAUSE_MIN };
-        (self.chosen, self.left, self.slow, self.tried) = (chosen, self.pause, 0, 0);
+        let Some([plain, prefetched]) = self.trials.note(cost) else { return };
+        let chosen = self.rule.choose(plain, prefetched);
+        self.trials.end(chosen != self.chosen);
+        (self.chosen, self.slow) = (chosen, 0);
     }
 }
 
@@ -284,13 +266,14 @@ use copy_plain as stream;
 
 #[cfg(test)]
 mod tests {
+    use super::super::trials::PAUSE_MIN;
     use super::*;
 
     #[test]
     fn every_alignment_and_length_is_copied_whole_and_nothing_else_is_touched() {
         let source: Vec<u8> = (0..3 * BYTES_MIN).map(|i| (i % 251) as u8).collect();
         for chosen in [Stores::Plain, Stores::Prefetched, Stores::Streamed] {
-            let mut writer = Writer { chosen, left: u32::MAX, ..Writer::new(|| 0) };
+            let mut writer = Writer { chosen, trials: Trials::never(), ..Writer::new(|| 0) };
             for (skip_from, skip_to) in [(0, 0), (1, 0), (0, 1), (3, 61), (64, 63), (17, 32)] {
                 for len in [0, 1, BYTES_MIN - 1, BYTES_MIN, BYTES_MIN + 1, BYTES_MIN + 63, 2 * BYTES_MIN + 17] {
                     let mut target = vec![0xaa_u8; 3 * BYTES_MIN];
@@ -307,11 +290,11 @@ mod tests {
     /// copies before the trial.
     fn until_a_trial_has_ended(writer: &mut Writer, cost: impl Fn(Stores) -> u64) -> u32 {
         let mut before = 0;
-        while writer.left > 0 {
+        while writer.trials.next().is_none() {
             writer.judge(cost(writer.next()));
             before += 1;
         }
-        while writer.left == 0 {
+        while writer.trials.next().is_some() {
             writer.judge(cost(writer.next()));
         }
         before
@@ -328,15 +311,15 @@ mod tests {
         assert_eq!(pauses, [SLOW_IN_A_ROW, 128, 256, 512, 1024, 2048, 4096, 4096]);
         assert!(!writer.is_plain());
         writer.pass_by(3 * PASSED_BYTES_PER_COPY);
-        assert_eq!((writer.left, writer.is_plain()), (PAUSE_MAX - 3, false));
+        assert_eq!((writer.trials.left(), writer.is_plain()), (PAUSE_MAX - 3, false));
         writer.pass_by(u64::MAX);
         assert!(writer.is_plain(), "a message must go through the ring to be tried");
         until_a_trial_has_ended(&mut writer, |_| 100);
-        assert_eq!((writer.chosen, writer.left), (Stores::Plain, PAUSE_MIN));
+        assert_eq!((writer.chosen, writer.trials.left()), (Stores::Plain, PAUSE_MIN));
         for cost in [1500, 1500, 100, 1500] {
             writer.judge(cost);
         }
-        assert_eq!(writer.left, PAUSE_MIN - 4, "copies that are slow now and then were interrupted");
+        assert_eq!(writer.trials.left(), PAUSE_MIN - 4, "copies that are slow now and then were interrupted");
     }
 
     /// The kinds of machines, by the ticks for 1 KiB of plain and of prefetched stores.   Expect: the
@@ -357,10 +340,11 @@ mod tests {
     /// A trial, of whose copies one is interrupted.   Expect: the interruption does not count.
     #[test]
     fn an_interrupted_copy_does_not_decide_a_trial() {
-        let mut writer = Writer { left: 0, ..Writer::new(|| 0) };
+        let mut writer = Writer::new(|| 0);
+        writer.trials.begin();
         for cost in [90_000, 160, 245, 90_000, 245, 160] {
             writer.judge(cost);
         }
-        assert_eq!((writer.chosen, writer.left), (Stores::Prefetched, PAUSE_MIN));
+        assert_eq!((writer.chosen, writer.trials.left()), (Stores::Prefetched, PAUSE_MIN));
     }
 }

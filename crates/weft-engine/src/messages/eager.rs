@@ -11,7 +11,7 @@ use super::{
 use crate::error::Error;
 use crate::group::PeerId;
 use crate::handle::Slab;
-use crate::memory::UserData;
+use crate::memory::{Reader, UserData};
 use crate::request::{Hold, State, Status};
 
 /// The memory that each message costs beside its payload, in bytes, when it is kept beyond its sender's
@@ -33,7 +33,7 @@ impl Messages {
         self.note_event(EventKind::Matched, peer, envelope, message.total);
         match message.body {
             Body::Whole { bytes, acknowledge } => {
-                self.deliver_whole(handle, envelope, &bytes);
+                self.deliver_whole(handle, envelope, &bytes, &mut peers.peer_mut(peer).reader);
                 self.let_go(peer, bytes.len() as u64, message.is_lent, peers);
                 self.acknowledge(peer, acknowledge);
                 self.put_aside(bytes);
@@ -149,13 +149,13 @@ impl Messages {
     /// Gives a whole message to the posted receive `handle`. Returns `false`, and does nothing, if the
     /// receive stands on a table, where the sender may have been quicker.
     #[inline(always)]
-    fn deliver_whole(&mut self, handle: usize, envelope: Envelope, bytes: &[u8]) -> bool {
+    fn deliver_whole(&mut self, handle: usize, envelope: Envelope, bytes: &[u8], reader: &mut Reader) -> bool {
         let Some(request) = self.requests.get_mut(handle) else { return true };
         if request.ticket.is_some() {
             return false;
         }
         let State::Posted(receive) = &request.state else { return true };
-        let (status, error) = write_whole(&receive.data, envelope, bytes);
+        let (status, error) = write_whole(&receive.data, envelope, bytes, reader);
         request.status = status;
         if error.is_some() {
             request.error = error;
@@ -182,7 +182,7 @@ impl Messages {
     ) -> (Status, Option<Error>) {
         self.count(peer, peers);
         peers.matched(peer);
-        let received = write_whole(data, envelope, payload);
+        let received = write_whole(data, envelope, payload, &mut peers.peer_mut(peer).reader);
         self.consumed(peer, payload.len() as u64, peers);
         received
     }
@@ -230,11 +230,11 @@ impl Messages {
                 self.note_event(EventKind::Unexpected, peer, envelope, payload.len() as u64);
                 return;
             };
-            if !self.deliver_whole(handle, envelope, payload) {
+            if !self.deliver_whole(handle, envelope, payload, &mut peers.peer_mut(peer).reader) {
                 if self.withdraw(peer, handle, peers) != Matched::Ours {
                     continue;
                 }
-                self.deliver_whole(handle, envelope, payload);
+                self.deliver_whole(handle, envelope, payload, &mut peers.peer_mut(peer).reader);
             }
             self.consumed(peer, payload.len() as u64, peers);
             self.acknowledge(peer, acknowledge);
@@ -383,12 +383,12 @@ fn keep_whole(room: Room<'_>, spare: &mut Vec<Vec<u8>>, payload: &[u8], acknowle
 
 /// Writes the part of a whole message that fits, and returns what its receive reports.
 #[inline(always)]
-fn write_whole(data: &UserData, envelope: Envelope, bytes: &[u8]) -> (Status, Option<Error>) {
+fn write_whole(data: &UserData, envelope: Envelope, bytes: &[u8], reader: &mut Reader) -> (Status, Option<Error>) {
     let (total, capacity) = (bytes.len() as u64, data.len());
     if total > capacity {
         data.write(0, &bytes[..capacity as usize]);
         return (status_of(envelope, capacity), Some(truncated(envelope, total, capacity)));
     }
-    data.write(0, bytes);
+    data.write_whole(bytes, reader);
     (status_of(envelope, total), None)
 }

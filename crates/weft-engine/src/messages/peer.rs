@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft_core::rendezvous_schemes::SchemeChoice;
 
 use super::{CREDIT_BYTES, OWN_STREAM, Stream};
-use crate::memory::{UserData, Writer};
+use crate::memory::{Reader, UserData, Writer};
 
 /// The destination of the pieces of a fragmented message that is arriving from a peer.
 #[derive(Clone, Copy)]
@@ -59,6 +59,8 @@ pub struct Peer {
     /// Set when a probe has looked for a message of this peer in vain, since the last time that this was
     /// asked.
     pub(super) probed: bool,
+    /// The reader of whole eager messages of the peer, as a neighbour.
+    pub(super) reader: Reader,
     /// The writer that puts the peer's largest messages into the program's memory.
     pub(super) writer: Writer,
     /// Bytes that this process has asked of the peer, as a neighbour, and that have not come.
@@ -84,6 +86,7 @@ impl Peer {
             schemes: None,
             failed: None,
             host: None,
+            reader: Reader::new(ticks),
             writer: Writer::beyond_caches(ticks),
             asked: 0,
             probed: false,

@@ -50,11 +50,11 @@ mod tests {
 
     /// The answers for bursts of messages of these requests; the program waits after each burst.
     fn answers(windows: &mut Windows, bursts: &[std::ops::Range<usize>]) -> Vec<String> {
-        let mut answer = |burst: &std::ops::Range<usize>| {
+        let answer = |burst: &std::ops::Range<usize>| {
             let note = |handle| windows.note(handle, |last| burst.contains(&last));
             burst.clone().map(note).map(|is_window| if is_window { 'w' } else { '-' }).collect::<String>()
         };
-        bursts.iter().map(|burst| answer(burst)).collect()
+        bursts.iter().map(answer).collect()
     }
 
     /// Messages that stand alone, pairs, and windows.   Expect: the first window is known from its fourth

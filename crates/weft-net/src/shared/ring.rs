@@ -31,8 +31,8 @@ const CLEAR_AHEAD: usize = 2 * LINE;
 /// nothing to do.
 const STRIDE: usize = 4 * LINE;
 /// Least bytes behind a sent frame that the producer asks for: the lines of the next frames, if they are like
-/// the last one. Behind a frame larger than [`FETCH_AHEAD_MAX`] comes, if anything, the next piece of a
-/// message. The consumer waits for that piece already, and the copy of the piece asks for lines itself.
+/// the last one. Behind a frame larger than [`FETCH_AHEAD_MAX`] the producer asks only for the lines that it
+/// clears: the next frame comes at once, or late, and its copy asks for lines itself.
 const FETCH_AHEAD_MIN: usize = 8 * LINE;
 const FETCH_AHEAD_MAX: usize = 66 * LINE;
 /// Longest frame, in bytes, that occupies a single line.
@@ -240,7 +240,7 @@ impl Producer {
     /// and asks for the lines of frames of `need` bytes, like the last one.
     #[inline(always)]
     fn prepare_next(&mut self, need: usize) {
-        let ahead = if need > FETCH_AHEAD_MAX { FETCH_AHEAD_MIN } else { need.max(FETCH_AHEAD_MIN) };
+        let ahead = if need > FETCH_AHEAD_MAX { CLEAR_AHEAD } else { need.max(FETCH_AHEAD_MIN) };
         if self.cleared < self.sent + CLEAR_AHEAD as u64 || self.fetched < self.sent + ahead as u64 {
             self.prepare(ahead);
         }
