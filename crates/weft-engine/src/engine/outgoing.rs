@@ -101,8 +101,8 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// The facts of the send of the request `handle`: its size, its route and its receiver.
-    fn facts(&mut self, peer: PeerId, handle: usize, send: &Send) -> Facts {
+    /// The facts of a send: its size, its route and its receiver.
+    fn facts(&mut self, peer: PeerId, send: &Send) -> Facts {
         let bytes = send.data.len();
         if bytes > UNASKED_BYTES_MAX {
             self.follow_costs();
@@ -114,11 +114,7 @@ impl<P: Platform> PointToPoint<P> {
             Candidate::None => Receiver::UNKNOWN,
             posted => Receiver { posted, is_inside: self.is_inside_mpi(peer), has_announced: self.has_offer(peer) },
         };
-        let is_in_window = !send.blocking && self.is_large(bytes) && {
-            let (state, messages) = (&mut self.peers[peer], &self.messages);
-            let [left, ..] = state.traffic();
-            state.sent_windows.note_send(handle, left, |handle| messages.is_outstanding(handle))
-        };
+        let is_in_window = !send.blocking && self.is_large(bytes) && self.sends_window(peer);
         let state = &self.peers[peer];
         let (route, is_path_busy) = match &state.route {
             Route::Shared(_) => {
@@ -150,7 +146,7 @@ impl<P: Platform> PointToPoint<P> {
             return true;
         };
         let send = send.clone();
-        let mut facts = self.facts(peer, handle, &send);
+        let mut facts = self.facts(peer, &send);
         // The second choice differs from the first: `write_failed` is among the facts.
         loop {
             match self.choices.choose(&facts).0 {

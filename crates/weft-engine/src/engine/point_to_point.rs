@@ -191,6 +191,9 @@ impl<P: Platform> PointToPoint<P> {
         }
         let (blocking, bytes) = (send.blocking, send.data.len() as usize);
         self.look_for_credit(peer, bytes as u64);
+        if !blocking && self.is_large(bytes as u64) {
+            self.note_send(peer, handle);
+        }
         self.enqueue(peer, Outgoing::Send { request: handle });
         self.drain_queues();
         let state = &self.peers[peer];

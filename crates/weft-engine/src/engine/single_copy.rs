@@ -34,6 +34,7 @@ use crate::error::{Error, ErrorClass};
 use crate::group::{Group, PeerId};
 use crate::memory::UserData;
 use crate::peers::{Neighbours, Route, Table};
+use crate::protocols::Overlap;
 use crate::request::{Cancellation, Request, Send, State};
 use crate::transport::{
     Candidate, Claim, Cooperation, Frames, Node, NodeProcessors, Offered, Platform, PostState, PostedReceives,
@@ -62,6 +63,7 @@ pub(super) struct SingleCopies {
     /// The receives of this process that stand on tables, and some that no longer do (`note_posted`).
     receives: Vec<usize>,
     inside_mpi: bool,
+    overlap: Overlap,
 }
 
 impl SingleCopies {
@@ -81,6 +83,35 @@ impl<P: Platform> PointToPoint<P> {
             self.single_copy.inside_mpi = waits;
             posted.set_inside_mpi(waits);
         }
+    }
+
+    /// Notes that the program has come to a call that may wait.
+    #[inline(always)]
+    pub fn note_wait(&mut self) {
+        self.single_copy.overlap.wait(P::ticks);
+    }
+
+    /// Notes the nonblocking send of the request `handle` to `peer`, which is large.
+    pub(super) fn note_send(&mut self, peer: PeerId, handle: usize) {
+        self.single_copy.overlap.start(P::ticks());
+        let messages = &self.messages;
+        self.peers[peer].sent_windows.note(handle, |handle| messages.is_outstanding(handle));
+    }
+
+    /// Returns whether a large nonblocking send to `peer` belongs to a window for which the program waits at
+    /// once, as far as is known.
+    pub(super) fn sends_window(&self, peer: PeerId) -> bool {
+        self.peers[peer].sent_windows.is_window() && !self.single_copy.overlap.computes()
+    }
+
+    /// Notes the nonblocking receive of the request `handle` from `peer`, which is large, and returns whether
+    /// it belongs to such a window.
+    fn is_received_in_window(&mut self, peer: PeerId, handle: usize) -> bool {
+        self.single_copy.overlap.start(P::ticks());
+        let messages = &self.messages;
+        let windows = &mut self.peers[peer].received_windows;
+        windows.note(handle, |handle| messages.is_outstanding(handle));
+        windows.is_window() && !self.single_copy.overlap.computes()
     }
 
     /// The processors of the node, if it knows which processes spin on them.

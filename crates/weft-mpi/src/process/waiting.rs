@@ -140,6 +140,9 @@ pub fn block_for<R>(
     mut check: impl FnMut(&mut Process) -> Option<R>,
 ) -> R {
     let mut wait = Wait::default();
+    if let Some(engine) = &mut process.engine {
+        engine.note_wait();
+    }
     loop {
         if let Some(result) = check(&mut process) {
             process.conclude(&wait);

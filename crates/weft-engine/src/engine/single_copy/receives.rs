@@ -32,7 +32,8 @@ impl<P: Platform> PointToPoint<P> {
         }
         // A message that a call waits for comes eagerly through the ring if it is short. So does one of a
         // window.
-        let is_eager = awaited || self.peers.near.streams && peer.is_some_and(|peer| self.is_in_window(peer, handle));
+        let is_eager =
+            awaited || self.peers.near.streams && peer.is_some_and(|peer| self.is_received_in_window(peer, handle));
         if is_eager && length <= self.awaited_eager_max() {
             return false;
         }
@@ -54,12 +55,6 @@ impl<P: Platform> PointToPoint<P> {
             self.note_posted(handle);
         }
         ticket.is_some()
-    }
-
-    /// Notes a nonblocking receive from `peer`, and returns whether it belongs to a window.
-    fn is_in_window(&mut self, peer: PeerId, handle: usize) -> bool {
-        let messages = &self.messages;
-        self.peers[peer].received_windows.note(handle, |handle| messages.is_outstanding(handle))
     }
 
     /// Notes that the receive `handle` stands on a table.
