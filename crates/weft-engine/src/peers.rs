@@ -17,7 +17,7 @@ use crate::group::PeerId;
 use crate::jobs::{JobKey, Member};
 use crate::memory::{Copier, Writer};
 use crate::messages::{self, Announced, Outgoing};
-use crate::protocols::{CostModel, Refinement, Windows};
+use crate::protocols::{CostModel, MessageWindows, Refinement};
 use crate::transport::{Node, Platform, PostedReceives};
 
 /// The table of posted receives of this platform.
@@ -84,9 +84,9 @@ pub struct Peer<P: Platform> {
     /// The writer that puts payloads into the ring, if there is one.
     pub(crate) writer: Writer,
     /// The windows of nonblocking large messages to the peer, if it is a process of this node.
-    pub(crate) sent_windows: Windows,
+    pub(crate) sent_windows: MessageWindows,
     /// The same of receives from it.
-    pub(crate) received_windows: Windows,
+    pub(crate) received_windows: MessageWindows,
     /// The number of messages put on the route, the announced ones included; the receiver counts the same
     /// messages.
     numbered: u32,
@@ -275,8 +275,8 @@ impl<P: Platform> Peers<P> {
             waiting: false,
             ahead_of_room: None,
             writer: Writer::new(P::ticks),
-            sent_windows: Windows::default(),
-            received_windows: Windows::default(),
+            sent_windows: MessageWindows::default(),
+            received_windows: MessageWindows::default(),
             numbered: 0,
             messages: 0,
             bytes: 0,

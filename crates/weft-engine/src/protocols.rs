@@ -14,9 +14,9 @@
 mod calibration;
 mod choices;
 mod costs;
+mod message_windows;
 mod refinement;
 mod rows;
-mod windows;
 
 use crate::transport::Candidate;
 
@@ -26,9 +26,9 @@ pub use calibration::{
 };
 pub use choices::{Choices, Range, offers};
 pub use costs::{COST_PS_MAX, Cost, CostModel};
+pub(crate) use message_windows::{MessageWindows, Overlap};
 pub(crate) use refinement::Refinement;
 pub use rows::{Offer, ROWS, Row};
-pub(crate) use windows::{Overlap, Windows};
 
 /// The size above which a message goes through a ring in pieces, and the size of its first piece, in bytes:
 /// while the receiver copies one piece out, the sender copies the next one in. Each piece costs a line that

@@ -42,7 +42,7 @@ impl Overlap {
 
 /// The nonblocking messages to one peer, or from it, as far as they tell windows.
 #[derive(Debug, Default)]
-pub(crate) struct Windows {
+pub(crate) struct MessageWindows {
     /// The request of the last message.
     last: Option<usize>,
     /// The messages that were started without waiting for those before, up to the last.
@@ -51,7 +51,7 @@ pub(crate) struct Windows {
     before: u32,
 }
 
-impl Windows {
+impl MessageWindows {
     /// Notes that the message of the request `handle` is started. `is_outstanding` says whether the program
     /// still has to wait for a request.
     pub(crate) fn note(&mut self, handle: usize, is_outstanding: impl FnOnce(usize) -> bool) {
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     /// The answers for bursts of messages of these requests; the program waits after each burst.
-    fn answers(windows: &mut Windows, bursts: &[std::ops::Range<usize>]) -> Vec<String> {
+    fn answers(windows: &mut MessageWindows, bursts: &[std::ops::Range<usize>]) -> Vec<String> {
         let answer = |burst: &std::ops::Range<usize>| {
             let note = |handle| {
                 windows.note(handle, |last| burst.contains(&last));
@@ -91,7 +91,7 @@ mod tests {
     /// as one of a window, and no later one does.
     #[test]
     fn a_window_is_known_by_the_one_before() {
-        let found = answers(&mut Windows::default(), &[0..1, 1..3, 3..6, 6..14, 14..20, 20..21, 21..23]);
+        let found = answers(&mut MessageWindows::default(), &[0..1, 1..3, 3..6, 6..14, 14..20, 20..21, 21..23]);
         assert_eq!(found, ["-", "--", "---", "---wwwww", "wwwwww", "w", "--"]);
     }
 
@@ -99,7 +99,7 @@ mod tests {
     /// same as for others.
     #[test]
     fn requests_that_are_started_again_tell_windows_as_others_do() {
-        let found = answers(&mut Windows::default(), &[0..4, 0..4, 3..4, 3..4, 3..4]);
+        let found = answers(&mut MessageWindows::default(), &[0..4, 0..4, 3..4, 3..4, 3..4]);
         assert_eq!(found, ["---w", "wwww", "w", "-", "-"]);
     }
 
