@@ -1,7 +1,7 @@
 #!/bin/sh
 # make bench: measures Weft beside MPICH, Open MPI and Intel MPI, all in the same runs. Makes the page of this
 # kind of machine from the figures (docs/performance-amd.md, docs/performance-intel.md). Adds the figures to
-# the record docs/performance.jsonl, and makes docs/performance.md from it. Takes about twelve minutes on two
+# the record docs/performance.jsonl, and makes docs/performance.md from it. Takes about thirteen minutes on two
 # processors, and the time to fetch the peers. Where no virtual hosts can be made, it measures only one node.
 set -eu
 cd "$(dirname "$0")/.."
@@ -17,10 +17,10 @@ compare() {
     "$weft" compare --fetch --output "$runs/$file.jsonl" "$@" >"$runs/$file.txt"
 }
 
-six="pingpong bandwidth rate sendrecv barrier availability"
+main="pingpong bandwidth bibandwidth rate sendrecv barrier availability"
 # shellcheck disable=SC2086 # a list of words
 {
-    compare 1-one-node $six --rounds 3 --limit 120
+    compare 1-one-node $main --rounds 3 --limit 120
     compare 2-start launch --rounds 3 --ranks 2,64
     # Files are in the page cache of TMPDIR: at most 200 MB at a time, removed afterwards.
     compare 6-files file_write file_read file_write_all file_read_all --ranks 4 --rounds 2 --limit 60
@@ -28,10 +28,10 @@ six="pingpong bandwidth rate sendrecv barrier availability"
     compare 8-files-open file_open --ranks 64 --rounds 2 --limit 60
     if why=$("$weft" hosts run --count 2 -- true 2>&1); then
         compare 9-start-eight-hosts launch --hosts 8 --ranks 64 --rounds 3
-        compare 3-two-hosts $six --hosts 2 --rounds 3 --limit 120
-        compare 4-shaped $six --hosts 2 --rate 10gbit --rounds 2 --sizes 8,64k,1m
+        compare 3-two-hosts $main --hosts 2 --rounds 3 --limit 120
+        compare 4-shaped $main --hosts 2 --rate 10gbit --rounds 2 --sizes 8,64k,1m
         # Peers over TCP need seconds for a round trip at times: a job that does not end in time is reported.
-        compare 5-loss $six --hosts 2 --loss 1% --rounds 2 --sizes 8,64k,1m --limit 20
+        compare 5-loss $main --hosts 2 --loss 1% --rounds 2 --sizes 8,64k,1m --limit 20
     else
         echo "bench: two hosts are left out: $why" >&2
     fi

@@ -12,6 +12,9 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -244,12 +247,13 @@ static void die(const char *file)
     raise(SIGKILL);
 }
 
-/* The processes of a job that dies are told to those that it was connected with, who can meet others. */
+/* The processes of a job that dies are told to those that it was connected with, who can meet others. The
+ * communicator with the dead job stays until MPI_Finalize, which ends all the same. */
 static void bereaved(const char *file)
 {
     char port[MPI_MAX_PORT_NAME] = "";
-    MPI_Comm inter;
-    int word = 0;
+    MPI_Comm inter, dead;
+    int word = 0, flag = 1;
     open_port(file, port);
     STORY("11.9 the other job dies");
     MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter);
@@ -259,7 +263,12 @@ static void bereaved(const char *file)
     MPI_Barrier(inter);
     CHECK_CLASS(MPI_Recv(&word, 1, MPI_INT, 0, TAG, inter, MPI_STATUS_IGNORE), MPI_ERR_PROC_ABORTED);
     CHECK_CLASS(MPI_Send(&word, 1, MPI_INT, 0, TAG, inter), MPI_ERR_PROC_ABORTED);
-    MPI_Comm_free(&inter);
+#ifdef MPIX_ERR_PROC_FAILED
+    STORY("an agreement with a job that has died");
+    CHECK_CLASS(MPIX_Comm_agree(inter, &flag), MPI_ERR_PROC_ABORTED);
+#endif
+    CHECK_EQUAL(flag, 1);
+    dead = inter;
     MPI_Barrier(MPI_COMM_WORLD);
     STORY("11.9 another job comes after one that has died");
     MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter);
@@ -268,6 +277,7 @@ static void bereaved(const char *file)
         CHECK_EQUAL(word, 4711);
     }
     MPI_Comm_disconnect(&inter);
+    CHECK(dead != MPI_COMM_NULL, "the communicator with the dead job is gone");
     close_port(file, port);
 }
 
