@@ -1,8 +1,9 @@
 #!/bin/sh
 # make bench: measures Weft beside MPICH, Open MPI and Intel MPI, all in the same runs. Makes the page of this
 # kind of machine from the figures (docs/performance-amd.md, docs/performance-intel.md). Adds the figures to
-# the record docs/performance.jsonl, and makes docs/performance.md from it. Takes about thirteen minutes on two
-# processors, and the time to fetch the peers. Where no virtual hosts can be made, it measures only one node.
+# the record docs/performance.jsonl, and makes docs/performance.md from it. Takes about thirteen minutes on
+# two processors, and the time to fetch the peers. Where no virtual hosts can be made, it measures only one
+# node.
 set -eu
 cd "$(dirname "$0")/.."
 weft=build/prefix/bin/weft
