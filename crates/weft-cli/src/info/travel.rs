@@ -238,7 +238,7 @@ const SITUATIONS: [Known; 10] = [
     },
     Known { name: "MPI_Isend, the receive is posted, the receiver computes", receiver: COMPUTES, ..UNKNOWN },
     Known { name: "MPI_Isend, nothing is known of the receiver", ..UNKNOWN },
-    Known { name: "MPI_Isend, one of a window of four messages or more", is_path_busy: true, ..UNKNOWN },
+    Known { name: "MPI_Isend in a window of messages", is_path_busy: true, receiver: COMPUTES, ..UNKNOWN },
     Known { peer: HOST, name: "MPI_Send, whatever the receiver does", is_blocking: true, ..UNKNOWN },
     Known { peer: HOST, name: "MPI_Isend, whatever the receiver does", ..UNKNOWN },
     Known { peer: HOST, name: "MPI_Isend behind many bytes that are on their way", is_path_busy: true, ..UNKNOWN },
