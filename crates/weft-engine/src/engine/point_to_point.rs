@@ -191,7 +191,8 @@ impl<P: Platform> PointToPoint<P> {
         }
         let (blocking, bytes) = (send.blocking, send.data.len() as usize);
         self.look_for_credit(peer, bytes as u64);
-        if !blocking && self.is_large(bytes as u64) {
+        let is_large = !blocking && self.is_large(bytes as u64);
+        if is_large {
             self.note_send(peer, handle);
         }
         self.enqueue(peer, Outgoing::Send { request: handle });
@@ -205,6 +206,9 @@ impl<P: Platform> PointToPoint<P> {
             self.flush_or_coalesce(peer, HEAD_MAX + if announced { 0 } else { bytes });
         } else if !self.network.active.is_empty() {
             self.transmit(self.platform.now());
+        }
+        if is_large {
+            self.note_start();
         }
     }
 

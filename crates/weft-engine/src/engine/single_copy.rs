@@ -93,9 +93,13 @@ impl<P: Platform> PointToPoint<P> {
 
     /// Notes the nonblocking send of the request `handle` to `peer`, which is large.
     pub(super) fn note_send(&mut self, peer: PeerId, handle: usize) {
-        self.single_copy.overlap.start(P::ticks());
         let messages = &self.messages;
         self.peers[peer].sent_windows.note(handle, |handle| messages.is_outstanding(handle));
+    }
+
+    /// Notes that the program may go on behind a large nonblocking operation that it has started.
+    pub(super) fn note_start(&mut self) {
+        self.single_copy.overlap.start(P::ticks());
     }
 
     /// Returns whether a large nonblocking send to `peer` belongs to a window for which the program waits at
@@ -107,7 +111,7 @@ impl<P: Platform> PointToPoint<P> {
     /// Notes the nonblocking receive of the request `handle` from `peer`, which is large, and returns whether
     /// it belongs to such a window.
     fn is_received_in_window(&mut self, peer: PeerId, handle: usize) -> bool {
-        self.single_copy.overlap.start(P::ticks());
+        self.note_start();
         let messages = &self.messages;
         let windows = &mut self.peers[peer].received_windows;
         windows.note(handle, |handle| messages.is_outstanding(handle));
