@@ -153,14 +153,19 @@ fn ring_at_once(frame_max: u64, is_near: bool, costs: &CostModel) -> u64 {
     }
 }
 
-/// Returns whether a message on a node belongs to a window that goes through a ring as quickly as the kernel
-/// copies it: the copies of one message at one end pass while those of another are made at the other end.
+/// Returns whether a message on a node belongs to a window, and its ring is wide. Then one message is copied
+/// at one end while another is copied at the other end.
+fn is_in_window(class: &PeerClass, situation: &Situation) -> bool {
+    let RouteClass::Ring { frame_max, .. } = class.route else { return false };
+    situation.waits_behind_others() && situation.is_contiguous && frame_max >= PIPE_FRAME_MIN
+}
+
+/// Returns whether such a message goes through the ring as quickly as the kernel copies it, also where it is
+/// too long for an eager message. A sixteenth is within the errors of the costs.
 fn streams(class: &PeerClass, situation: &Situation, costs: &CostModel) -> bool {
     let RouteClass::Ring { frame_max, is_near, .. } = class.route else { return false };
-    situation.waits_behind_others()
-        && situation.is_contiguous
-        && frame_max >= PIPE_FRAME_MIN
-        && ring_at_once(frame_max, is_near, costs) <= costs.kernel_copy_per_byte_ps
+    let (ring, kernel) = (ring_at_once(frame_max, is_near, costs), costs.kernel_copy_per_byte_ps);
+    is_in_window(class, situation) && ring <= kernel.saturating_add(kernel / 16)
 }
 
 fn pipeline(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
@@ -223,7 +228,7 @@ fn write_to_posted(_: &PeerClass, situation: &Situation, costs: &CostModel) -> O
 fn eager(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
     let per_byte_ps = match class.route {
         RouteClass::Ring { frame_max, is_near, .. }
-            if situation.is_awaited_at_both_ends() || streams(class, situation, costs) =>
+            if situation.is_awaited_at_both_ends() || is_in_window(class, situation) =>
         {
             ring_at_once(frame_max, is_near, costs)
         }

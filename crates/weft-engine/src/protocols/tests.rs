@@ -302,6 +302,28 @@ fn costs_decide_where_both_sides_wait() {
     }
 }
 
+/// A window to a receiver that has posted its receives and waits for nothing yet. The costs are those of an
+/// Intel Xeon of 2025, and of an AMD EPYC, whose ring and kernel take the same time for a byte where no cache
+/// is shared.   Expect: the kernel copies all but short messages on the first. On the second they go through
+/// the ring, and longer ones are announced as long as the ring is as quick.
+#[test]
+fn costs_decide_how_a_window_travels() {
+    let intel = "kernel_copy_ps 400000\nkernel_copy_per_byte_ps 33\nring_near_per_byte_ps 62\n";
+    let amd = "kernel_copy_ps 820000\nkernel_copy_per_byte_ps 66\nring_near_per_byte_ps 32\nring_far_per_byte_ps 67\n";
+    let receiver = Receiver { posted: Candidate::Posted, is_inside: false, has_announced: false };
+    let window = Situation { is_blocking: false, is_path_busy: true, receiver, ..Situation::BOTH_WAIT };
+    for (costs, is_near, expected) in [
+        (intel, true, "eager 13793, write"),
+        (amd, true, "eager 64K, fetch"),
+        (amd, false, "eager 64K, fetch 295712, write"),
+    ] {
+        let route = RouteClass::Ring { frame_max: 1 << 20, is_near, is_copied: true };
+        let mut choices = Choices::new(costs.parse().expect("they are costs"));
+        let class = PeerClass { route, eager_limit: 64 << 10 };
+        assert_eq!(shown(choices.ranges(&class, &window), 0..=u64::MAX), expected);
+    }
+}
+
 /// The limit for eager messages is the user's. It stands above costs where no receiver is known to fetch the
 /// message at once.
 #[test]
