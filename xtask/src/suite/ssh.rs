@@ -335,8 +335,16 @@ fn unreached(site: &Rc<Lazy>) -> Vec<Case> {
     cases.push(on(site, "a host is named: its server is stopped", |context, site| {
         site.add(&Server { name: "stopped", configuration: "", before: "" })?;
         let config = site.file("sshd_config-stopped").display().to_string();
-        let listener = listeners().into_iter().find(|(_, command)| command.contains(&config));
-        let Some((listener, _)) = listener else { anyhow::bail!("no server is found") };
+        // The server listens before its command says so.
+        let end = Instant::now() + END;
+        let listener = loop {
+            let found = listeners().into_iter().find(|(_, command)| command.contains(&config));
+            if let Some((listener, _)) = found {
+                break listener;
+            }
+            anyhow::ensure!(Instant::now() < end, "no server is found");
+            std::thread::sleep(Duration::from_millis(10));
+        };
         kill_process(listener, Signal::STOP)?;
         let finished = refused(context, site, "stopped");
         kill_process(listener, Signal::CONT)?;
