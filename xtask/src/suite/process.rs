@@ -44,6 +44,17 @@ pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
+/// Looks again and again, until `look` finds something or the time is over.
+pub(crate) fn until<T>(limit: Duration, look: impl Fn() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + limit;
+    loop {
+        match look() {
+            None if Instant::now() < deadline => std::thread::sleep(POLL),
+            found => return found,
+        }
+    }
+}
+
 /// The PATH, followed by the directories of administrators: `ip` and `nft` are there, and an ordinary user's
 /// PATH does not lead there.
 pub(crate) fn search_path() -> OsString {

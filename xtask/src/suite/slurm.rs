@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::context::{Context, Expected};
 use super::needs::Need;
 use super::peers;
-use super::process::{Finished, Run};
+use super::process::{Finished, Run, until};
 use super::{Case, Outcome};
 
 mod cluster;
@@ -17,7 +17,6 @@ use cluster::{Absent, Cluster, Lazy, NODES};
 
 const LIMIT_SECONDS: u64 = 60;
 const MPI4PY_LIMIT_SECONDS: u64 = 300;
-const POLL: Duration = Duration::from_millis(20);
 /// The time for a job's ranks to start.
 const READY: Duration = Duration::from_secs(30);
 /// The time for a job to end that is cancelled or whose rank dies, including the daemons' time for it.
@@ -171,7 +170,8 @@ impl Maker {
                 let is_ready = match start {
                     // The output of a batch script is in a file.
                     Sbatch => {
-                        until(READY, || std::fs::read_to_string(&output).is_ok_and(|text| text.contains("ready")))
+                        until(READY, || std::fs::read_to_string(&output).ok().filter(|text| text.contains("ready")))
+                            .is_some()
                     }
                     _ => running.says("ready", READY),
                 };
@@ -238,18 +238,6 @@ fn over(ranks: u32) -> &'static str {
 
 fn joined(options: &[&str]) -> String {
     options.iter().map(|option| format!(" {option}")).collect()
-}
-
-/// Waits until `condition` holds.
-fn until(limit: Duration, condition: impl Fn() -> bool) -> bool {
-    let deadline = Instant::now() + limit;
-    while !condition() {
-        if Instant::now() > deadline {
-            return false;
-        }
-        std::thread::sleep(POLL);
-    }
-    true
 }
 
 /// A selection that takes half a minute.

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::context::{Context, Expected};
 use super::needs::Need;
-use super::process::{Finished, Run};
+use super::process::{Finished, Run, until};
 use super::{Case, Outcome};
 use site::{Lazy, Server, Site};
 
@@ -336,15 +336,8 @@ fn unreached(site: &Rc<Lazy>) -> Vec<Case> {
         site.add(&Server { name: "stopped", configuration: "", before: "" })?;
         let config = site.file("sshd_config-stopped").display().to_string();
         // The server listens before its command says so.
-        let end = Instant::now() + END;
-        let listener = loop {
-            let found = listeners().into_iter().find(|(_, command)| command.contains(&config));
-            if let Some((listener, _)) = found {
-                break listener;
-            }
-            anyhow::ensure!(Instant::now() < end, "no server is found");
-            std::thread::sleep(Duration::from_millis(10));
-        };
+        let find = || listeners().into_iter().find(|(_, command)| command.contains(&config));
+        let Some((listener, _)) = until(END, find) else { anyhow::bail!("no server is found") };
         kill_process(listener, Signal::STOP)?;
         let finished = refused(context, site, "stopped");
         kill_process(listener, Signal::CONT)?;

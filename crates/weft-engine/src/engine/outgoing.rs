@@ -114,11 +114,11 @@ impl<P: Platform> PointToPoint<P> {
             Candidate::None => Receiver::UNKNOWN,
             posted => Receiver { posted, is_inside: self.is_inside_mpi(peer), has_announced: self.has_offer(peer) },
         };
-        let is_in_window = !send.blocking && self.is_large(bytes) && self.sends_window(peer);
         let state = &self.peers[peer];
         let (route, is_path_busy) = match &state.route {
             Route::Shared(_) => {
                 let (is_near, is_copied) = (state.writer.is_plain(), state.process != 0);
+                let is_in_window = !send.blocking && self.is_large(bytes) && self.sends_window(peer);
                 (RouteClass::Ring { frame_max: self.frame_max, is_near, is_copied }, is_in_window)
             }
             Route::Remote(()) => (RouteClass::Network, self.queued_bytes(peer) > BUSY_BYTES),

@@ -4,7 +4,7 @@
 //! are quickest, also for messages that are better copied forward without one. A [`Reader`] measures both.
 
 use super::copies::{copy_arrived, copy_backward};
-use super::trials::Trials;
+use super::trials::{Trials, cost_of};
 
 /// The lengths for which there are two ways, in bytes.
 const BYTES_MIN: usize = 6 << 10;
@@ -53,7 +53,7 @@ impl Reader {
         let began = (self.ticks)();
         // SAFETY: the caller's promise.
         unsafe { copy_by(way == 1, from, to, len) };
-        self.judge((self.ticks)().wrapping_sub(began).saturating_mul(1 << 10) / len as u64);
+        self.judge(cost_of((self.ticks)().wrapping_sub(began), len));
     }
 
     /// Notes the ticks for 1 KiB of a copy of a trial.

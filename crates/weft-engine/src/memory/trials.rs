@@ -11,6 +11,11 @@ pub(super) const PAUSE_MAX: u32 = 4096;
 /// The copies of each way in a trial, of which the middle one counts: another may have been interrupted.
 const TRIAL: usize = 3;
 
+/// The cost of a copy of `len` bytes that took so many ticks: the ticks for 1 KiB.
+pub(super) fn cost_of(ticks: u64, len: usize) -> u64 {
+    ticks.saturating_mul(1 << 10) / len as u64
+}
+
 /// The trials of two ways.
 #[derive(Debug)]
 pub(super) struct Trials {

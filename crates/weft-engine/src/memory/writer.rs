@@ -12,7 +12,7 @@
 //! was quicker ([`Rule::choose`]). It makes further trials from time to time, less often after each trial
 //! that changed nothing, and at once when several copies in a row have been slow.
 
-use super::trials::{PAUSE_MAX, Trials};
+use super::trials::{PAUSE_MAX, Trials, cost_of};
 
 /// The length below which copies are always plain, in bytes: the fence behind streaming stores waits for
 /// memory.
@@ -147,7 +147,7 @@ impl Writer {
                 Stores::Streamed => stream(from, to, len),
             }
         }
-        self.judge((self.ticks)().wrapping_sub(began).saturating_mul(1 << 10) / len as u64);
+        self.judge(cost_of((self.ticks)().wrapping_sub(began), len));
     }
 
     /// The kind of the next copy's stores.

@@ -1,8 +1,8 @@
 //! Windows of messages: a program starts one message to a peer after another, and waits for them together.
 //!
 //! The message that stands alone and the first of a window look alike when they are started, so a window is
-//! known by the one before. A program that computes between the start of its messages and its wait for them
-//! has another interest than one that waits at once: it wants its processor.
+//! known by the one before. Some programs compute before they wait for their messages. They want to keep
+//! their processor, so the kernel copies their messages ([`Overlap`]).
 
 /// The messages of a burst from which on it counts as a window. Shorter ones are the sends of programs that
 /// exchange their borders, and compute between the start of the sends and their end.
