@@ -25,6 +25,7 @@
 //! | [`reduce`] | the reductions that each datatype allows | engine `memory/`; `weft-mpi` |
 //! | [`fingerprint`] | numbers by which processes compare short texts | `weft-mpi`, `weft-net` `node.rs` |
 //! | [`meeting`] | the secrets of jobs that meet | `weft-net` `port.rs`; `weft-mpi` `processes/` |
+//! | [`bytes`] | buffers of bytes | all |
 //! | [`process`], [`time`] | names of processes, and time | all |
 //! | [`pcapng`] | packets as a file for Wireshark | `weft-net`, `weft-sim` |
 #![no_std]
@@ -32,6 +33,7 @@
 extern crate alloc;
 
 mod assembly;
+pub mod bytes;
 pub mod connection;
 pub mod distrust;
 pub mod file_view;

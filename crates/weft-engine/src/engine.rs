@@ -304,6 +304,15 @@ impl<P: Platform> Engine<P> {
         is_check
     }
 
+    /// Notes that the thread made no passes for this `span`, although a call waits or looks: it yielded its
+    /// processor, or computed between two calls. The next pass looks at the network.
+    #[inline]
+    pub fn note_away(&mut self, span: Duration) {
+        if self.has_network() {
+            self.network.note_away(span);
+        }
+    }
+
     /// Takes in the packets that the carriers have, and notes the remote writes and reads that they have
     /// completed.
     fn poll_network(&mut self, now: Instant) {

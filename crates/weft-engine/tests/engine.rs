@@ -16,7 +16,8 @@ use weft_core::flow::Settings;
 use weft_core::grants::UNDER_WAY_MAX;
 use weft_core::matching::Envelope;
 use weft_core::process::ProcessName;
-use weft_engine::carriers::{Carriers, Remote};
+use weft_core::rails::{RailCarrier, Role};
+use weft_engine::carriers::{CarrierId, CarrierPath, Carriers, Remote};
 use weft_engine::engine::Parts;
 use weft_engine::error::ErrorClass;
 use weft_engine::memory::UserData;
@@ -1062,6 +1063,58 @@ fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_fo
         sleep.timeout.is_some_and(|timeout| timeout <= SECOND.as_nanos()),
         "it would sleep until somebody wakes it"
     );
+}
+
+/// A process with a neighbour, raw frames and UDP, on a processor that it shares: each pass in vain is followed
+/// by a yield.   Expect: a packet that comes by UDP is seen after 64 µs of such yields, and after the first one
+/// that took longer. Without yields such looks are rare, since each is a system call.
+#[test]
+fn who_shares_a_processor_looks_at_its_sockets_by_time_and_not_by_passes() {
+    let [frames, udp]: [Wire; 2] = [(); 2].map(|()| Arc::new(Mutex::new(vec![VecDeque::new(); 3])));
+    let key = format!("shares-{}", std::process::id());
+    let mut engine = Engine::new(Parts {
+        platform: Machine,
+        memory: SingleCopy,
+        name: ProcessName::of_only_job(0),
+        host: Some("test".into()),
+        node: Some(shared::Node::create(&key, 0, 2, &shared::Settings::default()).unwrap()),
+        carriers: Carriers::new(vec![Box::new(Queue::of_frames(0, &frames)), Box::new(Queue::new(0, &udp))]),
+        secret: weft_core::wire::Secret::new([7; 16]),
+        eager_limit: Some(1_000),
+        costs: CostModel::BUILT_IN,
+        unexpected_bytes: 0,
+        peer_timeout: SECOND,
+    });
+    let settings = Settings { packet_size: PACKET_SIZE, peer_timeout: SECOND, ..Settings::default() };
+    let bulk = udp_carrier(SocketAddr::from(([127, 0, 0, 1], 2)));
+    let small = (RailCarrier { role: Role::SmallMessages, ..bulk.0 }, bulk.1);
+    let bulk = (bulk.0, CarrierPath { carrier: CarrierId(1), ..bulk.1 });
+    let far = Route::Remote(Box::new(Remote::new(&[small, bulk], settings)));
+    queue::add_peers(&mut engine, 0, vec![Route::Myself, Route::Shared(1), far], 0);
+    let mut passes = |away: u64| {
+        udp.lock().unwrap()[0].push_back(vec![0; 60]);
+        let unseen = |engine: &mut Engine| {
+            engine.note_away(weft_core::time::Duration(away));
+            pass(engine);
+            !udp.lock().unwrap()[0].is_empty()
+        };
+        let mut seen_after = 1;
+        while unseen(&mut engine) {
+            seen_after += 1;
+            assert!(seen_after <= 100_000, "never seen");
+        }
+        // Then nothing comes for a while, so that looks are rare again.
+        for _ in 0..40 {
+            engine.note_away(weft_core::time::Duration(100_000));
+            pass(&mut engine);
+        }
+        seen_after
+    };
+    passes(0);
+    assert!(passes(0) > 16, "a look is a system call");
+    let seen_after = passes(1_500);
+    assert!(seen_after * 1_500 <= 66_000, "{seen_after} turns");
+    assert_eq!(passes(400_000), 1);
 }
 
 /// A link whose send buffer is full.

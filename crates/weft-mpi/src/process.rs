@@ -315,8 +315,7 @@ pub fn attempt<R>(mut check: impl FnMut(&mut Process) -> Option<R>) -> Option<R>
     // one: the program may test for a message of such a rank.
     let yields = found.is_none() && {
         let wanted = is_contended() || process.is_oversubscribed();
-        let passes = process.learned.passes_per_look();
-        process.looks.in_vain(wanted, passes)
+        process.look_in_vain(wanted)
     };
     drop(process);
     if has_events {

@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use weft_core::bytes;
 use weft_core::multicast::{
     MESSAGE_BYTES_MAX, Scheme, Settings, StreamId, WINDOW_MAX,
     wire::{self, Body, Packet},
@@ -243,7 +244,7 @@ impl<P: Platform> Multicasts<'_, P> {
             let number = u64::from(attempt) * AddressKind::ALL.len() as u64 + path as u64;
             let packet = Packet { from: group.own, request: false, number, body: Body::Test };
             packet.emit(&stream, &mut groups.packet);
-            groups.packet.resize(group.settings.packet_size, 0);
+            bytes::resize(&mut groups.packet, group.settings.packet_size);
             wire::seal(&group.key, number, &mut groups.packet);
             if let Some(carrier) = link.carriers().get_mut(carrier) {
                 // The test is to find out whether a packet is lost, for whatever reason.

@@ -4,6 +4,7 @@
 //! flows. What a look at a carrier brings is sorted in `network/intake.rs`.
 
 mod intake;
+mod looks;
 mod remotes;
 
 use std::collections::VecDeque;
@@ -16,10 +17,11 @@ use weft_core::time::{Duration, Instant};
 
 use super::{FRAMES_PER_PASS, PointToPoint};
 use intake::{Intake, OnStream, without_questions};
+pub(super) use looks::Looks;
 pub(super) use remotes::Remotes;
 
 use crate::carriers::{
-    BoxedCarrier, CARRIERS_MAX, COALESCE_TIME_MAX, CarrierId, CarrierPath, Carriers, Conversation, Remote, Submission,
+    BoxedCarrier, COALESCE_TIME_MAX, CarrierId, CarrierPath, Carriers, Conversation, Remote, Submission,
     coalesced_bytes_max,
 };
 use crate::group::PeerId;
@@ -33,18 +35,6 @@ const PACKETS_PER_PASS: usize = 128;
 /// The longest train that is collected before it leaves, in bytes.
 const TRAIN_BYTES_MAX: usize = 64 << 10;
 
-/// How often a pass looks at a carrier if the look is a system call and peers can be reached otherwise, too.
-/// Each row says: within so many passes since a packet came by the carrier, one pass of so many looks. Such
-/// looks must be few: a waiter counts passes until it yields its processor, so a pass must stay short.
-const SYSTEM_CALL_EVERY: [(u32, u32); 2] = [(512, 4), (8192, 16)];
-/// The same behind the last row. A carrier that is quiet must cost next to nothing.
-const SYSTEM_CALL_EVERY_QUIET: u32 = 64;
-/// The number of passes in each of which such a carrier is looked at after a few packets have come by it: an
-/// answer to an answer comes soon, and the same way. Many packets are bulk data, of which more should gather.
-const SYSTEM_CALL_FAVOURED: u32 = 32;
-const FEW_PACKETS: usize = 2;
-/// The number of passes for one look at a carrier by which nothing is expected.
-const UNEXPECTED_EVERY: u32 = 4096;
 /// The number of idle flows that keep their memory.
 const CACHED_FLOWS_MAX: usize = 32;
 /// The most memory of an idle flow that keeps its memory, in bytes.
@@ -55,40 +45,6 @@ pub(super) struct Stalled {
     carrier_path: CarrierPath,
     bytes: Vec<u8>,
     segment: usize,
-}
-
-/// The schedule of looks at carriers whose look is a system call.
-pub(super) struct Looks {
-    passes: u32,
-    /// For each carrier, the passes since something has come by it, and those that are left in which it is
-    /// favoured.
-    since: [(u32, u32); CARRIERS_MAX],
-    /// The number of passes since the last look at carriers by which nothing is expected.
-    quiet: u32,
-}
-
-impl Looks {
-    /// Makes a schedule with a look in the next pass.
-    pub(super) const fn now() -> Self {
-        let passes = SYSTEM_CALL_EVERY_QUIET - 1;
-        Self { passes, since: [(u32::MAX, 0); CARRIERS_MAX], quiet: UNEXPECTED_EVERY - 1 }
-    }
-
-    /// Returns whether a carrier is looked at in this pass, of which this is told once.
-    #[inline]
-    fn is_due(&mut self, id: CarrierId) -> bool {
-        let (since, favoured) = &mut self.since[usize::from(id.0)];
-        let every = SYSTEM_CALL_EVERY.iter().find(|(within, _)| *since < *within);
-        let every = every.map_or(SYSTEM_CALL_EVERY_QUIET, |(_, every)| *every);
-        let is_due = *favoured > 0 || self.passes.is_multiple_of(every);
-        (*since, *favoured) = (since.saturating_add(1), favoured.saturating_sub(1));
-        is_due
-    }
-
-    fn found(&mut self, id: CarrierId, packets: usize) {
-        let favoured = if packets <= FEW_PACKETS { SYSTEM_CALL_FAVOURED } else { 0 };
-        self.since[usize::from(id.0)] = (0, favoured);
-    }
 }
 
 /// The carriers to other nodes, and all that is under way there.
@@ -165,9 +121,7 @@ impl Network {
     /// same.
     #[inline]
     pub(super) fn looked_at(&mut self) -> impl Iterator<Item = CarrierId> + use<> {
-        self.looks.passes = self.looks.passes.wrapping_add(1);
-        self.looks.quiet = self.looks.quiet.wrapping_add(1);
-        let has_turn = self.looks.quiet.is_multiple_of(UNEXPECTED_EVERY) || self.writes;
+        let has_turn = self.looks.begin_pass() || self.writes;
         self.carriers.looked_at(has_turn)
     }
 
@@ -182,6 +136,12 @@ impl Network {
             || self.carriers.has_registered(id)
             || self.writes && self.carriers.attributes(id).remote_memory.is_some()
             || self.looks.is_due(id)
+    }
+
+    /// Notes that the thread made no passes for this `span`. The next pass looks at the network.
+    pub(super) fn note_away(&mut self, span: Duration) {
+        self.must_look = true;
+        self.looks.note_away(span);
     }
 
     /// Returns whether this carrier is looked at in memory.

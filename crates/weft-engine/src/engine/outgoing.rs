@@ -5,6 +5,7 @@
 
 mod queues;
 
+use weft_core::bytes;
 use weft_core::matching::Envelope;
 use weft_core::message::{HEAD_MAX, Head};
 
@@ -371,7 +372,7 @@ impl<P: Platform> PointToPoint<P> {
         match &self.peers[peer].route {
             Route::Myself => {
                 let mut frame = head.as_bytes().to_vec();
-                frame.resize(frame.len() + length as usize, 0);
+                bytes::resize(&mut frame, head.as_bytes().len() + length as usize);
                 data_into(data, offset, &mut frame[head.as_bytes().len()..]);
                 self.myself.push_back(frame);
                 true
@@ -414,7 +415,7 @@ fn submit_to(mut to: Submission<'_>, head: &Head, data: &UserData, offset: u64, 
     match data.run(offset, length) {
         Some(run) => to.submit_message(head.as_bytes(), run),
         None => {
-            scratch.resize(length as usize, 0);
+            bytes::resize(scratch, length as usize);
             data_into(data, offset, scratch);
             to.submit_message(head.as_bytes(), scratch);
         }

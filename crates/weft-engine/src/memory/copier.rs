@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use weft_core::bytes;
 use weft_core::layout::Layout;
 
 use super::copies::{SHORT_BYTES, copy_arrived, copy_run, gather, scatter};
@@ -189,7 +190,7 @@ fn pieces(range: Range<u64>) -> impl Iterator<Item = (u64, usize)> {
 
 fn grown(bounce: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if bounce.len() < len {
-        bounce.resize(len, 0);
+        bytes::resize(bounce, len);
     }
     &mut bounce[..len]
 }

@@ -7,6 +7,7 @@
 
 use std::sync::atomic::AtomicU32;
 
+use weft_core::bytes;
 use weft_core::layout::{Element, Layout};
 use weft_core::reduce::{self, Op};
 
@@ -212,7 +213,7 @@ impl Exposed {
         let Some(target) = self.bytes(offset, size as u64) else { return false };
         let _held = self.lock.map(Lock::take);
         let begin = previous.len();
-        previous.resize(begin + size, 0);
+        bytes::resize(previous, begin + size);
         target.read(0, &mut previous[begin..]);
         if previous[begin..] == *compare {
             target.write(0, value);

@@ -1,15 +1,21 @@
 //! Calls that only look, such as `MPI_Test` and `MPI_Iprobe`, of which programs make loops.
 
-/// The number of vain looks of a program since it last yielded.
+use weft_core::time::{Duration, Instant};
+
+/// The least time of which the progress loop is told that it passed between two looks of a program.
+const APART: Duration = Duration::from_micros(4);
+
+/// The number of vain looks of a program since it last yielded, and the time of one before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Looks {
     in_vain: u32,
+    told: Instant,
 }
 
 impl Looks {
     /// Makes a count of no looks.
     pub const fn new() -> Self {
-        Self { in_vain: 0 }
+        Self { in_vain: 0, told: Instant(0) }
     }
 
     /// Counts a look in vain; returns whether the call yields its processor as it leaves. It always does
@@ -28,6 +34,19 @@ impl Looks {
         self.in_vain = 0;
         true
     }
+
+    /// The time since the progress loop was last told, for a look `now`; `None` where that was just now. A
+    /// loop of looks may yield between them, and a program may compute. The progress loop counts its passes
+    /// ([`crate::engine::Engine::note_away`]), and knows of neither.
+    #[inline]
+    pub fn away(&mut self, now: Instant) -> Option<Duration> {
+        let away = now.since(self.told);
+        if away < APART {
+            return None;
+        }
+        self.told = now;
+        Some(away)
+    }
 }
 
 #[cfg(test)]
@@ -43,5 +62,13 @@ mod tests {
             assert!(!looks.in_vain(false, passes));
             assert!((0..3 * passes).all(|_| looks.in_vain(true, passes)));
         }
+    }
+
+    #[test]
+    fn the_progress_loop_hears_of_all_time_between_looks_but_not_of_each_look() {
+        let mut looks = Looks::new();
+        let told: Vec<_> = [5_000, 6_000, 8_999, 9_000, 109_000, 112_000].map(|at| looks.away(Instant(at))).into();
+        let heard = |span| Some(Duration(span));
+        assert_eq!(told, [heard(5_000), None, None, heard(4_000), heard(100_000), None]);
     }
 }

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use weft_core::bytes;
 use weft_net::files::{self, File};
 
 use super::conversion::Converted;
@@ -119,7 +120,7 @@ impl Access {
         let mut moved = 0;
         while moved < bytes {
             let piece = (bytes - moved).min(PACK_BYTES);
-            packed.resize(piece as usize, 0);
+            bytes::resize(packed, piece as usize);
             self.data.read(at + moved, packed);
             self.file.write_at(packed, offset + moved)?;
             moved += piece;
@@ -176,7 +177,7 @@ impl Reader<'_> {
             [] => Ok(()),
             [(offset, bytes)] => self.read_run(offset, bytes),
             [(first, _), .., (last, length)] => {
-                self.buffer.resize((last + length - first) as usize, 0);
+                bytes::resize(&mut self.buffer, (last + length - first) as usize);
                 let there = self.access.file.read_at(&mut self.buffer, first)? as u64;
                 for (offset, bytes) in &group {
                     let begin = (offset - first).min(there);
@@ -203,7 +204,7 @@ impl Reader<'_> {
                 let mut moved = 0;
                 while moved < bytes {
                     let piece = (bytes - moved).min(PACK_BYTES);
-                    self.buffer.resize(piece as usize, 0);
+                    bytes::resize(&mut self.buffer, piece as usize);
                     let there = file.read_at(&mut self.buffer, offset + moved)?;
                     data.write(self.done + moved, &self.buffer[..there]);
                     moved += there as u64;

@@ -245,7 +245,7 @@ fn yield_processor(mut process: Guard, wait: &mut Wait, rebalance: bool) -> (Gua
     }
     if process.thread_level != MPI_THREAD_MULTIPLE {
         std::thread::yield_now();
-        let next = wait.next(Fact::Yielded(clock::now()), &mut process.learned);
+        let next = process.end_yield(wait);
         return (process, next);
     }
     // The next thread on this processor may be one of this process. It would otherwise wait for the lock, and
@@ -254,7 +254,7 @@ fn yield_processor(mut process: Guard, wait: &mut Wait, rebalance: bool) -> (Gua
     drop(process);
     std::thread::yield_now();
     process = lock();
-    let next = wait.next(Fact::Yielded(clock::now()), &mut process.learned);
+    let next = process.end_yield(wait);
     // An operation of this call may have completed meanwhile, and this thread, being awake, was not told.
     let is_stale = process.completions() != seen || process.waiters.sleeps();
     let next = if next == Next::Sleep && is_stale { Next::Pass } else { next };
@@ -358,6 +358,30 @@ impl Process {
                 }
             };
         }
+    }
+
+    /// Notes that a yield is over. Returns what comes next.
+    fn end_yield(&mut self, wait: &mut Wait) -> Next {
+        let now = clock::now();
+        if let Some(engine) = &mut self.engine {
+            engine.note_away(wait.away(now));
+        }
+        wait.next(Fact::Yielded(now), &mut self.learned)
+    }
+
+    /// Counts a look of the program in vain. Returns whether the call yields its processor as it leaves; it
+    /// always does where others are known to want it (`wanted`).
+    pub(super) fn look_in_vain(&mut self, wanted: bool) -> bool {
+        let yields = self.looks.in_vain(wanted, self.learned.passes_per_look());
+        // Without a progress thread nobody else looks at the network while the program computes.
+        if (yields || self.progress_thread.is_none())
+            && let Some(engine) = &mut self.engine
+            && engine.has_network()
+            && let Some(away) = self.looks.away(clock::now())
+        {
+            engine.note_away(away);
+        }
+        yields
     }
 
     /// The number of operations that have completed so far.

@@ -12,6 +12,8 @@
 //!
 //! Numbers are in network order, as in everything else on Ethernet.
 
+use weft_core::bytes;
+
 /// EtherType: "local experimental 1" (IEEE Std 802-2014 §9.2.4).
 pub(crate) const ETHER_TYPE: u16 = 0x88b5;
 pub(crate) const ETHER_TYPE_AT: usize = 12;
@@ -50,7 +52,7 @@ pub(crate) fn emit(frame: &mut Vec<u8>, destination: [u8; 6], port: u16, packet:
     let length = u16::try_from(packet.len()).expect("a packet fits a frame");
     let end = HEADER + packet.len();
     if frame.len() < end {
-        frame.resize(end, 0);
+        bytes::resize(frame, end);
     }
     frame[..6].copy_from_slice(&destination);
     frame[MAGIC_AT..HEADER].copy_from_slice(&share_of_header(port, length));

@@ -2,6 +2,7 @@
 //!
 //! `weft-mpi` calls it from `one_sided.rs`.
 
+use weft_core::bytes;
 use weft_core::layout::Element;
 use weft_core::matching::Envelope;
 use weft_core::one_sided::{RECORD_MAX, Record, TargetLocation};
@@ -388,7 +389,7 @@ fn compute(
             },
         };
         let wanted = result.map(|_| {
-            previous.resize(length as usize, 0);
+            bytes::resize(&mut previous, length as usize);
             &mut previous[..]
         });
         exposed.accumulate(target, skip, operation, data, length as usize, wanted);
