@@ -39,6 +39,7 @@
 mod budget;
 mod call;
 mod coverage;
+mod habit;
 mod looks;
 mod migration;
 #[cfg(test)]

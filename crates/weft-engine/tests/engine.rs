@@ -1066,8 +1066,8 @@ fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_fo
 }
 
 /// A process with a neighbour, raw frames and UDP, on a processor that it shares: each pass in vain is
-/// followed by a yield.   Expect: a packet that comes by UDP is seen after 64 µs of such yields, and after the
-/// first one that took longer. Without yields such looks are rare, since each is a system call.
+/// followed by a yield.   Expect: a packet that comes by UDP is seen after 64 µs of such yields, and after
+/// the first one that took longer. Without yields such looks are rare, since each is a system call.
 #[test]
 fn who_shares_a_processor_looks_at_its_sockets_by_time_and_not_by_passes() {
     let [frames, udp]: [Wire; 2] = [(); 2].map(|()| Arc::new(Mutex::new(vec![VecDeque::new(); 3])));

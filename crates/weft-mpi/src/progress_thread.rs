@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use weft_core::time::Duration;
 use weft_engine::waiting::{Armed, Backoff, Coverage, Outstanding, Pulse, Woken};
+use weft_net::clock;
 use weft_net::watch::{self, Apart, Watch};
 
 use crate::engine::Engine;
@@ -78,10 +79,25 @@ impl ProgressThread {
         })
     }
 
-    /// Notes the processor of a thread of the program that is about to leave MPI.
+    /// Notes that a thread of the program is about to leave MPI, whether it `expects` to come back for what
+    /// it leaves, and the processor on which it runs.
     #[inline]
-    pub(crate) fn note_processor(&mut self) {
+    pub(crate) fn note_leave(&mut self, expects: bool) {
+        self.coverage.leave(expects, clock::ticks);
         self.processor = watch::processor();
+    }
+
+    /// Notes that the program has come to a call that may wait.
+    #[inline]
+    pub(crate) fn note_wait(&mut self) {
+        self.coverage.wait(clock::ticks);
+    }
+
+    /// Returns whether what is outstanding is covered since the program always waits for it at once: then
+    /// [`Self::note_leave`] must be told exactly whether there is anything.
+    #[inline]
+    pub(crate) fn trusts(&self) -> bool {
+        self.coverage.trusts()
     }
 
     /// Returns whether the armed wake-ups cover the `outstanding` operations. The caller is a call that
@@ -94,7 +110,7 @@ impl ProgressThread {
     /// Arms the wake-ups that are missing for the `outstanding` operations.
     #[inline(never)]
     pub(crate) fn arm(&mut self, engine: &mut Engine, outstanding: Outstanding) {
-        let arm = self.coverage.hand_over(outstanding);
+        let arm = self.coverage.hand_over(outstanding, engine.coalescing_time().is_some());
         let mut arrived = false;
         if arm.network {
             for network in &self.network {
@@ -145,7 +161,7 @@ impl ProgressThread {
     /// Decides what the thread does now that it is awake and has the process lock. `waits`: a thread waits
     /// inside MPI. `looked`: this is the second look, after [`Woken::LookAgain`].
     pub(crate) fn woken(&mut self, engine: &Engine, waits: bool, looked: bool) -> Woken {
-        let woken = self.coverage.woken(waits, engine.coalescing_time().is_some(), looked);
+        let woken = self.coverage.woken(waits, engine.coalescing_time().is_some(), looked, clock::ticks());
         if let Woken::Defer(span) = woken {
             self.watch.set_timer(span);
         }

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | nothing | nothing |
 //! | packets that are not acknowledged, after blocking calls | the timer, no earlier than [`REPAIR_AFTER`] |
-//! | requests | the network, and the timer when something is due |
+//! | requests | the network, and the timer when something is due; of a program that always waits at once ([`Habit`]) the timer alone |
 //! | messages that wait for others to share their packet | the timer |
 //! | collectives, or requests where memory is not shared by copies | a look after [`CALLS_PAUSE`], and then the doorbell as well |
 //!
@@ -26,6 +26,8 @@
 
 use weft_core::time::Duration;
 
+use super::habit::Habit;
+
 /// The earliest time for the thread to look at losses: a program that communicates all the time repairs them
 /// itself.
 pub const REPAIR_AFTER: Duration = Duration::from_millis(2);
@@ -36,6 +38,9 @@ pub const CALLS_APART: Duration = Duration::from_micros(8);
 /// The number of times in a row that the thread leaves a calling program alone: a program that calls all the
 /// time, but never waits, may make no progress.
 const DEFERS_MAX: u32 = 8;
+/// The time after which the thread looks at a program that is expected to wait at once: doubled each time
+/// that it does, up to the second.
+const TRUST_PAUSE: (Duration, Duration) = (Duration::from_micros(100), REPAIR_AFTER);
 /// The passes of the progress loop for one wake-up: the first takes in what has arrived, the second sends
 /// what results from it.
 const PASSES: u32 = 2;
@@ -187,12 +192,40 @@ pub struct Coverage {
     calls_seen: u64,
     /// The number of times in a row that the thread left everything to the program.
     defers: u32,
+    habit: Habit,
+    /// Set if the network is not armed for requests since the program is expected to wait at once.
+    trusts: bool,
+    /// The time until the thread looks at such a program.
+    pause: TrustPause,
+    /// Set if the timer was last set for such a look.
+    is_pausing: bool,
 }
 
 impl Coverage {
     /// Makes a coverage with nothing armed.
     pub fn new(has_doorbell: bool) -> Self {
         Self { has_doorbell, ..Self::default() }
+    }
+
+    /// Notes that a call of the program leaves MPI at the time `now`, in ticks. `expects` says whether the
+    /// program is to come back for what it leaves: requests, or messages that wait for others.
+    #[inline(always)]
+    pub fn leave(&mut self, expects: bool, now: impl FnOnce() -> u64) {
+        self.habit.leave(expects, now);
+    }
+
+    /// Notes that the program has come to a call that may wait, at the time `now`, in ticks.
+    #[inline]
+    pub fn wait(&mut self, now: impl FnOnce() -> u64) {
+        self.habit.wait(now);
+        self.trusts &= self.habit.is_trusted();
+    }
+
+    /// Returns whether what is outstanding is covered by trust, so that a call that leaves MPI must say
+    /// whether there is anything ([`Self::leave`]).
+    #[inline]
+    pub fn trusts(&self) -> bool {
+        self.trusts
     }
 
     /// Returns whether all that is `outstanding` is covered already, messages that are `coalescing` included;
@@ -202,18 +235,20 @@ impl Coverage {
     /// first takes this way.
     #[inline(always)]
     pub fn is_covered(&mut self, outstanding: &Outstanding, coalescing: bool) -> bool {
-        let is_armed = (self.network || !outstanding.requests)
+        let is_armed = (self.network || self.trusts || !outstanding.requests)
             && (!(outstanding.neighbours && self.has_doorbell) || self.doorbell || self.look != Look::None);
-        let is_timed = if coalescing { self.timer == Timer::Soon } else { self.timer != Timer::Unset };
+        let is_timed = if coalescing && !self.trusts { self.timer == Timer::Soon } else { self.timer != Timer::Unset };
         let covered = is_armed && is_timed;
         self.calls = self.calls.wrapping_add(u64::from(covered));
         covered
     }
 
-    /// Returns what to arm now where [`Self::is_covered`] says no. [`Self::set_timer`] comes next.
-    pub fn hand_over(&mut self, outstanding: Outstanding) -> Arm {
+    /// Returns what to arm now where [`Self::is_covered`] says no; `coalescing` as there. [`Self::set_timer`]
+    /// comes next.
+    pub fn hand_over(&mut self, outstanding: Outstanding, coalescing: bool) -> Arm {
         self.calls = self.calls.wrapping_add(1);
-        let network = outstanding.requests && !self.network;
+        self.trusts = (outstanding.requests || coalescing) && !self.network && self.habit.is_trusted();
+        let network = outstanding.requests && !self.network && !self.trusts;
         if network {
             self.network = true;
             self.calls_seen = self.calls;
@@ -231,7 +266,7 @@ impl Coverage {
     /// Returns whether the time when something is due matters; `arrived` as in [`Armed`].
     #[inline]
     pub fn wants_due(&self, arrived: bool) -> bool {
-        !arrived && self.timer == Timer::Unset
+        !arrived && self.timer == Timer::Unset && !self.trusts
     }
 
     /// Takes the findings at the time of arming; returns the new time of the timer, if it is to be set.
@@ -240,6 +275,9 @@ impl Coverage {
         if armed.arrived {
             self.timer = self.timer.at_least_set();
             span = Some(Duration::default());
+        } else if self.trusts && self.look != Look::Timed && (self.timer == Timer::Unset || !self.is_pausing) {
+            self.timer = self.timer.at_least_set();
+            span = Some(self.pause.0);
         } else if self.timer == Timer::Unset
             && let Some(due) = armed.due
         {
@@ -255,9 +293,13 @@ impl Coverage {
         }
         if let Some(soon) = armed.coalescing
             && self.timer != Timer::Soon
+            && !self.trusts
         {
             self.timer = Timer::Soon;
             span = if armed.arrived { span } else { Some(soon) };
+        }
+        if span.is_some() {
+            self.is_pausing = self.trusts && span == Some(self.pause.0);
         }
         span
     }
@@ -269,6 +311,7 @@ impl Coverage {
             self.timer = Timer::Set;
             // The next call to leave decides anew.
             self.look = Look::None;
+            (self.trusts, self.is_pausing) = (false, false);
             REPAIR_AFTER
         });
         TakeBack { network: std::mem::take(&mut self.network), doorbell: std::mem::take(&mut self.doorbell), timer }
@@ -281,9 +324,22 @@ impl Coverage {
     }
 
     /// Returns the next step when the thread has been woken, and has the lock. `waits` says that a call waits
-    /// inside MPI; `coalescing` as in [`Armed`]; `looked`: the thread has looked again, as it was told.
-    pub fn woken(&mut self, waits: bool, coalescing: bool, looked: bool) -> Woken {
+    /// inside MPI; `coalescing` as in [`Armed`]; `looked`: the thread has looked again, as it was told; `now`
+    /// is the time in ticks.
+    pub fn woken(&mut self, waits: bool, coalescing: bool, looked: bool, now: u64) -> Woken {
         self.computes = false;
+        if self.trusts && self.look == Look::None {
+            let computes = self.habit.computes(now).filter(|_| !waits);
+            if computes == Some(true) {
+                self.habit.disappoint();
+                self.pause = TrustPause::default();
+            } else {
+                self.pause.double();
+            }
+            if computes == Some(false) && self.defers(true, coalescing) {
+                return Woken::Defer(self.pause.0);
+            }
+        }
         if !waits {
             let calls = self.calls_go_on();
             if calls && !looked && self.network {
@@ -298,6 +354,7 @@ impl Coverage {
         self.look = Look::None;
         // The network is disarmed only if it was what woke the thread; arming it again does no harm.
         self.network = false;
+        (self.trusts, self.is_pausing) = (false, false);
         Woken::Act { disarm_doorbell: std::mem::take(&mut self.doorbell), passes: if waits { 0 } else { PASSES } }
     }
 
@@ -319,6 +376,22 @@ impl Coverage {
         self.defers += 1;
         self.timer = self.timer.at_least_set();
         true
+    }
+}
+
+/// The time until the thread looks at a program that is expected to wait at once.
+#[derive(Clone, Copy, Debug)]
+struct TrustPause(Duration);
+
+impl Default for TrustPause {
+    fn default() -> Self {
+        Self(TRUST_PAUSE.0)
+    }
+}
+
+impl TrustPause {
+    fn double(&mut self) {
+        self.0 = Duration((self.0.as_nanos() * 2).min(TRUST_PAUSE.1.as_nanos()));
     }
 }
 
@@ -422,7 +495,7 @@ mod tests {
             let [requests, neighbours, arrived, is_due, coalesces] = bits(facts);
             let outstanding = Outstanding { requests, neighbours };
             let mut coverage = of_a_program_that_computes();
-            let arm = coverage.hand_over(outstanding);
+            let arm = coverage.hand_over(outstanding, false);
             assert_eq!(arm, Arm { network: requests, doorbell: neighbours });
             let arrived = arrived && neighbours;
             assert_eq!(coverage.wants_due(arrived), !arrived);
@@ -442,10 +515,10 @@ mod tests {
     fn what_is_armed_is_not_armed_again() {
         let mut coverage = of_a_program_that_computes();
         let both = Outstanding { requests: true, neighbours: true };
-        assert_eq!(coverage.hand_over(both), Arm { network: true, doorbell: true });
+        assert_eq!(coverage.hand_over(both, false), Arm { network: true, doorbell: true });
         let armed = Armed { due: Some(DUE), ..Armed::default() };
         assert_eq!(coverage.set_timer(both, armed), Some(DUE));
-        assert_eq!(coverage.hand_over(both), Arm::default());
+        assert_eq!(coverage.hand_over(both, false), Arm::default());
         assert!(!coverage.wants_due(false));
         assert_eq!(coverage.set_timer(both, Armed::default()), None);
         let coalescing = Armed { coalescing: Some(SOON), ..Armed::default() };
@@ -455,7 +528,7 @@ mod tests {
 
     #[test]
     fn without_a_doorbell_there_is_none_to_arm() {
-        assert_eq!(Coverage::new(false).hand_over(NEIGHBOURS), Arm::default());
+        assert_eq!(Coverage::new(false).hand_over(NEIGHBOURS, false), Arm::default());
     }
 
     #[test]
@@ -464,7 +537,7 @@ mod tests {
             let [network, doorbell, soon, ..] = bits(facts);
             let mut coverage = of_a_program_that_computes();
             let outstanding = Outstanding { requests: network, neighbours: doorbell };
-            coverage.hand_over(outstanding);
+            coverage.hand_over(outstanding, false);
             coverage.set_timer(outstanding, Armed { coalescing: soon.then_some(SOON), ..Armed::default() });
             assert_eq!(coverage.is_armed(), network || doorbell || soon);
             let timer = soon.then_some(REPAIR_AFTER);
@@ -472,7 +545,7 @@ mod tests {
             assert!(!coverage.is_armed());
             assert_eq!(coverage.take_back(), TakeBack::default());
             assert_eq!(
-                coverage.hand_over(outstanding),
+                coverage.hand_over(outstanding, false),
                 Arm { network, doorbell: false },
                 "the network is armed again as the next call leaves, the doorbell when the thread has looked"
             );
@@ -482,7 +555,7 @@ mod tests {
     /// The coverage of a program whose thread has just found that it computes.
     fn of_a_program_that_computes() -> Coverage {
         let mut coverage = Coverage::new(true);
-        assert_eq!(coverage.woken(false, false, false), ACT);
+        assert_eq!(coverage.woken(false, false, false, 0), ACT);
         coverage
     }
 
@@ -491,39 +564,39 @@ mod tests {
         let mut coverage = Coverage::new(true);
         let nothing = Armed::default();
         for round in 0..3 {
-            assert_eq!(coverage.hand_over(NEIGHBOURS), Arm::default(), "{round}");
+            assert_eq!(coverage.hand_over(NEIGHBOURS, false), Arm::default(), "{round}");
             assert_eq!(coverage.set_timer(NEIGHBOURS, nothing), Some(CALLS_PAUSE), "{round}");
             for defer in 0..DEFERS_MAX {
                 for _ in 0..1000 {
                     // Each call that leaves is covered, and the call that waits for it takes nothing back.
                     assert!(coverage.is_covered(&NEIGHBOURS, false) && !coverage.is_armed(), "{round}, {defer}");
                 }
-                assert_eq!(coverage.woken(false, false, false), Woken::Defer(CALLS_PAUSE), "{round}, {defer}");
+                assert_eq!(coverage.woken(false, false, false, 0), Woken::Defer(CALLS_PAUSE), "{round}, {defer}");
             }
             assert!(coverage.is_covered(&NEIGHBOURS, false));
-            assert_eq!(coverage.woken(false, false, false), ACT, "now and then it makes passes all the same");
+            assert_eq!(coverage.woken(false, false, false, 0), ACT, "now and then it makes passes all the same");
         }
-        coverage.hand_over(NEIGHBOURS);
+        coverage.hand_over(NEIGHBOURS, false);
         assert_eq!(coverage.set_timer(NEIGHBOURS, nothing), Some(CALLS_PAUSE));
-        assert_eq!(coverage.woken(false, false, false), ACT);
-        assert_eq!(coverage.hand_over(NEIGHBOURS), Arm { network: false, doorbell: true }, "no call came");
+        assert_eq!(coverage.woken(false, false, false, 0), ACT);
+        assert_eq!(coverage.hand_over(NEIGHBOURS, false), Arm { network: false, doorbell: true }, "no call came");
         assert_eq!(coverage.set_timer(NEIGHBOURS, nothing), None);
-        assert_eq!(coverage.woken(false, false, false), Woken::Act { disarm_doorbell: true, passes: PASSES });
+        assert_eq!(coverage.woken(false, false, false, 0), Woken::Act { disarm_doorbell: true, passes: PASSES });
     }
 
     #[test]
     fn a_look_comes_sooner_than_what_is_due_late_and_is_wanted_again_when_its_timer_was_put_off() {
         let mut coverage = Coverage::new(true);
         let late = Armed { due: Some(Duration::from_micros(900_000)), ..Armed::default() };
-        coverage.hand_over(REQUESTS);
+        coverage.hand_over(REQUESTS, false);
         assert_eq!(coverage.set_timer(REQUESTS, late), late.due);
         let both = Outstanding { requests: true, neighbours: true };
-        coverage.hand_over(both);
+        coverage.hand_over(both, false);
         assert_eq!(coverage.set_timer(both, Armed::default()), Some(CALLS_PAUSE));
         let coalescing = Armed { coalescing: Some(SOON), ..Armed::default() };
         assert_eq!(coverage.set_timer(both, coalescing), Some(SOON));
         assert_eq!(coverage.take_back().timer, Some(REPAIR_AFTER));
-        coverage.hand_over(both);
+        coverage.hand_over(both, false);
         assert_eq!(coverage.set_timer(both, Armed::default()), Some(CALLS_PAUSE));
     }
 
@@ -533,30 +606,30 @@ mod tests {
     fn the_thread_leaves_a_program_alone_that_keeps_calling_but_only_so_often() {
         let mut coverage = Coverage::new(true);
         for round in 0..3 {
-            assert_eq!(coverage.hand_over(REQUESTS), Arm { network: true, doorbell: false }, "round {round}");
+            assert_eq!(coverage.hand_over(REQUESTS, false), Arm { network: true, doorbell: false }, "round {round}");
             for defer in 0..DEFERS_MAX {
                 // A call before the thread wakes, and one while it looks.
-                coverage.hand_over(REQUESTS);
-                assert_eq!(coverage.woken(false, false, false), Woken::LookAgain, "{defer}");
-                coverage.hand_over(REQUESTS);
-                assert_eq!(coverage.woken(false, false, true), Woken::Defer(CALLS_PAUSE), "{defer}");
+                coverage.hand_over(REQUESTS, false);
+                assert_eq!(coverage.woken(false, false, false, 0), Woken::LookAgain, "{defer}");
+                coverage.hand_over(REQUESTS, false);
+                assert_eq!(coverage.woken(false, false, true, 0), Woken::Defer(CALLS_PAUSE), "{defer}");
             }
-            coverage.hand_over(REQUESTS);
-            assert_eq!(coverage.woken(false, false, false), Woken::LookAgain);
-            coverage.hand_over(REQUESTS);
-            assert_eq!(coverage.woken(false, false, true), ACT);
+            coverage.hand_over(REQUESTS, false);
+            assert_eq!(coverage.woken(false, false, false, 0), Woken::LookAgain);
+            coverage.hand_over(REQUESTS, false);
+            assert_eq!(coverage.woken(false, false, true, 0), ACT);
         }
     }
 
     #[test]
     fn a_program_that_computes_is_helped_at_once_or_after_one_more_look() {
         let mut coverage = Coverage::new(true);
-        coverage.hand_over(REQUESTS);
-        assert_eq!(coverage.woken(false, false, false), ACT, "no call since the network was armed");
-        coverage.hand_over(REQUESTS);
-        coverage.hand_over(REQUESTS);
-        assert_eq!(coverage.woken(false, false, false), Woken::LookAgain);
-        assert_eq!(coverage.woken(false, false, true), ACT, "no call since it looked");
+        coverage.hand_over(REQUESTS, false);
+        assert_eq!(coverage.woken(false, false, false, 0), ACT, "no call since the network was armed");
+        coverage.hand_over(REQUESTS, false);
+        coverage.hand_over(REQUESTS, false);
+        assert_eq!(coverage.woken(false, false, false, 0), Woken::LookAgain);
+        assert_eq!(coverage.woken(false, false, true, 0), ACT, "no call since it looked");
     }
 
     #[test]
@@ -564,22 +637,22 @@ mod tests {
         for (neighbours, soon, coalescing) in [(true, false, false), (false, true, false), (false, false, true)] {
             let mut coverage = of_a_program_that_computes();
             let outstanding = Outstanding { requests: true, neighbours };
-            coverage.hand_over(outstanding);
+            coverage.hand_over(outstanding, false);
             coverage.set_timer(outstanding, Armed { coalescing: soon.then_some(SOON), ..Armed::default() });
-            coverage.hand_over(outstanding);
-            assert_eq!(coverage.woken(false, coalescing, false), Woken::LookAgain);
-            coverage.hand_over(outstanding);
+            coverage.hand_over(outstanding, false);
+            assert_eq!(coverage.woken(false, coalescing, false, 0), Woken::LookAgain);
+            coverage.hand_over(outstanding, false);
             let act = Woken::Act { disarm_doorbell: neighbours, passes: PASSES };
-            assert_eq!(coverage.woken(false, coalescing, true), act);
+            assert_eq!(coverage.woken(false, coalescing, true, 0), act);
         }
     }
 
     #[test]
     fn who_waits_inside_makes_the_passes_and_the_thread_only_lets_go() {
         let mut coverage = of_a_program_that_computes();
-        coverage.hand_over(Outstanding { requests: true, neighbours: true });
-        coverage.hand_over(REQUESTS);
-        assert_eq!(coverage.woken(true, true, false), Woken::Act { disarm_doorbell: true, passes: 0 });
+        coverage.hand_over(Outstanding { requests: true, neighbours: true }, false);
+        coverage.hand_over(REQUESTS, false);
+        assert_eq!(coverage.woken(true, true, false, 0), Woken::Act { disarm_doorbell: true, passes: 0 });
         assert!(!coverage.is_armed() && coverage.wants_due(false));
     }
 
@@ -599,11 +672,78 @@ mod tests {
         assert_eq!(backoff.pause(Some(REPAIR_AFTER)), Some(REPAIR_AFTER));
     }
 
+    const AT_ONCE: u64 = 5_000;
+
+    /// A program that starts requests, or messages that wait for others, and waits for them at once, again
+    /// and again.   Expect: after some waits the network is no longer armed, nor is the timer set each time.
+    #[test]
+    fn for_a_program_that_always_waits_at_once_nothing_is_armed_but_one_look() {
+        for coalescing in [false, true] {
+            let outstanding = if coalescing { NOTHING } else { REQUESTS };
+            let armed = Armed { coalescing: coalescing.then_some(SOON), due: Some(DUE), ..Armed::default() };
+            let mut coverage = Coverage::new(true);
+            let mut found = Vec::new();
+            for round in 0..20 {
+                coverage.leave(true, || round * 10_000);
+                if !(coverage.trusts() && coverage.is_covered(&outstanding, coalescing)) {
+                    let arm = coverage.hand_over(outstanding, coalescing);
+                    found.push((round, arm.network, coverage.set_timer(outstanding, armed)));
+                }
+                coverage.wait(|| round * 10_000 + AT_ONCE);
+                coverage.take_back();
+            }
+            let last = found.pop().unwrap();
+            assert_eq!(last, (4, false, Some(TRUST_PAUSE.0)));
+            assert!(found.iter().all(|(_, network, _)| *network != coalescing), "{found:?}");
+        }
+    }
+
+    /// The thread looks at such a program.   Expect: while it calls, the looks come ever later, but not
+    /// without end. When it computes, the thread acts, and the network is armed from then on.
+    #[test]
+    fn who_is_trusted_and_computes_is_found_by_the_look() {
+        let trusted = || {
+            let mut coverage = Coverage::new(true);
+            for round in 0..4 {
+                coverage.leave(true, || round);
+                coverage.wait(|| round);
+            }
+            coverage.leave(true, || 100_000);
+            assert_eq!(coverage.hand_over(REQUESTS, false), Arm::default());
+            assert_eq!(coverage.set_timer(REQUESTS, Armed::default()), Some(TRUST_PAUSE.0));
+            coverage
+        };
+        let mut coverage = trusted();
+        let looks: Vec<u64> = (0..DEFERS_MAX)
+            .map(|_| match coverage.woken(false, false, false, 100_000 + AT_ONCE) {
+                Woken::Defer(span) => span.as_micros(),
+                woken => panic!("{woken:?}"),
+            })
+            .collect();
+        assert_eq!(looks, [200, 400, 800, 1_600, 2_000, 2_000, 2_000, 2_000]);
+        assert_eq!(coverage.woken(false, false, false, 100_000 + AT_ONCE), ACT, "now and then it makes passes");
+        for (now, expects, arms) in [(400_000, true, true), (100_000 + AT_ONCE, false, false)] {
+            let mut coverage = trusted();
+            coverage.leave(expects, || 100_000);
+            assert_eq!(coverage.woken(false, false, false, now), ACT, "it computes, or has nothing to come back for");
+            assert_eq!(coverage.hand_over(REQUESTS, false), Arm { network: arms, doorbell: false });
+        }
+    }
+
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        Leave { outstanding: Outstanding, arrived: bool, due: Option<Duration>, coalescing: bool },
-        Wait,
-        Wake { waits: bool, coalescing: bool },
+        Leave {
+            outstanding: Outstanding,
+            arrived: bool,
+            due: Option<Duration>,
+            coalescing: bool,
+        },
+        /// The program comes to a call that waits after so many ticks.
+        Wait(u64),
+        Wake {
+            waits: bool,
+            coalescing: bool,
+        },
     }
 
     fn steps() -> impl Strategy<Value = Step> {
@@ -615,7 +755,7 @@ mod tests {
                 due: due.map(Duration),
                 coalescing,
             }),
-            1 => Just(Step::Wait),
+            2 => prop_oneof![8 => Just(AT_ONCE), 1 => 0_u64..200_000].prop_map(Step::Wait),
             1 => any::<[bool; 2]>().prop_map(|[waits, coalescing]| Step::Wake { waits, coalescing }),
         ]
     }
@@ -625,15 +765,16 @@ mod tests {
         /// outstanding as a call leaves is covered by sources that are armed in the kernel at that time. A
         /// source that covers nothing any more is not armed again.
         #[test]
-        fn whatever_came_before_everything_outstanding_is_covered(history in prop::collection::vec(steps(), 1..60)) {
+        fn whatever_came_before_everything_outstanding_is_covered(history in prop::collection::vec(steps(), 1..120)) {
             let mut coverage = Coverage::new(true);
             // The sources that the kernel has armed.
             let (mut network, mut doorbell, mut timer) = (false, false, None);
-            let mut defers = 0;
+            let (mut defers, mut now) = (0, 0);
             for step in history {
                 match step {
                     Step::Leave { outstanding, arrived, due, coalescing } => {
-                        let arm = coverage.hand_over(outstanding);
+                        coverage.leave(outstanding.requests || coalescing, || now);
+                        let arm = coverage.hand_over(outstanding, coalescing);
                         prop_assert!(!arm.network || outstanding.requests);
                         prop_assert!(!arm.doorbell || outstanding.neighbours);
                         network |= arm.network;
@@ -642,22 +783,25 @@ mod tests {
                         let due = due.filter(|_| coverage.wants_due(arrived));
                         let coalescing = coalescing.then_some(SOON);
                         timer = coverage.set_timer(outstanding, Armed { arrived, due, coalescing }).or(timer);
-                        prop_assert!(network || !outstanding.requests);
+                        let is_looked_at = coverage.trusts() && timer.is_some_and(|span| span <= TRUST_PAUSE.1);
+                        prop_assert!(network || is_looked_at || !outstanding.requests);
                         let looks = timer.is_some_and(|span| span <= CALLS_PAUSE.max(SOON));
                         prop_assert!(doorbell || looks || !outstanding.neighbours);
                         prop_assert!(!arrived || timer == Some(Duration::default()));
                         prop_assert!(due.is_none() || timer.is_some());
-                        prop_assert!(coalescing.is_none() || timer.is_some_and(|span| span <= SOON));
+                        prop_assert!(coalescing.is_none() || is_looked_at || timer.is_some_and(|span| span <= SOON));
                     }
-                    Step::Wait => {
+                    Step::Wait(gap) => {
+                        now += gap;
+                        coverage.wait(|| now);
                         let back = coverage.take_back();
                         prop_assert!(back.network == network && back.doorbell == doorbell);
                         (network, doorbell, timer) = (false, false, back.timer.or(timer));
                     }
                     Step::Wake { waits, coalescing } => {
-                        let mut woken = coverage.woken(waits, coalescing, false);
+                        let mut woken = coverage.woken(waits, coalescing, false, now);
                         if woken == Woken::LookAgain {
-                            woken = coverage.woken(waits, coalescing, true);
+                            woken = coverage.woken(waits, coalescing, true, now);
                         }
                         match woken {
                             Woken::LookAgain => prop_assert!(false, "once only"),

@@ -189,6 +189,7 @@ struct Marks {
     woken_in_vain: u64,
     acts: u64,
     thread_look_found: u64,
+    trusts: u64,
     defers: u64,
     busy: u64,
     retransmitted: u64,
@@ -492,6 +493,8 @@ impl Here {
         self.with(|process| process.inside += 1);
         self.lock().await;
         let mut wait = Wait::default();
+        let now = self.world(|world| world.now);
+        self.with(|process| process.coverage.wait(|| now));
         let done = || self.with(|process| process.has(&exchanges));
         while !done() {
             self.pass().await;
@@ -765,6 +768,11 @@ impl Here {
 
     /// Leaves MPI, with the lock.
     async fn leave(&self) {
+        let now = self.world(|world| world.now);
+        self.with(|process| {
+            let expects = !process.requests.is_empty() || !process.held.is_empty();
+            process.coverage.leave(expects, || now);
+        });
         self.signal().await;
         self.with(|process| process.inside -= 1);
         self.unlock();
@@ -786,7 +794,9 @@ impl Here {
             outstanding.filter(|_| !process.waiters.any())
         });
         let Some(outstanding) = outstanding else { return };
-        let arm = self.with(|process| process.coverage.hand_over(outstanding));
+        let arm = self.with(|process| process.coverage.hand_over(outstanding, !process.held.is_empty()));
+        let trusts = self.with(|process| process.coverage.trusts());
+        self.world(|world| world.marks.trusts += u64::from(trusts));
         let arm = if self.lacks(Fault::Arming) { Arm::default() } else { arm };
         self.with(|process| process.network_armed |= arm.network);
         let mut arrived = false;
@@ -839,7 +849,8 @@ impl Here {
 
     async fn copy_own_part(&self) -> Option<Duration> {
         let woken = |looked| {
-            self.with(|process| process.coverage.woken(process.waiters.any(), !process.held.is_empty(), looked))
+            let now = self.world(|world| world.now);
+            self.with(|process| process.coverage.woken(process.waiters.any(), !process.held.is_empty(), looked, now))
         };
         if let Err(again) = self.try_lock_to_help() {
             return Some(again);
@@ -1086,7 +1097,7 @@ fn play(seed: u64, fault: Option<Fault>, marks: &mut Marks) -> Result<(), String
     Ok(())
 }
 
-const SEEDS: u64 = 600;
+const SEEDS: u64 = 2_000;
 
 #[test]
 fn whatever_the_schedule_nobody_sleeps_for_ever_and_no_frame_is_forgotten() {
@@ -1096,9 +1107,9 @@ fn whatever_the_schedule_nobody_sleeps_for_ever_and_no_frame_is_forgotten() {
             panic!("{wrong}\nreplay: play({seed}, None, …)");
         }
     }
-    let Marks { futex, doorbell, look_found, parks, acts, thread_look_found, defers, busy, .. } = marks;
+    let Marks { futex, doorbell, look_found, parks, acts, thread_look_found, trusts, defers, busy, .. } = marks;
     for (at, mark) in
-        [futex, doorbell, look_found, parks, acts, thread_look_found, defers, busy].into_iter().enumerate()
+        [futex, doorbell, look_found, parks, acts, thread_look_found, trusts, defers, busy].into_iter().enumerate()
     {
         assert!(mark > 0, "the model has not been there: {at} of {marks:?}");
     }

@@ -75,11 +75,11 @@ pub(crate) fn with_in_thread(operation: impl FnOnce(&mut Process)) {
     THREAD_HAS_LOCK.store(false, Ordering::Relaxed);
 }
 
-/// Notes the processor of the program when a call leaves MPI, but not when a thread of the library leaves.
+/// Notes when a call of the program leaves MPI, but not when a thread of the library leaves.
 #[inline(always)]
-fn note_processor(thread: &mut ProgressThread) {
+fn note_leave(thread: &mut ProgressThread, expects: bool) {
     if !THREAD_HAS_LOCK.load(Ordering::Relaxed) {
-        thread.note_processor();
+        thread.note_leave(expects);
     }
 }
 
@@ -145,9 +145,10 @@ impl Process {
         }
         let most = Outstanding::most(self.serves_others(), engine.node_needs_help());
         if let Some(thread) = &mut self.progress_thread
+            && !thread.trusts()
             && thread.covers(engine, &most)
         {
-            return note_processor(thread);
+            return note_leave(thread, true);
         }
         self.hand_over_exactly();
     }
@@ -162,9 +163,12 @@ impl Process {
             has_network: engine.has_network(),
             node_needs_help: engine.node_needs_help(),
         };
-        let Some(outstanding) = Outstanding::of(&state, || engine.has_deadlines()) else { return };
+        let outstanding = Outstanding::of(&state, || engine.has_deadlines());
+        if let Some(thread) = &mut self.progress_thread {
+            note_leave(thread, state.requests || engine.coalescing_time().is_some());
+        }
+        let Some(outstanding) = outstanding else { return };
         let Some(thread) = &mut self.progress_thread else { return self.start_progress_thread(outstanding) };
-        note_processor(thread);
         if !thread.covers(engine, &outstanding) {
             thread.arm(engine, outstanding);
         }
@@ -176,7 +180,7 @@ impl Process {
         let Some(engine) = &mut self.engine else { return };
         match ProgressThread::start(engine, None, progress_from_thread) {
             Ok(mut thread) => {
-                thread.note_processor();
+                thread.note_leave(outstanding.requests);
                 thread.arm(engine, outstanding);
                 self.progress_thread = Some(thread);
             }

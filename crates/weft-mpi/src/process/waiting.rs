@@ -140,9 +140,7 @@ pub fn block_for<R>(
     mut check: impl FnMut(&mut Process) -> Option<R>,
 ) -> R {
     let mut wait = Wait::default();
-    if let Some(engine) = &mut process.engine {
-        engine.note_wait();
-    }
+    process.note_wait();
     loop {
         if let Some(result) = check(&mut process) {
             process.conclude(&wait);
@@ -357,6 +355,17 @@ impl Process {
                     wait.next(Fact::Shared(shared), &mut self.learned)
                 }
             };
+        }
+    }
+
+    /// Notes that the program has come to a call that may wait.
+    #[inline]
+    fn note_wait(&mut self) {
+        if let Some(engine) = &mut self.engine {
+            engine.note_wait();
+        }
+        if let Some(thread) = &mut self.progress_thread {
+            thread.note_wait();
         }
     }
 

@@ -285,7 +285,7 @@ impl Proc {
         match self.begin(role, &step)? {
             Some(waiting) => self.begin_waiting(at, waiting),
             None => {
-                self.signal();
+                self.leave();
                 Ok(())
             }
         }

@@ -59,6 +59,8 @@ impl Watched {
 
 impl Proc {
     pub(super) fn begin_waiting(&mut self, at: usize, waiting: Waiting) -> Checked<()> {
+        // A nanosecond counts as a tick.
+        self.coverage.wait(|| self.clock.now());
         let spin = if self.pace.spins_like_the_library {
             Spin::Real(Box::default())
         } else {
@@ -196,7 +198,7 @@ impl Proc {
         if !self.waiters.any() {
             self.engine.set_inside_mpi(false);
         }
-        self.signal();
+        self.leave();
     }
 
     /// Wakes the parked threads whose awaited event is `chosen`.
@@ -243,6 +245,17 @@ impl Proc {
         }
     }
 
+    /// Ends a call of the program.
+    pub(super) fn leave(&mut self) {
+        let expects = self.has_requests() || self.engine.coalescing_time().is_some();
+        self.coverage.leave(expects, || self.clock.now());
+        self.signal();
+    }
+
+    fn has_requests(&self) -> bool {
+        self.engine.messages.are_under_way() || !self.engine.windows.is_empty()
+    }
+
     /// Ends a call: wakes the threads that it concerns, and hands outstanding work over to the progress
     /// thread.
     pub(super) fn signal(&mut self) {
@@ -261,18 +274,18 @@ impl Proc {
     fn hand_over(&mut self) {
         let (collectives, node_needs_help) = (self.serves_others(), self.engine.node_needs_help());
         let coalescing = self.engine.coalescing_time().is_some();
-        if self.waiters.any() || self.coverage.is_covered(&Outstanding::most(collectives, node_needs_help), coalescing)
-        {
+        let most = Outstanding::most(collectives, node_needs_help);
+        if self.waiters.any() || (!self.coverage.trusts() && self.coverage.is_covered(&most, coalescing)) {
             return;
         }
-        let requests = self.engine.messages.are_under_way() || !self.engine.windows.is_empty();
+        let requests = self.has_requests();
         let has_network = self.engine.has_network();
         let state = State { requests, collectives, has_network, node_needs_help };
         let Some(outstanding) = Outstanding::of(&state, || self.engine.has_deadlines()) else { return };
         if self.coverage.is_covered(&outstanding, coalescing) {
             return;
         }
-        let arm = self.coverage.hand_over(outstanding);
+        let arm = self.coverage.hand_over(outstanding, coalescing);
         self.watched.network |= arm.network;
         let mut arrived = false;
         if arm.doorbell {
@@ -328,7 +341,8 @@ impl Proc {
         if self.random.chance(BUSY) {
             return Some(when_busy(self.waiters.any()));
         }
-        match self.coverage.woken(self.waiters.any(), self.engine.coalescing_time().is_some(), looked) {
+        let coalescing = self.engine.coalescing_time().is_some();
+        match self.coverage.woken(self.waiters.any(), coalescing, looked, self.clock.now()) {
             Woken::LookAgain => {
                 self.watched.again = Some(self.clock.now() + CALLS_APART.as_nanos());
                 None
