@@ -52,8 +52,8 @@ pub use budget::SpinBudget;
 pub use call::{Fact, Next, Wait};
 use call::{SPIN_NETWORK, SPIN_NODE};
 pub use coverage::{
-    Arm, Armed, Backoff, CALLS_APART, CALLS_PAUSE, Coverage, Left, Outstanding, REPAIR_AFTER, State, TakeBack, Woken,
-    after_passes, when_busy,
+    Arm, Armed, Backoff, CALLS_APART, CALLS_PAUSE, Coverage, Leaving, Left, Outstanding, REPAIR_AFTER, State, TakeBack,
+    Woken, after_passes, when_busy,
 };
 pub use looks::Looks;
 pub use migration::Migration;

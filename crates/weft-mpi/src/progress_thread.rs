@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weft_core::time::Duration;
-use weft_engine::waiting::{Armed, Backoff, Coverage, Outstanding, Pulse, Woken};
+use weft_engine::waiting::{Armed, Backoff, Coverage, Leaving, Outstanding, Pulse, Woken};
 use weft_net::clock;
 use weft_net::watch::{self, Apart, Watch};
 
@@ -107,10 +107,12 @@ impl ProgressThread {
         self.coverage.is_covered(outstanding, engine.coalescing_time().is_some())
     }
 
-    /// Arms the wake-ups that are missing for the `outstanding` operations.
+    /// Arms the wake-ups that are missing for the `outstanding` operations. `untrusted` as in
+    /// [`Leaving`].
     #[inline(never)]
-    pub(crate) fn arm(&mut self, engine: &mut Engine, outstanding: Outstanding) {
-        let arm = self.coverage.hand_over(outstanding, engine.coalescing_time().is_some());
+    pub(crate) fn arm(&mut self, engine: &mut Engine, outstanding: Outstanding, untrusted: bool) {
+        let leaving = Leaving { coalescing: engine.coalescing_time().is_some(), untrusted };
+        let arm = self.coverage.hand_over(outstanding, leaving);
         let mut arrived = false;
         if arm.network {
             for network in &self.network {

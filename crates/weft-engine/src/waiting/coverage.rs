@@ -89,6 +89,16 @@ impl Outstanding {
     }
 }
 
+/// The circumstances under which a call leaves MPI.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leaving {
+    /// Set if messages wait for others to share their packet.
+    pub coalescing: bool,
+    /// Set if it does not count that the program waits at once for its requests: ranks take turns on
+    /// processors, and it may lose its own before, or others may access its windows at any time.
+    pub untrusted: bool,
+}
+
 /// The sources of events that are to be armed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arm {
@@ -243,11 +253,11 @@ impl Coverage {
         covered
     }
 
-    /// Returns what to arm now where [`Self::is_covered`] says no; `coalescing` as there. [`Self::set_timer`]
-    /// comes next.
-    pub fn hand_over(&mut self, outstanding: Outstanding, coalescing: bool) -> Arm {
+    /// Returns what to arm now where [`Self::is_covered`] says no. [`Self::set_timer`] comes next.
+    pub fn hand_over(&mut self, outstanding: Outstanding, leaving: Leaving) -> Arm {
         self.calls = self.calls.wrapping_add(1);
-        self.trusts = (outstanding.requests || coalescing) && !self.network && self.habit.is_trusted();
+        let may_trust = (outstanding.requests || leaving.coalescing) && !self.network && !leaving.untrusted;
+        self.trusts = may_trust && self.habit.is_trusted();
         let network = outstanding.requests && !self.network && !self.trusts;
         if network {
             self.network = true;
@@ -437,6 +447,7 @@ mod tests {
     use super::*;
 
     const SOON: Duration = Duration::from_micros(100);
+    const QUIET: Leaving = Leaving { coalescing: false, untrusted: false };
     const DUE: Duration = Duration::from_micros(300);
     const NOTHING: Outstanding = Outstanding { requests: false, neighbours: false };
     const REQUESTS: Outstanding = Outstanding { requests: true, ..NOTHING };
@@ -495,7 +506,7 @@ mod tests {
             let [requests, neighbours, arrived, is_due, coalesces] = bits(facts);
             let outstanding = Outstanding { requests, neighbours };
             let mut coverage = of_a_program_that_computes();
-            let arm = coverage.hand_over(outstanding, false);
+            let arm = coverage.hand_over(outstanding, QUIET);
             assert_eq!(arm, Arm { network: requests, doorbell: neighbours });
             let arrived = arrived && neighbours;
             assert_eq!(coverage.wants_due(arrived), !arrived);
@@ -515,10 +526,10 @@ mod tests {
     fn what_is_armed_is_not_armed_again() {
         let mut coverage = of_a_program_that_computes();
         let both = Outstanding { requests: true, neighbours: true };
-        assert_eq!(coverage.hand_over(both, false), Arm { network: true, doorbell: true });
+        assert_eq!(coverage.hand_over(both, QUIET), Arm { network: true, doorbell: true });
         let armed = Armed { due: Some(DUE), ..Armed::default() };
         assert_eq!(coverage.set_timer(both, armed), Some(DUE));
-        assert_eq!(coverage.hand_over(both, false), Arm::default());
+        assert_eq!(coverage.hand_over(both, QUIET), Arm::default());
         assert!(!coverage.wants_due(false));
         assert_eq!(coverage.set_timer(both, Armed::default()), None);
         let coalescing = Armed { coalescing: Some(SOON), ..Armed::default() };
@@ -528,7 +539,7 @@ mod tests {
 
     #[test]
     fn without_a_doorbell_there_is_none_to_arm() {
-        assert_eq!(Coverage::new(false).hand_over(NEIGHBOURS, false), Arm::default());
+        assert_eq!(Coverage::new(false).hand_over(NEIGHBOURS, QUIET), Arm::default());
     }
 
     #[test]
@@ -537,7 +548,7 @@ mod tests {
             let [network, doorbell, soon, ..] = bits(facts);
             let mut coverage = of_a_program_that_computes();
             let outstanding = Outstanding { requests: network, neighbours: doorbell };
-            coverage.hand_over(outstanding, false);
+            coverage.hand_over(outstanding, QUIET);
             coverage.set_timer(outstanding, Armed { coalescing: soon.then_some(SOON), ..Armed::default() });
             assert_eq!(coverage.is_armed(), network || doorbell || soon);
             let timer = soon.then_some(REPAIR_AFTER);
@@ -545,7 +556,7 @@ mod tests {
             assert!(!coverage.is_armed());
             assert_eq!(coverage.take_back(), TakeBack::default());
             assert_eq!(
-                coverage.hand_over(outstanding, false),
+                coverage.hand_over(outstanding, QUIET),
                 Arm { network, doorbell: false },
                 "the network is armed again as the next call leaves, the doorbell when the thread has looked"
             );
@@ -564,7 +575,7 @@ mod tests {
         let mut coverage = Coverage::new(true);
         let nothing = Armed::default();
         for round in 0..3 {
-            assert_eq!(coverage.hand_over(NEIGHBOURS, false), Arm::default(), "{round}");
+            assert_eq!(coverage.hand_over(NEIGHBOURS, QUIET), Arm::default(), "{round}");
             assert_eq!(coverage.set_timer(NEIGHBOURS, nothing), Some(CALLS_PAUSE), "{round}");
             for defer in 0..DEFERS_MAX {
                 for _ in 0..1000 {
@@ -576,10 +587,10 @@ mod tests {
             assert!(coverage.is_covered(&NEIGHBOURS, false));
             assert_eq!(coverage.woken(false, false, false, 0), ACT, "now and then it makes passes all the same");
         }
-        coverage.hand_over(NEIGHBOURS, false);
+        coverage.hand_over(NEIGHBOURS, QUIET);
         assert_eq!(coverage.set_timer(NEIGHBOURS, nothing), Some(CALLS_PAUSE));
         assert_eq!(coverage.woken(false, false, false, 0), ACT);
-        assert_eq!(coverage.hand_over(NEIGHBOURS, false), Arm { network: false, doorbell: true }, "no call came");
+        assert_eq!(coverage.hand_over(NEIGHBOURS, QUIET), Arm { network: false, doorbell: true }, "no call came");
         assert_eq!(coverage.set_timer(NEIGHBOURS, nothing), None);
         assert_eq!(coverage.woken(false, false, false, 0), Woken::Act { disarm_doorbell: true, passes: PASSES });
     }
@@ -588,15 +599,15 @@ mod tests {
     fn a_look_comes_sooner_than_what_is_due_late_and_is_wanted_again_when_its_timer_was_put_off() {
         let mut coverage = Coverage::new(true);
         let late = Armed { due: Some(Duration::from_micros(900_000)), ..Armed::default() };
-        coverage.hand_over(REQUESTS, false);
+        coverage.hand_over(REQUESTS, QUIET);
         assert_eq!(coverage.set_timer(REQUESTS, late), late.due);
         let both = Outstanding { requests: true, neighbours: true };
-        coverage.hand_over(both, false);
+        coverage.hand_over(both, QUIET);
         assert_eq!(coverage.set_timer(both, Armed::default()), Some(CALLS_PAUSE));
         let coalescing = Armed { coalescing: Some(SOON), ..Armed::default() };
         assert_eq!(coverage.set_timer(both, coalescing), Some(SOON));
         assert_eq!(coverage.take_back().timer, Some(REPAIR_AFTER));
-        coverage.hand_over(both, false);
+        coverage.hand_over(both, QUIET);
         assert_eq!(coverage.set_timer(both, Armed::default()), Some(CALLS_PAUSE));
     }
 
@@ -606,17 +617,17 @@ mod tests {
     fn the_thread_leaves_a_program_alone_that_keeps_calling_but_only_so_often() {
         let mut coverage = Coverage::new(true);
         for round in 0..3 {
-            assert_eq!(coverage.hand_over(REQUESTS, false), Arm { network: true, doorbell: false }, "round {round}");
+            assert_eq!(coverage.hand_over(REQUESTS, QUIET), Arm { network: true, doorbell: false }, "round {round}");
             for defer in 0..DEFERS_MAX {
                 // A call before the thread wakes, and one while it looks.
-                coverage.hand_over(REQUESTS, false);
+                coverage.hand_over(REQUESTS, QUIET);
                 assert_eq!(coverage.woken(false, false, false, 0), Woken::LookAgain, "{defer}");
-                coverage.hand_over(REQUESTS, false);
+                coverage.hand_over(REQUESTS, QUIET);
                 assert_eq!(coverage.woken(false, false, true, 0), Woken::Defer(CALLS_PAUSE), "{defer}");
             }
-            coverage.hand_over(REQUESTS, false);
+            coverage.hand_over(REQUESTS, QUIET);
             assert_eq!(coverage.woken(false, false, false, 0), Woken::LookAgain);
-            coverage.hand_over(REQUESTS, false);
+            coverage.hand_over(REQUESTS, QUIET);
             assert_eq!(coverage.woken(false, false, true, 0), ACT);
         }
     }
@@ -624,10 +635,10 @@ mod tests {
     #[test]
     fn a_program_that_computes_is_helped_at_once_or_after_one_more_look() {
         let mut coverage = Coverage::new(true);
-        coverage.hand_over(REQUESTS, false);
+        coverage.hand_over(REQUESTS, QUIET);
         assert_eq!(coverage.woken(false, false, false, 0), ACT, "no call since the network was armed");
-        coverage.hand_over(REQUESTS, false);
-        coverage.hand_over(REQUESTS, false);
+        coverage.hand_over(REQUESTS, QUIET);
+        coverage.hand_over(REQUESTS, QUIET);
         assert_eq!(coverage.woken(false, false, false, 0), Woken::LookAgain);
         assert_eq!(coverage.woken(false, false, true, 0), ACT, "no call since it looked");
     }
@@ -637,11 +648,11 @@ mod tests {
         for (neighbours, soon, coalescing) in [(true, false, false), (false, true, false), (false, false, true)] {
             let mut coverage = of_a_program_that_computes();
             let outstanding = Outstanding { requests: true, neighbours };
-            coverage.hand_over(outstanding, false);
+            coverage.hand_over(outstanding, QUIET);
             coverage.set_timer(outstanding, Armed { coalescing: soon.then_some(SOON), ..Armed::default() });
-            coverage.hand_over(outstanding, false);
+            coverage.hand_over(outstanding, QUIET);
             assert_eq!(coverage.woken(false, coalescing, false, 0), Woken::LookAgain);
-            coverage.hand_over(outstanding, false);
+            coverage.hand_over(outstanding, QUIET);
             let act = Woken::Act { disarm_doorbell: neighbours, passes: PASSES };
             assert_eq!(coverage.woken(false, coalescing, true, 0), act);
         }
@@ -650,8 +661,8 @@ mod tests {
     #[test]
     fn who_waits_inside_makes_the_passes_and_the_thread_only_lets_go() {
         let mut coverage = of_a_program_that_computes();
-        coverage.hand_over(Outstanding { requests: true, neighbours: true }, false);
-        coverage.hand_over(REQUESTS, false);
+        coverage.hand_over(Outstanding { requests: true, neighbours: true }, QUIET);
+        coverage.hand_over(REQUESTS, QUIET);
         assert_eq!(coverage.woken(true, true, false, 0), Woken::Act { disarm_doorbell: true, passes: 0 });
         assert!(!coverage.is_armed() && coverage.wants_due(false));
     }
@@ -686,7 +697,7 @@ mod tests {
             for round in 0..20 {
                 coverage.leave(true, || round * 10_000);
                 if !(coverage.trusts() && coverage.is_covered(&outstanding, coalescing)) {
-                    let arm = coverage.hand_over(outstanding, coalescing);
+                    let arm = coverage.hand_over(outstanding, Leaving { coalescing, untrusted: false });
                     found.push((round, arm.network, coverage.set_timer(outstanding, armed)));
                 }
                 coverage.wait(|| round * 10_000 + AT_ONCE);
@@ -695,6 +706,20 @@ mod tests {
             let last = found.pop().unwrap();
             assert_eq!(last, (4, false, Some(TRUST_PAUSE.0)));
             assert!(found.iter().all(|(_, network, _)| *network != coalescing), "{found:?}");
+        }
+    }
+
+    /// The same program, where ranks take turns on processors.   Expect: it may lose its processor before it
+    /// waits, so the network is armed each time.
+    #[test]
+    fn where_ranks_take_turns_nobody_is_trusted() {
+        let mut coverage = Coverage::new(true);
+        for round in 0..20 {
+            coverage.leave(true, || round * 10_000);
+            let arm = coverage.hand_over(REQUESTS, Leaving { untrusted: true, ..QUIET });
+            assert!(arm.network && !coverage.trusts(), "{round}");
+            coverage.wait(|| round * 10_000 + AT_ONCE);
+            coverage.take_back();
         }
     }
 
@@ -709,7 +734,7 @@ mod tests {
                 coverage.wait(|| round);
             }
             coverage.leave(true, || 100_000);
-            assert_eq!(coverage.hand_over(REQUESTS, false), Arm::default());
+            assert_eq!(coverage.hand_over(REQUESTS, QUIET), Arm::default());
             assert_eq!(coverage.set_timer(REQUESTS, Armed::default()), Some(TRUST_PAUSE.0));
             coverage
         };
@@ -726,7 +751,7 @@ mod tests {
             let mut coverage = trusted();
             coverage.leave(expects, || 100_000);
             assert_eq!(coverage.woken(false, false, false, now), ACT, "it computes, or has nothing to come back for");
-            assert_eq!(coverage.hand_over(REQUESTS, false), Arm { network: arms, doorbell: false });
+            assert_eq!(coverage.hand_over(REQUESTS, QUIET), Arm { network: arms, doorbell: false });
         }
     }
 
@@ -774,7 +799,7 @@ mod tests {
                 match step {
                     Step::Leave { outstanding, arrived, due, coalescing } => {
                         coverage.leave(outstanding.requests || coalescing, || now);
-                        let arm = coverage.hand_over(outstanding, coalescing);
+                        let arm = coverage.hand_over(outstanding, Leaving { coalescing, untrusted: false });
                         prop_assert!(!arm.network || outstanding.requests);
                         prop_assert!(!arm.doorbell || outstanding.neighbours);
                         network |= arm.network;

@@ -794,7 +794,10 @@ impl Here {
             outstanding.filter(|_| !process.waiters.any())
         });
         let Some(outstanding) = outstanding else { return };
-        let arm = self.with(|process| process.coverage.hand_over(outstanding, !process.held.is_empty()));
+        let arm = self.with(|process| {
+            let leaving = Leaving { coalescing: !process.held.is_empty(), untrusted: process.oversubscribed };
+            process.coverage.hand_over(outstanding, leaving)
+        });
         let trusts = self.with(|process| process.coverage.trusts());
         self.world(|world| world.marks.trusts += u64::from(trusts));
         let arm = if self.lacks(Fault::Arming) { Arm::default() } else { arm };

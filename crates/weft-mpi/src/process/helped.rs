@@ -170,7 +170,8 @@ impl Process {
         let Some(outstanding) = outstanding else { return };
         let Some(thread) = &mut self.progress_thread else { return self.start_progress_thread(outstanding) };
         if !thread.covers(engine, &outstanding) {
-            thread.arm(engine, outstanding);
+            let untrusted = has_windows || self.is_crowded || engine.is_oversubscribed();
+            thread.arm(engine, outstanding, untrusted);
         }
     }
 
@@ -181,7 +182,7 @@ impl Process {
         match ProgressThread::start(engine, None, progress_from_thread) {
             Ok(mut thread) => {
                 thread.note_leave(outstanding.requests);
-                thread.arm(engine, outstanding);
+                thread.arm(engine, outstanding, true);
                 self.progress_thread = Some(thread);
             }
             Err(error) => self.do_without_progress_thread(&error),

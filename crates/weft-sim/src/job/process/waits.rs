@@ -7,7 +7,7 @@ use super::{Checked, Phase, Proc, Waiting};
 use weft_core::time::{Duration, Instant};
 use weft_engine::engine::SleepOn;
 use weft_engine::waiting::{
-    Armed, CALLS_APART, Fact, Left, Next, Outstanding, State, Wait, Woken, after_passes, when_busy,
+    Armed, CALLS_APART, Fact, Leaving, Left, Next, Outstanding, State, Wait, Woken, after_passes, when_busy,
 };
 
 /// The duration of a yield, nanoseconds.
@@ -285,7 +285,9 @@ impl Proc {
         if self.coverage.is_covered(&outstanding, coalescing) {
             return;
         }
-        let arm = self.coverage.hand_over(outstanding, coalescing);
+        let untrusted = self.engine.is_oversubscribed() || !self.engine.windows.is_empty();
+        let leaving = Leaving { coalescing, untrusted };
+        let arm = self.coverage.hand_over(outstanding, leaving);
         self.watched.network |= arm.network;
         let mut arrived = false;
         if arm.doorbell {
