@@ -38,7 +38,7 @@ help:
 	@echo 'make test                  the same, and check everything (about twenty minutes on two processors)'
 	@echo 'make loom                  all schedules of the lock-free parts, by a model checker'
 	@echo 'make miri                  memory errors in the rings and in the program'\''s buffers, by an interpreter (needs Rust nightly)'
-	@echo 'make bench                 measure beside MPICH, Open MPI and Intel MPI (thirteen minutes); docs/performance.md'
+	@echo 'make bench                 measure beside MPICH, Open MPI and Intel MPI (fifteen minutes); docs/performance.md'
 	@echo 'make bench-auto            whether the choice of carriers keeps up with the best single one (five minutes)'
 	@echo 'make bench-multicast       broadcasts by each scheme of multicast and down trees, on eight virtual hosts and in simulation (10 minutes); docs/book/multicast.md'
 	@echo 'make bench-rdma            what MPI costs over iWARP, RoCE, TCP and UDP in a virtual machine, in instructions and packets (twenty minutes)'

@@ -1,7 +1,7 @@
 #!/bin/sh
 # make bench: measures Weft beside MPICH, Open MPI and Intel MPI, all in the same runs. Makes the page of this
 # kind of machine from the figures (docs/performance-amd.md, docs/performance-intel.md). Adds the figures to
-# the record docs/performance.jsonl, and makes docs/performance.md from it. Takes about thirteen minutes on
+# the record docs/performance.jsonl, and makes docs/performance.md from it. Takes about fifteen minutes on
 # two processors, and the time to fetch the peers. Where no virtual hosts can be made, it measures only one
 # node.
 set -eu
@@ -18,7 +18,7 @@ compare() {
     "$weft" compare --fetch --output "$runs/$file.jsonl" "$@" >"$runs/$file.txt"
 }
 
-main="pingpong bandwidth bibandwidth rate sendrecv barrier availability"
+main="pingpong bandwidth bibandwidth rate sendrecv exchange barrier availability"
 # shellcheck disable=SC2086 # a list of words
 {
     compare 1-one-node $main --rounds 3 --limit 120
