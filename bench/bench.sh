@@ -42,11 +42,14 @@ AuthenticAMD) kind=amd ;;
 GenuineIntel) kind=intel ;;
 *) kind=$(uname -m) ;;
 esac
+# The page is made anew, and so are its charts.
+rm -f "docs/performance-$kind"/*.svg
 "$weft" report --markdown "docs/performance-$kind.md" "$runs"/*.jsonl
 # Figures of a tree with changes belong to no commit.
 if commit=$(git rev-parse --verify HEAD) && git diff --quiet HEAD -- crates bench Cargo.lock; then
     record=docs/performance.jsonl
     "$weft" report --record "$record" --commit "$commit" --counts tests/instructions/counts.json "$runs"/*.jsonl
+    rm -f docs/performance/*.svg
     "$weft" report --history "$record"
 else
     echo "bench: the performance record stays as it is: the tree is no commit" >&2

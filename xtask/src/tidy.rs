@@ -10,7 +10,7 @@
 //! - text: no forgotten marks, no stray white space, generated files have their marker;
 //! - the chapters of docs/design name places that are in the code, and stand in their index;
 //! - comments name no file that is not there;
-//! - links of Markdown files lead to files and headings that are there;
+//! - links of Markdown files lead to files and headings that are there, and each chart is shown by a page;
 //! - lines of prose, in comments and in Markdown, have at most 110 characters;
 //! - the glossary names files that are there, and words that stand in them;
 //! - the sections of the standard that are cited are there, and procedures where the boundary says;

@@ -1,4 +1,4 @@
-//! Checks the relative links of all Markdown files.
+//! Checks the relative links of all Markdown files, and that some page shows each chart.
 //!
 //! A link `[text](path#anchor)` leads to a file or a folder of the project; the anchor is a heading of that
 //! file, by the name that GitHub gives to it. Pictures are links, too. Code is none: neither a fenced block
@@ -58,12 +58,21 @@ pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> 
             places.add(&path, None);
         }
     }
+    let mut shown = BTreeSet::new();
     for (path, text) in &texts {
         for (line, link) in links(text) {
             findings.broken.extend(places.fault(path, link).map(|fault| format!("{path}:{line}: {fault}")));
+            shown.extend(resolved(path, link));
         }
     }
+    findings.broken.extend(unseen(&places, &shown));
     Ok(())
+}
+
+/// The charts below `docs` that no page shows: those of measurements that were made anew, say.
+fn unseen(places: &Places, shown: &BTreeSet<String>) -> Vec<String> {
+    let charts = places.others.iter().filter(|path| path.starts_with("docs/") && path.ends_with(".svg"));
+    charts.filter(|chart| !shown.contains(*chart)).map(|chart| format!("{chart}: no page shows this chart")).collect()
 }
 
 /// The path from the top of the project of a path that is relative to the folder of the file `from`; `from`
@@ -185,6 +194,14 @@ mod tests {
                     [e](other.md#twice-1 \"title\"), [the folder](../book/), [`code`](../../docs/book/other.md#other)\n\
                     [URL](https://example.org/no.md), [mail](mailto:a@example.org), [top](/docs/chart.svg)\n";
         assert_eq!(faults(page), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_chart_that_no_page_shows_is_named() {
+        let mut places = Places::default();
+        ["docs/run/old.svg", "docs/run/new.svg", "packaging/icon.svg"].map(|path| places.add(path, None));
+        let shown = BTreeSet::from(["docs/run/new.svg".to_owned()]);
+        assert_eq!(unseen(&places, &shown), ["docs/run/old.svg: no page shows this chart"]);
     }
 
     #[test]
