@@ -199,7 +199,9 @@ mod tests {
     #[test]
     fn a_chart_that_no_page_shows_is_named() {
         let mut places = Places::default();
-        ["docs/run/old.svg", "docs/run/new.svg", "packaging/icon.svg"].map(|path| places.add(path, None));
+        for path in ["docs/run/old.svg", "docs/run/new.svg", "packaging/icon.svg"] {
+            places.add(path, None);
+        }
         let shown = BTreeSet::from(["docs/run/new.svg".to_owned()]);
         assert_eq!(unseen(&places, &shown), ["docs/run/old.svg: no page shows this chart"]);
     }
