@@ -7,8 +7,8 @@ const AT_ONCE_TICKS: u64 = 25_000;
 /// processor for a moment.
 const COMPUTES_TICKS: u64 = 125_000;
 /// The number of waits in a row, all at once, after which the next is expected to come at once: the first
-/// number, doubled up to the second by each disappointment. A disappointment costs the program up to 100 µs of
-/// overlap, and trust saves 2 µs a wait.
+/// number, doubled up to the second by each disappointment. A disappointment costs the program up to 100 µs
+/// of overlap, and trust saves 2 µs a wait.
 const TRUSTS_AFTER: (u32, u32) = (4, 256);
 /// The most waits that are counted, as a multiple of those that are needed. After so many a disappointment
 /// counts as the first.
