@@ -55,6 +55,7 @@ pub use coverage::{
     Arm, Armed, Backoff, CALLS_APART, CALLS_PAUSE, Coverage, Leaving, Left, Outstanding, REPAIR_AFTER, State, TakeBack,
     Woken, after_passes, when_busy,
 };
+pub(crate) use habit::COMPUTES_TICKS;
 pub use looks::Looks;
 pub use migration::Migration;
 pub use pace::Pace;

@@ -16,8 +16,8 @@ use weft_core::flow::Settings;
 use weft_core::grants::UNDER_WAY_MAX;
 use weft_core::matching::Envelope;
 use weft_core::process::ProcessName;
-use weft_core::rails::{RailCarrier, Role};
-use weft_engine::carriers::{CarrierId, CarrierPath, Carriers, Remote};
+use weft_core::rails::RailCarrier;
+use weft_engine::carriers::{CarrierPath, Carriers, Remote};
 use weft_engine::engine::Parts;
 use weft_engine::error::ErrorClass;
 use weft_engine::memory::UserData;
@@ -1026,27 +1026,35 @@ fn a_message_that_was_announced_by_one_who_is_gone_fails_its_receive() {
     }
 }
 
-#[test]
-fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_for() {
-    let wire: Wire = Arc::new(Mutex::new(vec![VecDeque::new(); 3]));
-    let settings = Settings { packet_size: PACKET_SIZE, peer_timeout: SECOND, ..Settings::default() };
-    let address = SocketAddr::from(([127, 0, 0, 1], 2));
-    let key = format!("asleep-{}", std::process::id());
+/// Makes an engine with a neighbour on its node, number 1, and a peer behind `paths`, number 2. `test` names
+/// the segment.
+fn with_neighbour_and_remote(test: &str, carriers: Carriers, paths: &[(RailCarrier, CarrierPath)]) -> Engine {
+    let key = format!("{test}-{}", std::process::id());
     let mut engine = Engine::new(Parts {
         platform: Machine,
         memory: SingleCopy,
         name: ProcessName::of_only_job(0),
         host: Some("test".into()),
         node: Some(shared::Node::create(&key, 0, 2, &shared::Settings::default()).unwrap()),
-        carriers: Carriers::new(vec![Box::new(Queue::new(0, &wire))]),
+        carriers,
         secret: weft_core::wire::Secret::new([7; 16]),
         eager_limit: Some(1_000),
         costs: CostModel::BUILT_IN,
         unexpected_bytes: 0,
         peer_timeout: SECOND,
     });
-    let far = Route::Remote(Box::new(Remote::new(&[udp_carrier(address)], settings)));
+    let settings = Settings { packet_size: PACKET_SIZE, peer_timeout: SECOND, ..Settings::default() };
+    let far = Route::Remote(Box::new(Remote::new(paths, settings)));
     queue::add_peers(&mut engine, 0, vec![Route::Myself, Route::Shared(1), far], 0);
+    engine
+}
+
+#[test]
+fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_for() {
+    let wire: Wire = Arc::new(Mutex::new(vec![VecDeque::new(); 3]));
+    let address = SocketAddr::from(([127, 0, 0, 1], 2));
+    let carriers = Carriers::new(vec![Box::new(Queue::new(0, &wire))]);
+    let mut engine = with_neighbour_and_remote("asleep", carriers, &[udp_carrier(address)]);
     let receive = Receive {
         context: Some(CONTEXT),
         source: Some(2),
@@ -1071,26 +1079,9 @@ fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_fo
 #[test]
 fn who_shares_a_processor_looks_at_its_sockets_by_time_and_not_by_passes() {
     let [frames, udp]: [Wire; 2] = [(); 2].map(|()| Arc::new(Mutex::new(vec![VecDeque::new(); 3])));
-    let key = format!("shares-{}", std::process::id());
-    let mut engine = Engine::new(Parts {
-        platform: Machine,
-        memory: SingleCopy,
-        name: ProcessName::of_only_job(0),
-        host: Some("test".into()),
-        node: Some(shared::Node::create(&key, 0, 2, &shared::Settings::default()).unwrap()),
-        carriers: Carriers::new(vec![Box::new(Queue::of_frames(0, &frames)), Box::new(Queue::new(0, &udp))]),
-        secret: weft_core::wire::Secret::new([7; 16]),
-        eager_limit: Some(1_000),
-        costs: CostModel::BUILT_IN,
-        unexpected_bytes: 0,
-        peer_timeout: SECOND,
-    });
-    let settings = Settings { packet_size: PACKET_SIZE, peer_timeout: SECOND, ..Settings::default() };
-    let bulk = udp_carrier(SocketAddr::from(([127, 0, 0, 1], 2)));
-    let small = (RailCarrier { role: Role::SmallMessages, ..bulk.0 }, bulk.1);
-    let bulk = (bulk.0, CarrierPath { carrier: CarrierId(1), ..bulk.1 });
-    let far = Route::Remote(Box::new(Remote::new(&[small, bulk], settings)));
-    queue::add_peers(&mut engine, 0, vec![Route::Myself, Route::Shared(1), far], 0);
+    let carriers = Carriers::new(vec![Box::new(Queue::of_frames(0, &frames)), Box::new(Queue::new(0, &udp))]);
+    let paths = queue::frames_and_udp(SocketAddr::from(([127, 0, 0, 1], 2)));
+    let mut engine = with_neighbour_and_remote("shares", carriers, &paths);
     let mut passes = |away: u64| {
         udp.lock().unwrap()[0].push_back(vec![0; 60]);
         let unseen = |engine: &mut Engine| {

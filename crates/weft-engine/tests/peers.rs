@@ -11,13 +11,12 @@ use std::time::{Duration, Instant};
 
 use weft_core::flow::Settings;
 use weft_core::matching::Envelope;
-use weft_core::rails::{RailCarrier, Role};
-use weft_engine::carriers::{CarrierId, CarrierPath, Carriers, Remote};
+use weft_engine::carriers::{Carriers, Remote};
 use weft_engine::memory::UserData;
 use weft_engine::peers::Route;
 use weft_engine::request::{Mode, Receive, Send, State};
 
-use queue::{Engine, PACKET_SIZE, Queue, Wire, engine, id, pass, udp_carrier};
+use queue::{Engine, PACKET_SIZE, Queue, Wire, engine, frames_and_udp, id, pass};
 
 /// The most bytes for each peer, all told, as the allocator counts them.
 const PEER_BYTES_MAX: usize = 1024;
@@ -51,10 +50,8 @@ fn engines(count: usize) -> Vec<Engine> {
     let [raw, udp] = [(); 2].map(|()| -> Wire { Arc::new(Mutex::new(vec![VecDeque::new(); count])) });
     let settings = Settings { packet_size: PACKET_SIZE, ..Settings::default() };
     let path = |own: usize, peer: usize| {
-        let udp = udp_carrier(SocketAddr::from(([127, 0, 0, 1], peer as u16)));
-        let raw = (RailCarrier { role: Role::SmallMessages, ..udp.0 }, udp.1);
-        let udp = (udp.0, CarrierPath { carrier: CarrierId(1), ..udp.1 });
-        let remote = || Route::Remote(Box::new(Remote::new(&[raw, udp], settings.clone())));
+        let paths = frames_and_udp(SocketAddr::from(([127, 0, 0, 1], peer as u16)));
+        let remote = || Route::Remote(Box::new(Remote::new(&paths, settings.clone())));
         if peer == own { Route::Myself } else { remote() }
     };
     let build = |own: usize| {

@@ -4,16 +4,15 @@
 //! known by the one before. Some programs compute before they wait for their messages. They want to keep
 //! their processor, so the kernel copies their messages ([`Overlap`]).
 
+use crate::waiting::COMPUTES_TICKS;
+
 /// The messages of a burst from which on it counts as a window. Shorter ones are the sends of programs that
 /// exchange their borders, and compute between the start of the sends and their end.
 const WINDOW_MIN: u32 = 4;
 
-/// The ticks between the start of a message and the wait for it above which the program computes in between:
-/// 50 µs at 2.5 GHz. The start of the last message of a window may itself take longer, since earlier ones
-/// wait for room; that time does not count.
-const COMPUTES_TICKS: u64 = 125_000;
-
-/// The knowledge whether the program computes between the start of large messages and its wait for them.
+/// The knowledge whether the program computes between the start of large messages and its wait for them. The
+/// start of the last message of a window may itself take long, since earlier ones wait for room; that time
+/// does not count.
 #[derive(Debug, Default)]
 pub(crate) struct Overlap {
     /// The time at which the last message was started that the program has not waited for, in ticks.

@@ -94,8 +94,9 @@ impl Outstanding {
 pub struct Leaving {
     /// Set if messages wait for others to share their packet.
     pub coalescing: bool,
-    /// Set if it does not count that the program waits at once for its requests: ranks take turns on
-    /// processors, and it may lose its own before, or others may access its windows at any time.
+    /// Set if the thread must watch the network although the program always waits at once. Where ranks take
+    /// turns on processors, the program may lose its processor before it waits. Where the program has
+    /// windows, other processes may access them at any time.
     pub untrusted: bool,
 }
 

@@ -3,9 +3,9 @@
 /// The ticks between a call that leaves MPI and the next wait up to which the wait came at once: 10 µs at
 /// 2.5 GHz. To arm what the progress thread watches, and to disarm it again, costs as much.
 const AT_ONCE_TICKS: u64 = 25_000;
-/// The ticks above which the program computed in between: 50 µs. In less time it may also have lost its
-/// processor for a moment.
-const COMPUTES_TICKS: u64 = 125_000;
+/// The ticks between the two above which the program computed in between: 50 µs at 2.5 GHz. In less time it
+/// may also have lost its processor for a moment.
+pub(crate) const COMPUTES_TICKS: u64 = 125_000;
 /// The number of waits in a row, all at once, after which the next is expected to come at once: the first
 /// number, doubled up to the second by each disappointment. A disappointment costs the program up to 100 µs
 /// of overlap, and trust saves 2 µs a wait.

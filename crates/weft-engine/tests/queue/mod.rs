@@ -120,6 +120,16 @@ pub(crate) fn udp_carrier(address: SocketAddr) -> (RailCarrier, CarrierPath) {
     (carrier, CarrierPath { carrier: CarrierId(0), to: address.into() })
 }
 
+/// The paths to an address by raw frames, which are the first carrier, and by UDP, which is the second.
+#[allow(dead_code, reason = "not every test has several carriers")]
+pub(crate) fn frames_and_udp(address: SocketAddr) -> [(RailCarrier, CarrierPath); 2] {
+    let (carrier, path) = udp_carrier(address);
+    [
+        (RailCarrier { role: Role::SmallMessages, ..carrier }, path),
+        (carrier, CarrierPath { carrier: CarrierId(1), ..path }),
+    ]
+}
+
 /// An engine of a job in which every process has a node of its own.
 pub(crate) fn engine(
     own: usize,

@@ -164,11 +164,11 @@ impl Process {
             node_needs_help: engine.node_needs_help(),
         };
         let outstanding = Outstanding::of(&state, || engine.has_deadlines());
-        if let Some(thread) = &mut self.progress_thread {
-            note_leave(thread, state.requests || engine.coalescing_time().is_some());
-        }
+        let Some(thread) = &mut self.progress_thread else {
+            return outstanding.into_iter().for_each(|outstanding| self.start_progress_thread(outstanding));
+        };
+        note_leave(thread, state.requests || engine.coalescing_time().is_some());
         let Some(outstanding) = outstanding else { return };
-        let Some(thread) = &mut self.progress_thread else { return self.start_progress_thread(outstanding) };
         if !thread.covers(engine, &outstanding) {
             let untrusted = has_windows || self.is_crowded || engine.is_oversubscribed();
             thread.arm(engine, outstanding, untrusted);
