@@ -8,7 +8,7 @@ use rustix::process::{Signal, kill_process};
 
 use super::context::{Context, Expected};
 use super::gone::{WAYS, second_half};
-use super::launchers::rows::{allowed, environment, missing, open_mpi, program};
+use super::launchers::rows::{environment, missing, open_mpi, prepared, program};
 use super::launchers::{Place, Shape};
 use super::needs::Need;
 use super::process::{Finished, Run};
@@ -41,7 +41,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
                 return Outcome::Skipped("one processor".into());
             }
             let attempt = || {
-                let run = allowed(Run::new(program(context, "mpirun"))).limit(LIMIT_SECONDS);
+                let run = prepared(Run::new(program(context, "mpirun"))).limit(LIMIT_SECONDS);
                 let run = run.args(["--map-by", "core", "--bind-to", "core", "-n", "2"]);
                 run.arg(context.compile("tests/c/hardware.c")?).arg("bound").finish()
             };
@@ -52,7 +52,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
                 return Outcome::Skipped("one processor".into());
             }
             let attempt = || -> anyhow::Result<Finished> {
-                let run = allowed(Run::new(program(context, "mpirun"))).limit(LIMIT_SECONDS);
+                let run = prepared(Run::new(program(context, "mpirun"))).limit(LIMIT_SECONDS);
                 let run = run.args(["--map-by", "core", "--bind-to", "core", "-n", "2"]);
                 let finished = run.arg(context.bin("weft")).arg("info").finish()?;
                 let bound = finished.output.lines().filter(|line| line.trim_start().starts_with("bound to"));
@@ -123,7 +123,7 @@ fn left_over(context: &Context, prefix: PathBuf) -> anyhow::Result<Run> {
 
 /// The command that starts ranks of this host.
 fn mpirun(context: &Context) -> Run {
-    let run = allowed(Run::new(program(context, "mpirun"))).limit(LIMIT_SECONDS);
+    let run = prepared(Run::new(program(context, "mpirun"))).limit(LIMIT_SECONDS);
     run.args(["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"])
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -90,6 +91,7 @@ pub(crate) struct Run {
     environment: BTreeMap<OsString, OsString>,
     input: Option<String>,
     directory: Option<PathBuf>,
+    has_own_folder: bool,
     limit: Duration,
 }
 
@@ -112,6 +114,7 @@ impl Run {
             environment: BTreeMap::new(),
             input: None,
             directory: None,
+            has_own_folder: false,
             limit: Duration::from_secs(60),
         }
     }
@@ -151,6 +154,13 @@ impl Run {
         self
     }
 
+    /// Gives the command a temporary folder (`TMPDIR`) of its own, which goes with the run. Files that a killed
+    /// program leaves then meet no later program that has the same process number and names its files by it.
+    pub(crate) fn own_folder(mut self) -> Run {
+        self.has_own_folder = true;
+        self
+    }
+
     pub(crate) fn limit(mut self, seconds: u64) -> Run {
         self.limit = Duration::from_secs(seconds);
         self
@@ -183,6 +193,11 @@ impl Run {
         if let Some(directory) = &self.directory {
             command.current_dir(directory);
         }
+        let folder = self.has_own_folder.then(|| directory.join(format!("weft-suite-{mark}")));
+        if let Some(folder) = &folder {
+            DirBuilder::new().mode(0o700).create(folder)?;
+            command.env("TMPDIR", folder);
+        }
         let mut child = command
             .spawn()
             .map_err(|error| anyhow::anyhow!("cannot run env, to run {}: {error}", self.program.to_string_lossy()))?;
@@ -192,7 +207,7 @@ impl Run {
             // failure by itself.
             std::thread::spawn(move || input.write_all(text.as_bytes()));
         }
-        Ok(Running { child, mark, log, began: Instant::now() })
+        Ok(Running { child, mark, log, folder, began: Instant::now() })
     }
 }
 
@@ -201,6 +216,8 @@ pub(crate) struct Running {
     child: Child,
     mark: String,
     log: PathBuf,
+    /// The temporary folder that the command has for itself.
+    folder: Option<PathBuf>,
     began: Instant,
 }
 
@@ -264,13 +281,15 @@ impl Running {
             self.end()?;
         }
         let leftovers = self.sweep();
+        let output = self.output();
+        let _ = std::fs::remove_file(&self.log);
+        if let Some(folder) = &self.folder {
+            let _ = std::fs::remove_dir_all(folder);
+        }
         if is_interrupted() {
-            let _ = std::fs::remove_file(&self.log);
             eprintln!("\nsuite: interrupted");
             std::process::exit(EXIT_INTERRUPTED);
         }
-        let output = self.output();
-        let _ = std::fs::remove_file(&self.log);
         Ok(Finished { code, output, elapsed, leftovers })
     }
 
@@ -317,5 +336,27 @@ impl Finished {
             None => format!("did not end in {:.0} s", self.elapsed.as_secs_f64()),
         };
         format!("{}\n{end}", lines[from..].join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Open MPI's launcher names its session by its process number, and does not start where a killed one with
+    /// the same number has left files.
+    #[test]
+    fn what_a_killed_program_leaves_in_its_own_folder_goes_with_the_run() {
+        let script = "mkdir $TMPDIR/session; echo $TMPDIR; kill -9 $$";
+        let run = Run::new("sh").args(["-c", script]).own_folder();
+        let folders = [(); 2].map(|()| {
+            let finished = run.finish().unwrap();
+            assert_eq!(finished.code, Some(128 + Signal::KILL.as_raw()));
+            PathBuf::from(finished.output.trim())
+        });
+        assert_ne!(folders[0], folders[1]);
+        for folder in folders {
+            assert!(folder.starts_with(std::env::temp_dir()) && !folder.exists(), "{}", folder.display());
+        }
     }
 }

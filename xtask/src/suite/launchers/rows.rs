@@ -94,7 +94,7 @@ fn gforker_cannot(_: Trial, place: Place) -> Option<&'static str> {
 
 /// Open MPI's launcher, which is PRRTE's `prterun` under two names.
 pub(in crate::suite) fn open_mpi(context: &Context, shape: Shape, name: &str) -> anyhow::Result<Run> {
-    let run = allowed(inside(context, shape.place, program(context, name))?);
+    let run = prepared(inside(context, shape.place, program(context, name))?);
     let run = match shape.place {
         Place::OneHost => run,
         Place::TwoHosts => {
@@ -133,9 +133,10 @@ pub(in crate::suite) fn missing(context: &Context) -> Option<String> {
     (!is_here).then(|| "Open MPI is not here: `tools/setup.sh tests` fetches it".into())
 }
 
-/// Allows the launcher to run as root.
-pub(in crate::suite) fn allowed(run: Run) -> Run {
-    AS_ROOT.iter().fold(run, |run, name| run.env(name, "1"))
+/// Allows the launcher to run as root, in a temporary folder of its own: it names its session by its process
+/// number and does not start where a killed launcher with the same number has left files.
+pub(in crate::suite) fn prepared(run: Run) -> Run {
+    AS_ROOT.iter().fold(run.own_folder(), |run, name| run.env(name, "1"))
 }
 
 /// The folder into which `tools/setup.sh launchers` unpacks Debian's Open MPI 4.1, whose OpenPMIx is 4.2.
@@ -163,5 +164,5 @@ fn debian(context: &Context, shape: Shape) -> anyhow::Result<Run> {
             run.args(["--mca", "oob_tcp_if_include", "e0", "--host", &hosts])
         }
     };
-    Ok(allowed(run).args(["--oversubscribe", "--bind-to", "none", "-n", &shape.ranks.to_string()]))
+    Ok(prepared(run).args(["--oversubscribe", "--bind-to", "none", "-n", &shape.ranks.to_string()]))
 }
