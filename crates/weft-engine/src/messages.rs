@@ -34,7 +34,7 @@ use crate::group::PeerId;
 use crate::handle::{Kind, Slab};
 use crate::memory::{SharedBuffer, UserData};
 use crate::regions::{RegionKey, Regions};
-use crate::request::{Cancellation, Hold, NO_COMMUNICATOR, Request, State, Status};
+use crate::request::{Cancellation, FULL_WEIGHT, Hold, NO_COMMUNICATOR, NODE_WEIGHT, Request, State, Status, Weight};
 use crate::transport::RemoteMemory;
 use completions::Completions;
 use errors::{status_of, too_many, too_many_regions, truncated};
@@ -155,8 +155,8 @@ pub struct Messages {
     /// The request of every send that is complete as it starts: those sends need no request each, since
     /// nothing tells them apart.
     pub sent: usize,
-    /// The number of requests under way.
-    incomplete: usize,
+    /// The weight of all operations under way.
+    under_way: Weight,
     /// Posted receives and unexpected messages.
     pub matcher: Matcher<usize, usize>,
     /// Messages without a receive; the matcher names them by their place here.
@@ -232,7 +232,7 @@ impl Messages {
         Self {
             requests,
             sent,
-            incomplete: 0,
+            under_way: 0,
             matcher: Matcher::new(),
             unexpected: Slab::new(Kind::Unexpected),
             spare: Vec::new(),
@@ -311,7 +311,7 @@ impl Messages {
     pub fn add_with(&mut self, communicator: usize, state: impl FnOnce() -> State) -> Result<usize> {
         if let Some((handle, request)) = self.requests.take_up() {
             request.begin(state(), communicator);
-            self.incomplete += usize::from(!request.is_complete());
+            self.under_way += request.weight;
             return Ok(handle);
         }
         self.add_to_table(Request::new(state(), communicator))
@@ -340,9 +340,9 @@ impl Messages {
 
     #[cold]
     fn add_to_table(&mut self, request: Request) -> Result<usize> {
-        let incomplete = !request.is_complete();
+        let weight = request.weight;
         let handle = self.requests.insert(request).ok_or_else(too_many)?;
-        self.incomplete += usize::from(incomplete);
+        self.under_way += weight;
         Ok(handle)
     }
 
@@ -350,7 +350,24 @@ impl Messages {
     /// has not asked for it.
     #[inline]
     pub fn are_under_way(&self) -> bool {
-        self.incomplete > 0
+        self.under_way > 0
+    }
+
+    /// Returns whether an operation is under way that the network may have to move on: any but those that
+    /// [`Self::note_on_node`] knows.
+    #[inline]
+    pub fn need_network(&self) -> bool {
+        self.under_way >= FULL_WEIGHT
+    }
+
+    /// Notes that the message of this request comes from a process of this node or goes to one, and not over
+    /// the network.
+    #[inline(never)]
+    pub(crate) fn note_on_node(&mut self, handle: usize) {
+        if let Some(request) = self.requests.get_mut(handle).filter(|request| request.weight == FULL_WEIGHT) {
+            request.weight = NODE_WEIGHT;
+            self.under_way -= FULL_WEIGHT - NODE_WEIGHT;
+        }
     }
 
     /// Returns whether this request belongs to an operation that is under way.
@@ -368,7 +385,7 @@ impl Messages {
     /// Returns whether several operations are under way.
     #[inline]
     pub fn are_several_under_way(&self) -> bool {
-        self.incomplete > 1
+        self.under_way as u32 > 1
     }
 
     /// Returns whether messages of `peer` have arrived that no receive has taken.
@@ -379,8 +396,8 @@ impl Messages {
     /// Starts an inactive persistent request again.
     pub fn restart(&mut self, handle: usize, state: State) {
         if let Some(request) = self.requests.get_mut(handle) {
-            request.state = state;
-            self.incomplete += usize::from(!request.is_complete());
+            (request.state, request.weight) = (state, FULL_WEIGHT);
+            self.under_way += FULL_WEIGHT;
         }
     }
 
@@ -409,7 +426,7 @@ impl Messages {
     pub fn complete(&mut self, handle: usize) {
         self.completions.notify();
         let Some(request) = self.requests.get_mut(handle) else { return };
-        self.incomplete -= usize::from(!request.is_complete());
+        self.under_way -= std::mem::take(&mut request.weight);
         request.ticket = None;
         let before = std::mem::replace(&mut request.state, State::Complete);
         let freed = request.hold == Hold::Freed;
@@ -451,9 +468,10 @@ impl Messages {
 
     /// Posts the receive of `handle` (state `Posted`), and gives it its message when that is here already.
     ///
-    /// Returns the room of the receive in bytes if it has to wait, and `None` if it does not.
+    /// Returns the room of the receive in bytes, and its source if that is a certain one, if the receive has to
+    /// wait; `None` if it does not.
     #[inline(always)]
-    pub fn post(&mut self, handle: usize, peers: &mut impl PeerAccess) -> Option<u64> {
+    pub fn post(&mut self, handle: usize, peers: &mut impl PeerAccess) -> Option<(u64, Option<PeerId>)> {
         let Some(State::Posted(receive)) = self.requests.get(handle).map(|request| &request.state) else { return None };
         let Some(context) = receive.context else {
             self.complete_with(handle, Status::PROC_NULL);
@@ -471,14 +489,16 @@ impl Messages {
         }
         let gone = match peer {
             Some(peer) => peers.has_failed(peer).then_some(peer),
-            None if self.recovery.bars_any() => return self.post_barred(handle, context, room, peers),
+            None if self.recovery.bars_any() => {
+                return self.is_waiting_barred(handle, context, peers).then_some((room, None));
+            }
             None => None,
         };
         if let Some(peer) = gone {
             self.fail_posted(handle, context, peer, peers);
             return None;
         }
-        Some(room)
+        Some((room, peer))
     }
 
     #[cold]

@@ -272,7 +272,18 @@ pub struct Request {
     pub generalized: Option<Box<Generalized>>,
     /// Set while a receive stands on the table of its sender, which may write the message itself.
     pub ticket: Option<Ticket>,
+    /// The weight of the operation among those that are under way; 0 when it is complete.
+    pub(crate) weight: Weight,
 }
+
+/// The weight of operations under way: their number in the lower half, and in the upper half the number of
+/// those that the network may have to move on.
+pub(crate) type Weight = u64;
+
+/// The weight of an operation with a process of this node.
+pub(crate) const NODE_WEIGHT: Weight = 1;
+/// The weight of any other operation.
+pub(crate) const FULL_WEIGHT: Weight = NODE_WEIGHT | 1 << 32;
 
 impl State {
     /// Returns whether a carrier writes the data of this send to `to`, and the receiver has to say that it
@@ -299,6 +310,7 @@ impl Request {
             persistent: None,
             generalized: None,
             ticket: None,
+            weight: 0,
         };
         request.begin(state, communicator);
         request
@@ -317,6 +329,7 @@ impl Request {
         self.ticket = None;
         // The old state is `Complete`, which holds nothing that would have to be dropped.
         std::mem::forget(std::mem::replace(&mut self.state, state));
+        self.weight = if self.is_complete() { 0 } else { FULL_WEIGHT };
     }
 
     /// Completes a posted receive.

@@ -1073,6 +1073,48 @@ fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_fo
     );
 }
 
+/// A process with a neighbour and a remote peer receives from each of them, from itself and from anybody, and
+/// sends to both.   Expect: the network is needed but for messages of the node, and no more when all is over.
+#[test]
+fn messages_of_the_node_need_no_network() {
+    let wire: Wire = Arc::new(Mutex::new(vec![VecDeque::new(); 3]));
+    let address = SocketAddr::from(([127, 0, 0, 1], 2));
+    let carriers = Carriers::new(vec![Box::new(Queue::new(0, &wire))]);
+    let mut engine = with_neighbour_and_remote("on-node", carriers, &[udp_carrier(address)]);
+    let receive = |engine: &mut Engine, source: Option<u32>| {
+        let peer = source.map(|source| id(engine, source as usize));
+        let data = UserData::empty();
+        let receive = Receive { context: Some(CONTEXT), source, peer, tag: None, data, blocking: false };
+        let handle = engine.messages.add(State::Posted(receive), 0).unwrap();
+        engine.start_receive(handle);
+        handle
+    };
+    let bytes = vec![1; 100_000];
+    let send = |engine: &mut Engine, to: usize| {
+        let envelope = Envelope { context: CONTEXT, source: 0, tag: 0 };
+        // SAFETY: the bytes live longer than the engine.
+        let data = unsafe { UserData::from_bytes(bytes.as_ptr().cast_mut(), bytes.len() as u64) };
+        let send = Send { peer: Some(id(engine, to)), envelope, data, mode: Mode::Standard, blocking: false };
+        let handle = engine.messages.add(State::Queued(send), 0).unwrap();
+        engine.start_send(handle);
+        handle
+    };
+    let on_node = [receive(&mut engine, Some(0)), receive(&mut engine, Some(1)), send(&mut engine, 1)];
+    assert!(engine.messages.are_several_under_way() && !engine.messages.need_network());
+    let others: [&dyn Fn(&mut Engine) -> usize; 4] =
+        [&|engine| receive(engine, Some(2)), &|engine| receive(engine, None), &|engine| send(engine, 2), &|engine| {
+            engine.messages.add_collective(0).unwrap()
+        }];
+    for start in others {
+        let other = start(&mut engine);
+        assert!(engine.messages.need_network());
+        engine.messages.complete(other);
+        assert!(engine.messages.are_under_way() && !engine.messages.need_network());
+    }
+    on_node.iter().for_each(|handle| engine.messages.complete(*handle));
+    assert!(!engine.messages.are_under_way());
+}
+
 /// A process with a neighbour, raw frames and UDP, on a processor that it shares: each pass in vain is
 /// followed by a yield.   Expect: a packet that comes by UDP is seen after 64 µs of such yields, and after
 /// the first one that took longer. Without yields such looks are rare, since each is a system call.

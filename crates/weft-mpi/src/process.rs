@@ -146,6 +146,8 @@ pub struct Process {
     /// The job has more processes than processors here, on this node or with each process as a node of its
     /// own.
     pub(crate) is_crowded: bool,
+    /// The number of processes of the job that use the same processors and belong to other nodes.
+    pub(crate) elsewhere: usize,
     /// The windows of the library that lie at another process.
     pub(crate) windows_elsewhere: usize,
     helped: Helped,
@@ -396,6 +398,7 @@ impl Process {
             looks: Looks::new(),
             processors: 1,
             is_crowded: false,
+            elsewhere: 0,
             windows_elsewhere: 0,
             helped: Helped::Nothing,
             progress_thread: None,

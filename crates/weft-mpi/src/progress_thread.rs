@@ -107,11 +107,10 @@ impl ProgressThread {
         self.coverage.is_covered(outstanding, engine.coalescing_time().is_some())
     }
 
-    /// Arms the wake-ups that are missing for the `outstanding` operations. `untrusted` as in
-    /// [`Leaving`].
+    /// Arms the wake-ups that are missing for the `outstanding` operations of a call that leaves MPI under
+    /// these circumstances.
     #[inline(never)]
-    pub(crate) fn arm(&mut self, engine: &mut Engine, outstanding: Outstanding, untrusted: bool) {
-        let leaving = Leaving { coalescing: engine.coalescing_time().is_some(), untrusted };
+    pub(crate) fn arm(&mut self, engine: &mut Engine, outstanding: Outstanding, leaving: Leaving) {
         let arm = self.coverage.hand_over(outstanding, leaving);
         let mut arrived = false;
         if arm.network {

@@ -210,6 +210,16 @@ impl<P: Platform> PointToPoint<P> {
         if is_large {
             self.note_start();
         }
+        self.note_route(handle, peer);
+    }
+
+    /// Notes that a request for a message with `peer` needs no network, if so it is. Without a network that
+    /// makes no difference.
+    #[inline(always)]
+    fn note_route(&mut self, handle: usize, peer: PeerId) {
+        if self.has_network() && self.peers.get(peer).is_some_and(|peer| !matches!(peer.route, Route::Remote(_))) {
+            self.messages.note_on_node(handle);
+        }
     }
 
     /// Looks at the rings if a neighbour's credit does not suffice for a message that could be sent eagerly:
@@ -227,10 +237,13 @@ impl<P: Platform> PointToPoint<P> {
     /// Posts the receive of the request `handle` (state `Posted`).
     #[inline(always)]
     pub fn start_receive(&mut self, handle: usize) {
-        let room = self.messages.post(handle, &mut self.peers);
+        let waits = self.messages.post(handle, &mut self.peers);
+        if let Some((_, Some(source))) = waits {
+            self.note_route(handle, source);
+        }
         // Posting alone brings nothing to send.
-        if room.is_none_or(|room| self.is_large(room)) {
-            self.follow_up(handle, room.is_some());
+        if waits.is_none_or(|(room, _)| self.is_large(room)) {
+            self.follow_up(handle, waits.is_some());
         }
     }
 

@@ -162,7 +162,7 @@ impl Messages {
         }
         request.end_posted();
         self.completions.notify();
-        self.incomplete -= 1;
+        self.under_way -= std::mem::take(&mut request.weight);
         if request.hold == Hold::Freed {
             self.forget(handle);
         }

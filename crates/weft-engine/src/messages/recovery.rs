@@ -133,18 +133,12 @@ impl Messages {
         self.outbox.push((peer, Outgoing::Control(Head::revoked(context))));
     }
 
-    /// Deals with a receive from any source that has just been posted, when contexts are barred. Returns as
-    /// [`Messages::post`] does.
+    /// Deals with a receive from any source that has just been posted, when contexts are barred. Returns
+    /// whether it waits.
     #[cold]
-    pub(super) fn post_barred(
-        &mut self,
-        handle: usize,
-        context: u32,
-        room: u64,
-        peers: &impl PeerAccess,
-    ) -> Option<u64> {
-        let Some(bar) = self.recovery.bar_of(context) else { return Some(room) };
-        self.warn(handle, context, bar, peers).then_some(room)
+    pub(super) fn is_waiting_barred(&mut self, handle: usize, context: u32, peers: &impl PeerAccess) -> bool {
+        let Some(bar) = self.recovery.bar_of(context) else { return true };
+        self.warn(handle, context, bar, peers)
     }
 
     /// Warns a posted receive from any source. A receive in whose call the program waits fails instead, and

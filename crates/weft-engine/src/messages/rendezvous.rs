@@ -303,7 +303,7 @@ impl Messages {
             return;
         }
         let Some(entry) = self.requests.remove(handle) else { return };
-        self.incomplete -= usize::from(!entry.is_complete());
+        self.under_way -= entry.weight;
         match entry.state {
             State::Receiving { peer, total, region: Some(key), pulled, written, .. } => {
                 self.end_access(key, pulled.is_some());

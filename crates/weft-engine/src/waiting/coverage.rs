@@ -9,7 +9,8 @@
 //! |---|---|
 //! | nothing | nothing |
 //! | packets that are not acknowledged, after blocking calls | the timer, no earlier than [`REPAIR_AFTER`] |
-//! | requests | the network, and the timer when something is due; of a program that always waits at once ([`Habit`]) the timer alone |
+//! | requests for messages of the node alone | nothing |
+//! | other requests | the network, and the timer when something is due; of a program that always waits at once ([`Habit`]) the timer alone |
 //! | messages that wait for others to share their packet | the timer |
 //! | collectives, or requests where memory is not shared by copies | a look after [`CALLS_PAUSE`], and then the doorbell as well |
 //!
@@ -23,6 +24,10 @@
 //! would arrive out of order. So the thread does nothing if the program calls again within [`CALLS_APART`],
 //! or is calling, and looks again after [`CALLS_PAUSE`] (docs/design/progress.md). It leaves the program its
 //! processor, and releases the lock after a train (docs/design/progress.md).
+//!
+//! Where ranks take turns on processors, none is free for the thread. It would take the turn of a rank that
+//! computes, and lose its processor while it has the lock. So neither requests nor packets wake the thread
+//! there before the program has not called MPI for [`TURNS_PAUSE`].
 
 use weft_core::time::Duration;
 
@@ -35,6 +40,11 @@ pub const REPAIR_AFTER: Duration = Duration::from_millis(2);
 pub const CALLS_PAUSE: Duration = Duration::from_micros(50);
 /// The time within which a program that starts operations one after the other calls again.
 pub const CALLS_APART: Duration = Duration::from_micros(8);
+/// The time without a call of MPI after which the thread acts for a program that takes turns with other ranks
+/// on its processor: some turns of programs that compute.
+const TURNS_PAUSE: Duration = Duration::from_micros(10_000);
+/// The same in ticks at 2.5 GHz.
+const TURNS_TICKS: u64 = 25_000_000;
 /// The number of times in a row that the thread leaves a calling program alone: a program that calls all the
 /// time, but never waits, may make no progress.
 const DEFERS_MAX: u32 = 8;
@@ -53,6 +63,8 @@ const _: () = assert!(CALLS_PAUSE.as_nanos() * (DEFERS_MAX as u64) < REPAIR_AFTE
 pub struct State {
     /// Set if there are requests that are not complete.
     pub requests: bool,
+    /// Set if the network may have to move one of them on: not where all their messages stay on the node.
+    pub remote: bool,
     /// Set if there are collectives that are not complete.
     pub collectives: bool,
     /// Set if there are peers on other nodes.
@@ -64,7 +76,7 @@ pub struct State {
 /// The operations that are outstanding as a call leaves MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outstanding {
-    /// Set if there are requests that are not complete.
+    /// Set if there are requests that are not complete and that the network may have to move on.
     pub requests: bool,
     /// Set if an operation waits for a neighbour's frame, and the neighbour cannot move it on by itself.
     pub neighbours: bool,
@@ -84,8 +96,8 @@ impl Outstanding {
     #[inline(always)]
     pub fn of(state: &State, has_deadlines: impl FnOnce() -> bool) -> Option<Self> {
         let neighbours = state.collectives || (state.requests && state.node_needs_help);
-        let networked = state.has_network && (state.requests || has_deadlines());
-        (networked || neighbours).then_some(Self { requests: state.requests, neighbours })
+        let networked = state.has_network && (state.remote || has_deadlines());
+        (networked || neighbours).then_some(Self { requests: state.remote, neighbours })
     }
 }
 
@@ -94,10 +106,11 @@ impl Outstanding {
 pub struct Leaving {
     /// Set if messages wait for others to share their packet.
     pub coalescing: bool,
-    /// Set if the thread must watch the network although the program always waits at once. Where ranks take
-    /// turns on processors, the program may lose its processor before it waits. Where the program has
-    /// windows, other processes may access them at any time.
-    pub untrusted: bool,
+    /// Set if there is a network, and ranks take turns on processors.
+    pub takes_turns: bool,
+    /// Set if the program has windows: other processes may access them at any time, so the thread must watch
+    /// the network.
+    pub has_windows: bool,
 }
 
 /// The sources of events that are to be armed.
@@ -210,6 +223,12 @@ pub struct Coverage {
     pause: TrustPause,
     /// Set if the timer was last set for such a look.
     is_pausing: bool,
+    /// Set if ranks take turns on processors, and there are no windows.
+    takes_turns: bool,
+    /// The time at which the last call left MPI, in ticks, where ranks take turns.
+    left: u64,
+    /// Set when the thread has found that the program has not called MPI for [`TURNS_PAUSE`].
+    computes_long: bool,
 }
 
 impl Coverage {
@@ -221,7 +240,10 @@ impl Coverage {
     /// Notes that a call of the program leaves MPI at the time `now`, in ticks. `expects` says whether the
     /// program is to come back for what it leaves: requests, or messages that wait for others.
     #[inline(always)]
-    pub fn leave(&mut self, expects: bool, now: impl FnOnce() -> u64) {
+    pub fn leave(&mut self, expects: bool, now: impl Fn() -> u64) {
+        if self.takes_turns {
+            (self.left, self.computes_long) = (now(), false);
+        }
         self.habit.leave(expects, now);
     }
 
@@ -239,6 +261,12 @@ impl Coverage {
         self.trusts
     }
 
+    /// Returns whether requests are left to the program since ranks take turns.
+    #[inline]
+    fn is_patient(&self) -> bool {
+        self.takes_turns && !self.computes_long
+    }
+
     /// Returns whether all that is `outstanding` is covered already, messages that are `coalescing` included;
     /// called when a call leaves MPI and no other waits inside.
     ///
@@ -246,7 +274,7 @@ impl Coverage {
     /// first takes this way.
     #[inline(always)]
     pub fn is_covered(&mut self, outstanding: &Outstanding, coalescing: bool) -> bool {
-        let is_armed = (self.network || self.trusts || !outstanding.requests)
+        let is_armed = (self.network || self.trusts || self.is_patient() || !outstanding.requests)
             && (!(outstanding.neighbours && self.has_doorbell) || self.doorbell || self.look != Look::None);
         let is_timed = if coalescing && !self.trusts { self.timer == Timer::Soon } else { self.timer != Timer::Unset };
         let covered = is_armed && is_timed;
@@ -257,9 +285,10 @@ impl Coverage {
     /// Returns what to arm now where [`Self::is_covered`] says no. [`Self::set_timer`] comes next.
     pub fn hand_over(&mut self, outstanding: Outstanding, leaving: Leaving) -> Arm {
         self.calls = self.calls.wrapping_add(1);
-        let may_trust = (outstanding.requests || leaving.coalescing) && !self.network && !leaving.untrusted;
-        self.trusts = may_trust && self.habit.is_trusted();
-        let network = outstanding.requests && !self.network && !self.trusts;
+        self.takes_turns = leaving.takes_turns && !leaving.has_windows;
+        let may_trust = !self.network && !leaving.takes_turns && !leaving.has_windows;
+        self.trusts = may_trust && (outstanding.requests || leaving.coalescing) && self.habit.is_trusted();
+        let network = outstanding.requests && !self.network && !self.trusts && !self.is_patient();
         if network {
             self.network = true;
             self.calls_seen = self.calls;
@@ -289,11 +318,15 @@ impl Coverage {
         } else if self.trusts && self.look != Look::Timed && (self.timer == Timer::Unset || !self.is_pausing) {
             self.timer = self.timer.at_least_set();
             span = Some(self.pause.0);
-        } else if self.timer == Timer::Unset
-            && let Some(due) = armed.due
-        {
-            self.timer = Timer::Set;
-            span = Some(if outstanding.requests { due } else { due.max(REPAIR_AFTER) });
+        } else if self.timer == Timer::Unset {
+            span = match armed.due {
+                due if self.is_patient() => {
+                    due.map(|due| due.max(TURNS_PAUSE)).or(outstanding.requests.then_some(TURNS_PAUSE))
+                }
+                due if outstanding.requests => due,
+                due => due.map(|due| due.max(REPAIR_AFTER)),
+            };
+            self.timer = if span.is_some() { Timer::Set } else { Timer::Unset };
         }
         if self.look == Look::Wanted {
             self.look = Look::Timed;
@@ -349,6 +382,12 @@ impl Coverage {
             }
             if computes == Some(false) && self.defers(true, coalescing) {
                 return Woken::Defer(self.pause.0);
+            }
+        }
+        if self.takes_turns && !waits && self.look == Look::None {
+            self.computes_long = now.saturating_sub(self.left) >= TURNS_TICKS;
+            if self.defers(!self.computes_long, coalescing) {
+                return Woken::Defer(TURNS_PAUSE);
             }
         }
         if !waits {
@@ -448,31 +487,34 @@ mod tests {
     use super::*;
 
     const SOON: Duration = Duration::from_micros(100);
-    const QUIET: Leaving = Leaving { coalescing: false, untrusted: false };
+    const QUIET: Leaving = Leaving { coalescing: false, takes_turns: false, has_windows: false };
+    const TURNS: Leaving = Leaving { takes_turns: true, ..QUIET };
     const DUE: Duration = Duration::from_micros(300);
     const NOTHING: Outstanding = Outstanding { requests: false, neighbours: false };
     const REQUESTS: Outstanding = Outstanding { requests: true, ..NOTHING };
     const NEIGHBOURS: Outstanding = Outstanding { neighbours: true, ..NOTHING };
 
-    fn bits(facts: u32) -> [bool; 5] {
-        [1, 2, 4, 8, 16].map(|bit| facts & bit != 0)
+    fn bits<const N: usize>(facts: u32) -> [bool; N] {
+        std::array::from_fn(|bit| facts >> bit & 1 != 0)
     }
 
     /// All states: nothing outstanding, nothing to care for. An operation that moves on by itself alone is
     /// left out.
     #[test]
     fn what_is_outstanding_for_the_thread_follows_from_the_state() {
-        for facts in 0..32 {
-            let [requests, collectives, has_network, node_needs_help, deadlines] = bits(facts);
-            let state = State { requests, collectives, has_network, node_needs_help };
+        for facts in 0..64 {
+            let [requests, remote, collectives, has_network, node_needs_help, deadlines] = bits(facts);
+            if remote && !requests {
+                continue;
+            }
+            let state = State { requests, remote, collectives, has_network, node_needs_help };
             let outstanding = Outstanding::of(&state, || deadlines);
-            let expected = match (requests, collectives, has_network, node_needs_help, deadlines) {
-                (false, false, _, _, false) | (false, false, false, ..) => None,
-                (false, false, true, _, true) => Some(NOTHING),
-                (true, false, false, false, _) => None,
-                (true, false, true, false, _) => Some(REQUESTS),
-                (true, false, _, true, _) => Some(Outstanding { requests, neighbours: true }),
-                (_, true, ..) => Some(Outstanding { requests, neighbours: true }),
+            let neighbours = collectives || (requests && node_needs_help);
+            let expected = match (neighbours, has_network, remote, deadlines) {
+                (true, ..) => Some(Outstanding { requests: remote, neighbours }),
+                (false, true, true, _) => Some(REQUESTS),
+                (false, true, false, true) => Some(NOTHING),
+                (false, false, ..) | (false, true, false, false) => None,
             };
             assert_eq!(outstanding, expected, "{state:?} {deadlines}");
             let most = Outstanding::most(collectives, node_needs_help);
@@ -484,10 +526,12 @@ mod tests {
 
     #[test]
     fn deadlines_are_asked_for_only_if_they_matter() {
-        let quiet = State { requests: false, collectives: false, has_network: true, node_needs_help: false };
+        let quiet =
+            State { requests: false, remote: false, collectives: false, has_network: true, node_needs_help: false };
         for (state, asked) in [
             (quiet, true),
-            (State { requests: true, ..quiet }, false),
+            (State { requests: true, ..quiet }, true),
+            (State { requests: true, remote: true, ..quiet }, false),
             (State { has_network: false, ..quiet }, false),
             (State { collectives: true, ..quiet }, true),
         ] {
@@ -546,7 +590,7 @@ mod tests {
     #[test]
     fn who_waits_inside_takes_back_what_is_armed_and_only_that() {
         for facts in 0..8 {
-            let [network, doorbell, soon, ..] = bits(facts);
+            let [network, doorbell, soon] = bits(facts);
             let mut coverage = of_a_program_that_computes();
             let outstanding = Outstanding { requests: network, neighbours: doorbell };
             coverage.hand_over(outstanding, QUIET);
@@ -698,7 +742,7 @@ mod tests {
             for round in 0..20 {
                 coverage.leave(true, || round * 10_000);
                 if !(coverage.trusts() && coverage.is_covered(&outstanding, coalescing)) {
-                    let arm = coverage.hand_over(outstanding, Leaving { coalescing, untrusted: false });
+                    let arm = coverage.hand_over(outstanding, Leaving { coalescing, ..QUIET });
                     found.push((round, arm.network, coverage.set_timer(outstanding, armed)));
                 }
                 coverage.wait(|| round * 10_000 + AT_ONCE);
@@ -710,18 +754,58 @@ mod tests {
         }
     }
 
-    /// The same program, where ranks take turns on processors.   Expect: it may lose its processor before it
-    /// waits, so the network is armed each time.
+    /// Ranks take turns on processors. A program starts requests and computes for 4 ms before it waits, again
+    /// and again; then it computes for longer.   Expect: the thread looks once in 10 ms, and does nothing as
+    /// long as the program calls. When the program has not called for as long, the thread acts, and the
+    /// network is armed until the next call.
     #[test]
-    fn where_ranks_take_turns_nobody_is_trusted() {
+    fn where_ranks_take_turns_the_thread_acts_for_a_program_that_has_not_called_for_long() {
+        const COMPUTES: u64 = 10_000_000;
         let mut coverage = Coverage::new(true);
-        for round in 0..20 {
-            coverage.leave(true, || round * 10_000);
-            let arm = coverage.hand_over(REQUESTS, Leaving { untrusted: true, ..QUIET });
-            assert!(arm.network && !coverage.trusts(), "{round}");
-            coverage.wait(|| round * 10_000 + AT_ONCE);
+        let call = |coverage: &mut Coverage, now: u64| {
+            coverage.wait(|| now);
             coverage.take_back();
+            coverage.leave(true, || now);
+            let arm = coverage.hand_over(REQUESTS, TURNS);
+            assert!(!arm.network && !arm.doorbell && !coverage.trusts(), "{now}");
+            coverage.set_timer(REQUESTS, Armed { due: Some(DUE), ..Armed::default() })
+        };
+        let mut now = COMPUTES;
+        assert_eq!(call(&mut coverage, now), Some(TURNS_PAUSE));
+        for look in 0..DEFERS_MAX {
+            for _ in 0..3 {
+                now += COMPUTES;
+                assert_eq!(call(&mut coverage, now), None, "the timer is set already");
+                assert!(coverage.is_covered(&REQUESTS, false));
+            }
+            assert_eq!(coverage.woken(false, false, false, now + COMPUTES), Woken::Defer(TURNS_PAUSE), "{look}");
         }
+        assert_eq!(coverage.woken(false, false, false, now + COMPUTES), ACT, "now and then it makes passes");
+        assert_eq!(call(&mut coverage, now), Some(TURNS_PAUSE));
+        assert_eq!(coverage.woken(false, false, false, now + TURNS_TICKS), ACT);
+        assert_eq!(coverage.hand_over(REQUESTS, TURNS), Arm { network: true, doorbell: false });
+        assert_eq!(coverage.set_timer(REQUESTS, Armed { due: Some(DUE), ..Armed::default() }), Some(DUE));
+        assert_eq!(coverage.woken(false, false, false, now + TURNS_TICKS), ACT);
+        assert_eq!(call(&mut coverage, now + TURNS_TICKS), Some(TURNS_PAUSE));
+    }
+
+    /// Where ranks take turns: packets that are not acknowledged, and nothing else.   Expect: a look after the
+    /// same time, and none where nothing is due. Messages that wait for others, and windows, are cared for as
+    /// elsewhere.
+    #[test]
+    fn where_ranks_take_turns_losses_are_repaired_later_but_nothing_else_is_put_off() {
+        let due = Armed { due: Some(DUE), ..Armed::default() };
+        for (armed, span) in [(due, Some(TURNS_PAUSE)), (Armed::default(), None)] {
+            let mut coverage = Coverage::new(true);
+            assert_eq!(coverage.hand_over(NOTHING, TURNS), Arm::default());
+            assert_eq!(coverage.set_timer(NOTHING, armed), span);
+        }
+        let mut coverage = Coverage::new(true);
+        coverage.hand_over(REQUESTS, Leaving { coalescing: true, ..TURNS });
+        assert_eq!(coverage.set_timer(REQUESTS, Armed { coalescing: Some(SOON), ..due }), Some(SOON));
+        assert_eq!(coverage.woken(false, true, false, 0), ACT);
+        let arm = coverage.hand_over(REQUESTS, Leaving { has_windows: true, ..TURNS });
+        assert_eq!((arm, coverage.set_timer(REQUESTS, due)), (Arm { network: true, doorbell: false }, Some(DUE)));
     }
 
     /// The thread looks at such a program.   Expect: while it calls, the looks come ever later, but not
@@ -766,7 +850,9 @@ mod tests {
         },
         /// The program comes to a call that waits after so many ticks.
         Wait(u64),
+        /// The thread is woken after so many ticks.
         Wake {
+            after: u64,
             waits: bool,
             coalescing: bool,
         },
@@ -782,7 +868,8 @@ mod tests {
                 coalescing,
             }),
             2 => prop_oneof![8 => Just(AT_ONCE), 1 => 0_u64..200_000].prop_map(Step::Wait),
-            1 => any::<[bool; 2]>().prop_map(|[waits, coalescing]| Step::Wake { waits, coalescing }),
+            1 => (any::<[bool; 2]>(), prop_oneof![0_u64..200_000, Just(TURNS_TICKS)])
+                .prop_map(|([waits, coalescing], after)| Step::Wake { after, waits, coalescing }),
         ]
     }
 
@@ -791,7 +878,10 @@ mod tests {
         /// outstanding as a call leaves is covered by sources that are armed in the kernel at that time. A
         /// source that covers nothing any more is not armed again.
         #[test]
-        fn whatever_came_before_everything_outstanding_is_covered(history in prop::collection::vec(steps(), 1..120)) {
+        fn whatever_came_before_everything_outstanding_is_covered(
+            history in prop::collection::vec(steps(), 1..120),
+            takes_turns: bool,
+        ) {
             let mut coverage = Coverage::new(true);
             // The sources that the kernel has armed.
             let (mut network, mut doorbell, mut timer) = (false, false, None);
@@ -800,7 +890,7 @@ mod tests {
                 match step {
                     Step::Leave { outstanding, arrived, due, coalescing } => {
                         coverage.leave(outstanding.requests || coalescing, || now);
-                        let arm = coverage.hand_over(outstanding, Leaving { coalescing, untrusted: false });
+                        let arm = coverage.hand_over(outstanding, Leaving { coalescing, takes_turns, ..QUIET });
                         prop_assert!(!arm.network || outstanding.requests);
                         prop_assert!(!arm.doorbell || outstanding.neighbours);
                         network |= arm.network;
@@ -810,7 +900,8 @@ mod tests {
                         let coalescing = coalescing.then_some(SOON);
                         timer = coverage.set_timer(outstanding, Armed { arrived, due, coalescing }).or(timer);
                         let is_looked_at = coverage.trusts() && timer.is_some_and(|span| span <= TRUST_PAUSE.1);
-                        prop_assert!(network || is_looked_at || !outstanding.requests);
+                        let is_patient = takes_turns && timer.is_some_and(|span| span <= TURNS_PAUSE);
+                        prop_assert!(network || is_looked_at || is_patient || !outstanding.requests);
                         let looks = timer.is_some_and(|span| span <= CALLS_PAUSE.max(SOON));
                         prop_assert!(doorbell || looks || !outstanding.neighbours);
                         prop_assert!(!arrived || timer == Some(Duration::default()));
@@ -824,7 +915,8 @@ mod tests {
                         prop_assert!(back.network == network && back.doorbell == doorbell);
                         (network, doorbell, timer) = (false, false, back.timer.or(timer));
                     }
-                    Step::Wake { waits, coalescing } => {
+                    Step::Wake { after, waits, coalescing } => {
+                        now += after;
                         let mut woken = coverage.woken(waits, coalescing, false, now);
                         if woken == Woken::LookAgain {
                             woken = coverage.woken(waits, coalescing, true, now);

@@ -783,6 +783,7 @@ impl Here {
         let outstanding = self.with(|process| {
             let state = State {
                 requests: !process.requests.is_empty(),
+                remote: !process.requests.is_empty(),
                 collectives: false,
                 has_network: process.has_network,
                 node_needs_help: process.node_needs_help,
@@ -795,7 +796,8 @@ impl Here {
         });
         let Some(outstanding) = outstanding else { return };
         let arm = self.with(|process| {
-            let leaving = Leaving { coalescing: !process.held.is_empty(), untrusted: process.oversubscribed };
+            let takes_turns = process.has_network && process.oversubscribed;
+            let leaving = Leaving { coalescing: !process.held.is_empty(), takes_turns, has_windows: false };
             process.coverage.hand_over(outstanding, leaving)
         });
         let trusts = self.with(|process| process.coverage.trusts());

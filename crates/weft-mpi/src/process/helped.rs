@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use weft_core::time::Duration;
-use weft_engine::waiting::{CALLS_APART, Left, Outstanding, Pulse, State, Woken, after_passes, when_busy};
+use weft_engine::waiting::{CALLS_APART, Leaving, Left, Outstanding, Pulse, State, Woken, after_passes, when_busy};
 use weft_net::clock;
 
 use super::{Guard, PROCESS, Process, THREAD_HAS_LOCK, WAITS, lock};
@@ -159,6 +159,7 @@ impl Process {
         let Some(engine) = &mut self.engine else { return };
         let state = State {
             requests: engine.messages.are_under_way() || has_windows,
+            remote: engine.messages.need_network() || has_windows,
             collectives,
             has_network: engine.has_network(),
             node_needs_help: engine.node_needs_help(),
@@ -167,11 +168,15 @@ impl Process {
         let Some(thread) = &mut self.progress_thread else {
             return outstanding.into_iter().for_each(|outstanding| self.start_progress_thread(outstanding));
         };
-        note_leave(thread, state.requests || engine.coalescing_time().is_some());
+        note_leave(thread, state.remote || engine.coalescing_time().is_some());
         let Some(outstanding) = outstanding else { return };
         if !thread.covers(engine, &outstanding) {
-            let untrusted = has_windows || self.is_crowded || engine.is_oversubscribed();
-            thread.arm(engine, outstanding, untrusted);
+            // Processes of the node that sleep inside MPI leave their processors to others.
+            let takes_turns = state.has_network
+                && (self.is_crowded || engine.is_oversubscribed())
+                && engine.awake() + self.elsewhere > self.processors;
+            let coalescing = engine.coalescing_time().is_some();
+            thread.arm(engine, outstanding, Leaving { coalescing, takes_turns, has_windows });
         }
     }
 
@@ -182,7 +187,8 @@ impl Process {
         match ProgressThread::start(engine, None, progress_from_thread) {
             Ok(mut thread) => {
                 thread.note_leave(outstanding.requests);
-                thread.arm(engine, outstanding, true);
+                let coalescing = engine.coalescing_time().is_some();
+                thread.arm(engine, outstanding, Leaving { coalescing, takes_turns: false, has_windows: true });
                 self.progress_thread = Some(thread);
             }
             Err(error) => self.do_without_progress_thread(&error),

@@ -209,6 +209,7 @@ fn attach(
         other(format!("cannot make a pair of sockets to wake threads with: {}", weft_net::reason(&error)))
     })?;
     process.is_crowded = members.crowded[members.rank as usize];
+    process.elsewhere = elsewhere(&members.cards[members.rank as usize], &members.cards);
     if settings.progress_thread {
         process.allow_progress_thread();
     }
@@ -287,6 +288,11 @@ fn is_crowded(card: &BusinessCard, cards: &[BusinessCard]) -> bool {
     cards.iter().filter(|other| other.processors.0 == card.processors.0).count() > card.processors.1
 }
 
+/// The number of processes that use the processors of this card and count as processes of other nodes.
+fn elsewhere(card: &BusinessCard, cards: &[BusinessCard]) -> usize {
+    cards.iter().filter(|other| other.processors.0 == card.processors.0 && other.node != card.node).count()
+}
+
 /// Returns whether processes that the launcher has on one host cannot share memory, as in containers,
 /// although they opened no links for that reason. All processes get the same answer.
 fn need_links_after_all(cards: &[BusinessCard]) -> bool {
@@ -348,5 +354,10 @@ mod tests {
         let mut two_nodes = cards(&[(1, 1), (2, 1)]);
         two_nodes[1].node += 1;
         assert_eq!(processors_of(two_nodes[0].node, &two_nodes), 1);
+        assert_eq!(elsewhere(&two_nodes[0], &two_nodes), 0);
+        // Expect: processes of other nodes on the same processors do.
+        let mut pods = cards(&[(1, 2); 3]);
+        pods[2].node += 1;
+        assert_eq!([0, 2].map(|rank| elsewhere(&pods[rank], &pods)), [1, 2]);
     }
 }

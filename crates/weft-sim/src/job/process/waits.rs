@@ -247,13 +247,11 @@ impl Proc {
 
     /// Ends a call of the program.
     pub(super) fn leave(&mut self) {
-        let expects = self.has_requests() || self.engine.coalescing_time().is_some();
+        let expects = self.engine.messages.need_network()
+            || !self.engine.windows.is_empty()
+            || self.engine.coalescing_time().is_some();
         self.coverage.leave(expects, || self.clock.now());
         self.signal();
-    }
-
-    fn has_requests(&self) -> bool {
-        self.engine.messages.are_under_way() || !self.engine.windows.is_empty()
     }
 
     /// Ends a call: wakes the threads that it concerns, and hands outstanding work over to the progress
@@ -278,15 +276,20 @@ impl Proc {
         if self.waiters.any() || (!self.coverage.trusts() && self.coverage.is_covered(&most, coalescing)) {
             return;
         }
-        let requests = self.has_requests();
-        let has_network = self.engine.has_network();
-        let state = State { requests, collectives, has_network, node_needs_help };
+        let has_windows = !self.engine.windows.is_empty();
+        let state = State {
+            requests: self.engine.messages.are_under_way() || has_windows,
+            remote: self.engine.messages.need_network() || has_windows,
+            collectives,
+            has_network: self.engine.has_network(),
+            node_needs_help,
+        };
         let Some(outstanding) = Outstanding::of(&state, || self.engine.has_deadlines()) else { return };
         if self.coverage.is_covered(&outstanding, coalescing) {
             return;
         }
-        let untrusted = self.engine.is_oversubscribed() || !self.engine.windows.is_empty();
-        let leaving = Leaving { coalescing, untrusted };
+        let takes_turns = self.engine.has_network() && self.engine.is_oversubscribed();
+        let leaving = Leaving { coalescing, takes_turns, has_windows };
         let arm = self.coverage.hand_over(outstanding, leaving);
         self.watched.network |= arm.network;
         let mut arrived = false;
