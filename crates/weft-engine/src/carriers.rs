@@ -28,6 +28,7 @@ use crate::memory::UserData;
 use crate::transport::{
     Address, Carrier, CarrierAttributes, Multicast, Placement, Registration, RemoteMemory, RemoteMemoryAccess,
 };
+pub use coalescing::Attendance;
 pub(crate) use coalescing::{COALESCE_TIME_MAX, Coalescing, coalesced_bytes_max};
 
 /// A carrier of any kind.

@@ -5,14 +5,38 @@
 
 use weft_core::time::{Duration, Instant};
 
-/// The number of small messages of a burst to one peer that leave at once although others are on their way. A
-/// burst lies between two waiting calls; its later messages share packets.
-const COALESCE_AFTER: u32 = 1;
 /// The time for which a small message waits for others while the program goes on calling MPI.
 const COALESCE_TIME: Duration = Duration::from_micros(10);
 /// The time for which a small message waits for others while the program calls no MPI: then the progress
 /// thread sends the message.
 pub(crate) const COALESCE_TIME_MAX: Duration = Duration::from_micros(100);
+
+/// The care for messages that wait for others while no call of MPI comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attendance {
+    /// Nothing sends them: no message may wait.
+    #[default]
+    None,
+    /// A thread sends them in time.
+    Prompt,
+    /// Ranks take turns on processors, so the thread that sends them waits for a processor first.
+    Late,
+}
+
+impl Attendance {
+    /// The number of small messages of a burst to one peer that leave at once although others are on their
+    /// way. A burst lies between two waiting calls; its later messages share packets.
+    ///
+    /// Two ranks that share a dimension of a grid send each other two messages. The second one would wait for
+    /// the thread, where the program computes and finds that its receive is complete.
+    pub(crate) const fn leave_at_once(self) -> u32 {
+        match self {
+            Self::None => u32::MAX,
+            Self::Prompt => 1,
+            Self::Late => 2,
+        }
+    }
+}
 
 /// The share of a packet up to which messages wait until they fill one packet. Longer messages wait until
 /// they fill a train: a packet for each few of them would cost a system call each.
@@ -37,9 +61,9 @@ pub(crate) struct Coalescing {
 
 impl Coalescing {
     /// Counts one more message; returns whether it may wait.
-    pub(crate) fn joins(&mut self, now: impl FnOnce() -> Instant) -> bool {
+    pub(crate) fn joins(&mut self, attendance: Attendance, now: impl FnOnce() -> Instant) -> bool {
         self.burst += 1;
-        if self.burst <= COALESCE_AFTER {
+        if self.burst <= attendance.leave_at_once() {
             return false;
         }
         let now = now();
@@ -72,17 +96,20 @@ mod tests {
 
     #[test]
     fn the_first_messages_of_a_burst_leave_at_once_and_a_wait_ends_the_burst() {
-        let mut coalescing = Coalescing::default();
-        for _ in 0..2 {
-            assert!((0..COALESCE_AFTER).all(|_| !coalescing.joins(|| Instant(7))) && coalescing.ends().is_none());
-            coalescing.joins(|| Instant(7));
-            assert!(coalescing.ends().is_some());
-            // A full packet leaves.   Expect: the burst goes on.
-            coalescing.end(false);
-            assert!(coalescing.ends().is_none());
-            coalescing.joins(|| Instant(7));
-            assert!(coalescing.ends().is_some());
-            coalescing.end(true);
+        for (attendance, at_once) in [(Attendance::Prompt, 1), (Attendance::Late, 2)] {
+            let mut coalescing = Coalescing::default();
+            let joins = |coalescing: &mut Coalescing| coalescing.joins(attendance, || Instant(7));
+            for _ in 0..2 {
+                assert!((0..at_once).all(|_| !joins(&mut coalescing)) && coalescing.ends().is_none());
+                assert!(joins(&mut coalescing) && coalescing.ends().is_some());
+                // A full packet leaves.   Expect: the burst goes on.
+                coalescing.end(false);
+                assert!(coalescing.ends().is_none());
+                assert!(joins(&mut coalescing) && coalescing.ends().is_some());
+                coalescing.end(true);
+            }
         }
+        let mut alone = Coalescing::default();
+        assert!((0..100).all(|_| !alone.joins(Attendance::None, || Instant(7))));
     }
 }

@@ -12,7 +12,7 @@ use weft_core::wire::Secret;
 
 use super::network::{self, Network};
 use super::{PointToPoint, Taken};
-use crate::carriers::{CarrierPath, Carriers, Registered, Remote};
+use crate::carriers::{Attendance, CarrierPath, Carriers, Registered, Remote};
 use crate::error::{Error, Result};
 use crate::group::PeerId;
 use crate::memory::UserData;
@@ -299,9 +299,9 @@ impl<P: Platform> Link<'_, P> {
         network::send_stalled(carriers, stalled);
     }
 
-    /// Returns whether a thread looks after messages that wait for others even while no call of MPI comes.
-    pub(super) fn is_attended(&self) -> bool {
-        self.0.network.attended
+    /// The care for messages that wait for others while no call of MPI comes.
+    pub(super) fn attendance(&self) -> Attendance {
+        self.0.network.attendance
     }
 
     /// Notes that a message waits for others to share its packet.

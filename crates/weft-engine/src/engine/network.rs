@@ -21,7 +21,7 @@ pub(super) use looks::Looks;
 pub(super) use remotes::Remotes;
 
 use crate::carriers::{
-    BoxedCarrier, COALESCE_TIME_MAX, CarrierId, CarrierPath, Carriers, Conversation, Remote, Submission,
+    Attendance, BoxedCarrier, COALESCE_TIME_MAX, CarrierId, CarrierPath, Carriers, Conversation, Remote, Submission,
     coalesced_bytes_max,
 };
 use crate::group::PeerId;
@@ -70,8 +70,8 @@ pub(super) struct Network {
     pub(super) cached: VecDeque<PeerId>,
     /// The counters of flows until they were parked.
     pub(super) past: Counters,
-    /// Set if a thread looks after messages that wait for others even while no call of MPI comes.
-    pub(super) attended: bool,
+    /// The care for messages that wait for others while no call of MPI comes.
+    pub(super) attendance: Attendance,
     /// Set while messages wait for others to share their packet.
     pub(super) coalescing: bool,
     /// Set if the next pass is to look at the network even if neighbours have sent something.
@@ -98,7 +98,7 @@ impl Network {
             writes: false,
             cached: VecDeque::new(),
             past: Counters::default(),
-            attended: false,
+            attendance: Attendance::None,
             coalescing: false,
             must_look: false,
             packets_arrived: false,
@@ -289,7 +289,8 @@ impl<P: Platform> PointToPoint<P> {
     pub(super) fn flush_or_coalesce(&mut self, peer: PeerId, length: usize) {
         let Some(remote) = self.network.remotes.get_mut(peer) else { return };
         let train = self.network.train.len();
-        let may_coalesce = self.network.attended
+        let attendance = self.network.attendance;
+        let may_coalesce = attendance != Attendance::None
             && match &remote.conversation {
                 Conversation::Flow { flow: Some(flow), .. } => {
                     // Messages for the long path leave one by one.
@@ -301,7 +302,7 @@ impl<P: Platform> PointToPoint<P> {
                 }
                 _ => false,
             };
-        if may_coalesce && remote.coalescing.joins(|| self.platform.now()) {
+        if may_coalesce && remote.coalescing.joins(attendance, || self.platform.now()) {
             self.network.coalescing = true;
             return;
         }
@@ -317,10 +318,9 @@ impl<P: Platform> PointToPoint<P> {
         self.network.coalescing.then_some(COALESCE_TIME_MAX)
     }
 
-    /// Tells the network whether a thread looks after messages that wait for others even while no call of MPI
-    /// comes.
-    pub fn attend(&mut self, attended: bool) {
-        self.network.attended = attended;
+    /// Tells the network how a thread looks after messages that wait for others while no call of MPI comes.
+    pub fn attend(&mut self, attendance: Attendance) {
+        self.network.attendance = attendance;
     }
 
     /// Sends the packets of `peer`'s flow, consecutive packets of equal size together.

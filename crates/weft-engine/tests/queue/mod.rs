@@ -9,7 +9,7 @@ use weft_core::process::ProcessName;
 use weft_core::rails::{RailCarrier, Role};
 use weft_core::time::Duration;
 use weft_core::time::Instant;
-use weft_engine::carriers::{CarrierId, CarrierPath, Carriers};
+use weft_engine::carriers::{Attendance, CarrierId, CarrierPath, Carriers};
 use weft_engine::engine::Parts;
 use weft_engine::group::PeerId;
 use weft_engine::peers::{NewPeer, Route};
@@ -152,7 +152,7 @@ pub(crate) fn engine(
         peer_timeout,
     });
     add_peers(&mut engine, own, routes, 0);
-    engine.attend(true);
+    engine.attend(Attendance::Prompt);
     engine
 }
 

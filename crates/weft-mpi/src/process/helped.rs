@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use weft_core::time::Duration;
+use weft_engine::carriers::Attendance;
 use weft_engine::waiting::{CALLS_APART, Leaving, Left, Outstanding, Pulse, State, Woken, after_passes, when_busy};
 use weft_net::clock;
 
@@ -199,7 +200,7 @@ impl Process {
         self.helped = Helped::Nothing;
         let rank = self.job.as_ref().map_or(0, |job| job.rank);
         if let Some(engine) = &mut self.engine {
-            engine.attend(false);
+            engine.attend(Attendance::None);
         }
         weft_launch::say(&format!(
             "weft: rank {rank}: nothing moves while the program computes: no progress thread: {error}"
@@ -219,11 +220,12 @@ impl Process {
     /// Lets calls that leave MPI hand outstanding operations over to a thread from now on.
     pub fn allow_progress_thread(&mut self) {
         self.helped = Helped::Collectives;
+        let takes_turns = self.is_oversubscribed();
         if let Some(engine) = &mut self.engine {
             if engine.has_network() || engine.node_needs_help() {
                 self.helped = Helped::Everything;
             }
-            engine.attend(true);
+            engine.attend(if takes_turns { Attendance::Late } else { Attendance::Prompt });
         }
     }
 
@@ -231,7 +233,7 @@ impl Process {
     pub fn dismiss_progress_thread(&mut self) -> Option<std::thread::JoinHandle<()>> {
         self.helped = Helped::Nothing;
         if let Some(engine) = &mut self.engine {
-            engine.attend(false);
+            engine.attend(Attendance::None);
         }
         self.progress_thread.take()?.end()
     }

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use waits::{Sleeping, Spin, Watched};
 use weft_core::wire::Secret;
+use weft_engine::carriers::Attendance;
 use weft_engine::memory::InProcess;
 use weft_engine::waiting::{Backoff, Coverage, Learned, Waiters};
 use weft_random::Random;
@@ -114,7 +115,12 @@ impl Proc {
         let mut secret = [7; 16];
         secret[..8].copy_from_slice(&program.seed.to_le_bytes());
         let mut engine = carriers.engine(&program.machine, rank, Secret::new(secret));
-        engine.attend(program.pace.helps);
+        let attendance = match (program.pace.helps, engine.is_oversubscribed()) {
+            (false, _) => Attendance::None,
+            (true, false) => Attendance::Prompt,
+            (true, true) => Attendance::Late,
+        };
+        engine.attend(attendance);
         let mut slots = Vec::new();
         let mut communicators = 0;
         for (number, role) in program.roles.iter().enumerate() {

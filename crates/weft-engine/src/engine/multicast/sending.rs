@@ -9,7 +9,7 @@ use weft_core::time::Instant;
 use super::Multicasts;
 use super::groups::{Group, Groups, Queued};
 use super::singly::Singly;
-use crate::carriers::{CarrierPath, Carriers};
+use crate::carriers::{Attendance, CarrierPath, Carriers};
 use crate::engine::link::Link;
 use crate::group::PeerId;
 use crate::memory::UserData;
@@ -53,7 +53,7 @@ impl<P: Platform> Multicasts<'_, P> {
         group.queue.push_back(Queued { request: handle, offset: 0 });
         self.push_multicasts();
         let now = self.link.now();
-        if self.link.is_attended() && self.coalesces(context, now) {
+        if self.coalesces(context, now) {
             self.link.note_coalescing();
             return;
         }
@@ -63,11 +63,13 @@ impl<P: Platform> Multicasts<'_, P> {
     /// Returns whether a message that has just been put into a group's window waits for others to share its
     /// packet, as messages to one peer do.
     fn coalesces(&mut self, context: u32, now: Instant) -> bool {
+        let attendance = self.link.attendance();
         let Some(group) = self.groups.groups.iter_mut().find(|group| group.context == context) else { return false };
-        let may_wait = !group.settings.scheme.blocking
+        let may_wait = attendance != Attendance::None
+            && !group.settings.scheme.blocking
             && group.queue.is_empty()
             && group.sender.as_ref().is_some_and(|sender| sender.may_coalesce());
-        if may_wait && group.coalescing.joins(|| now) {
+        if may_wait && group.coalescing.joins(attendance, || now) {
             return true;
         }
         group.coalescing.end(false);

@@ -22,7 +22,7 @@ use weft_core::reduce::Op;
 use weft_core::time::Duration;
 use weft_core::wire::Secret;
 use weft_engine::arguments::{Arguments, CollectiveScope, Operation};
-use weft_engine::carriers::{self, CarrierId, CarrierPath, Remote};
+use weft_engine::carriers::{self, Attendance, CarrierId, CarrierPath, Remote};
 use weft_engine::engine::{Engine, Parts};
 use weft_engine::error::{Error, ErrorClass};
 use weft_engine::group::{Group, PeerId};
@@ -150,7 +150,7 @@ impl Proc {
             peer_timeout: plan.peer_timeout,
         });
         engine.messages.recovery.goes_on = true;
-        engine.attend(true);
+        engine.attend(Attendance::Prompt);
         for other in (0..size).filter(|other| *other != rank) {
             let name = ProcessName { number: other as u32, ..name };
             let route = route(plan, plan.process(job, other));
