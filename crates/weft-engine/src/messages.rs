@@ -468,8 +468,8 @@ impl Messages {
 
     /// Posts the receive of `handle` (state `Posted`), and gives it its message when that is here already.
     ///
-    /// Returns the room of the receive in bytes, and its source if that is a certain one, if the receive has to
-    /// wait; `None` if it does not.
+    /// Returns the room of the receive in bytes, and its source if that is a certain one, if the receive has
+    /// to wait; `None` if it does not.
     #[inline(always)]
     pub fn post(&mut self, handle: usize, peers: &mut impl PeerAccess) -> Option<(u64, Option<PeerId>)> {
         let Some(State::Posted(receive)) = self.requests.get(handle).map(|request| &request.state) else { return None };

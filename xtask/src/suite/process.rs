@@ -154,8 +154,9 @@ impl Run {
         self
     }
 
-    /// Gives the command a temporary folder (`TMPDIR`) of its own, which goes with the run. Files that a killed
-    /// program leaves then meet no later program that has the same process number and names its files by it.
+    /// Gives the command a temporary folder (`TMPDIR`) of its own, which goes with the run. Files that a
+    /// killed program leaves then meet no later program that has the same process number and names its files
+    /// by it.
     pub(crate) fn own_folder(mut self) -> Run {
         self.has_own_folder = true;
         self
@@ -343,8 +344,8 @@ impl Finished {
 mod tests {
     use super::*;
 
-    /// Open MPI's launcher names its session by its process number, and does not start where a killed one with
-    /// the same number has left files.
+    /// Open MPI's launcher names its session by its process number, and does not start where a killed one
+    /// with the same number has left files.
     #[test]
     fn what_a_killed_program_leaves_in_its_own_folder_goes_with_the_run() {
         let script = "mkdir $TMPDIR/session; echo $TMPDIR; kill -9 $$";

@@ -789,9 +789,9 @@ mod tests {
         assert_eq!(call(&mut coverage, now + TURNS_TICKS), Some(TURNS_PAUSE));
     }
 
-    /// Where ranks take turns: packets that are not acknowledged, and nothing else.   Expect: a look after the
-    /// same time, and none where nothing is due. Messages that wait for others, and windows, are cared for as
-    /// elsewhere.
+    /// Where ranks take turns: packets that are not acknowledged, and nothing else.   Expect: a look after
+    /// the same time, and none where nothing is due. Messages that wait for others, and windows, are cared
+    /// for as elsewhere.
     #[test]
     fn where_ranks_take_turns_losses_are_repaired_later_but_nothing_else_is_put_off() {
         let due = Armed { due: Some(DUE), ..Armed::default() };
