@@ -161,6 +161,8 @@ pub struct Windows {
     pub(crate) leaving_max: usize,
     /// A batch on its way out.
     pub(crate) outgoing: Option<SharedBuffer>,
+    /// A buffer for the next long batch: targets keep only short ones.
+    pub(crate) spare: Vec<u8>,
     /// Set while collected records have not left. They leave in the next pass of progress, so that a program
     /// which waits for their effect need not know that it must flush.
     pub(crate) has_collected: bool,
@@ -188,6 +190,7 @@ impl Default for Windows {
             leaving: Vec::new(),
             leaving_max: LEAVING_MIN,
             outgoing: None,
+            spare: Vec::new(),
             has_collected: false,
             failed: Vec::new(),
             placed: Slab::new(Kind::Placed),

@@ -119,6 +119,12 @@ impl<P: Platform> Link<'_, P> {
         self.0.send_now(peer, envelope, data)
     }
 
+    /// Says whether the caller will start another send to the same process behind the messages that it sends
+    /// now: they leave with that, in the same packets.
+    pub(super) fn precede(&mut self, precedes: bool) {
+        self.0.network.precedes = precedes;
+    }
+
     /// Starts a send that has been added.
     pub(super) fn start_send(&mut self, handle: usize) {
         self.0.start_send(handle);

@@ -74,6 +74,9 @@ pub(super) struct Network {
     pub(super) attendance: Attendance,
     /// Set while messages wait for others to share their packet.
     pub(super) coalescing: bool,
+    /// Set while a call submits messages behind which it will submit another one to the same peer: they leave
+    /// with that.
+    pub(super) precedes: bool,
     /// Set if the next pass is to look at the network even if neighbours have sent something.
     pub(super) must_look: bool,
     /// Set when packets have arrived since the last time that this was asked.
@@ -100,6 +103,7 @@ impl Network {
             past: Counters::default(),
             attendance: Attendance::None,
             coalescing: false,
+            precedes: false,
             must_look: false,
             packets_arrived: false,
             foreign: 0,
@@ -287,6 +291,9 @@ impl<P: Platform> PointToPoint<P> {
     /// train.
     #[inline]
     pub(super) fn flush_or_coalesce(&mut self, peer: PeerId, length: usize) {
+        if self.network.precedes {
+            return;
+        }
         let Some(remote) = self.network.remotes.get_mut(peer) else { return };
         let train = self.network.train.len();
         let attendance = self.network.attendance;

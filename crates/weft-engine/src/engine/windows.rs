@@ -39,8 +39,19 @@ const PART_BYTES_MIN: usize = 64;
 const RUN_BYTES: usize = 16;
 /// The number under which parts are told, one after the other: it is behind those of whole datatypes.
 const PART_LAYOUT: u32 = LAYOUTS_MAX as u32;
-/// The length at which batches and records leave, in bytes, where the route does not set a lower one.
-const BATCH_BYTES: usize = 8 << 10;
+/// The length at which batches leave over the network, in bytes: two records of 16 KiB fit, or one of
+/// [`LONE_PUT_BYTES`] and a flush.
+const BATCH_BYTES: usize = (32 << 10) + 4 * RECORD_MAX;
+/// The same on a node, and the longest batch that may leave without a request of its own.
+const NODE_BATCH_BYTES: usize = 8 << 10;
+/// The size above which a put or a get over the network is a message of its own, in bytes. The message is
+/// copied once less at each end; a record needs no message.
+const RECORD_BYTES: u64 = 4 << 10;
+/// The size up to which a put over the network is a record all the same, in bytes, if nothing else is on its
+/// way to the target: a program that waits for it waits for one message, and not for two.
+const LONE_PUT_BYTES: u64 = 32 << 10;
+/// The bytes that are computed at a time, while others must leave these elements alone.
+const COMPUTED_BYTES: usize = 8 << 10;
 /// The size above which an accumulate travels as messages of its own, in bytes.
 const ACCUMULATE_BYTES: u64 = 64 << 10;
 /// The most bytes of a message of an accumulate: the target keeps one message of each origin.
@@ -53,6 +64,32 @@ const TURNS_MAX: u32 = 8;
 const FEW_BYTES: usize = 32;
 /// The number that stands for an answer that no call waits for.
 const NO_ANSWER: u32 = u32::MAX;
+
+/// The lengths of batches and records to one target, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Limits {
+    /// The length at which a batch leaves.
+    batch: usize,
+    /// The most bytes of a put or a get that is a record.
+    record: u64,
+    /// The most bytes of a put that is a record where nothing else is on its way to the target.
+    lone_put: u64,
+}
+
+impl Limits {
+    /// The lengths where messages of more than `eager_limit` bytes are announced. `immediate_max` is the
+    /// longest message that leaves as a whole on a node; `None` over the network.
+    fn new(eager_limit: u64, immediate_max: Option<u64>) -> Self {
+        // A batch that needs a few frames leaves as a whole, which costs less than a message for the rest.
+        let most = immediate_max.map_or(BATCH_BYTES, |most| (most as usize).min(NODE_BATCH_BYTES));
+        let batch = most.min(eager_limit as usize).max(BATCH_BYTES_MIN);
+        let whole = batch.saturating_sub(RECORD_MAX) as u64;
+        match immediate_max {
+            Some(_) => Self { batch, record: whole, lone_put: whole },
+            None => Self { batch, record: whole.min(RECORD_BYTES), lone_put: whole.min(LONE_PUT_BYTES) },
+        }
+    }
+}
 
 /// One-sided operations: their windows, and the link to the rest of the engine.
 pub struct OneSided<'a, P: Platform> {
@@ -118,18 +155,19 @@ impl<P: Platform> OneSided<'_, P> {
         result
     }
 
-    /// The length at which a batch to `target` leaves, in bytes.
-    fn batch_bytes(&self, window: &Window, target: u32) -> usize {
+    /// The lengths of batches and records to `target`.
+    fn limits(&self, window: &Window, target: u32) -> Limits {
         let (eager_limit, immediate_max) = self.link.eager_max(window.member(target));
-        // A batch that needs a few frames leaves as a whole, which costs less than a message for the rest.
-        let whole = immediate_max.map_or(BATCH_BYTES, |most| most as usize);
-        whole.min(eager_limit as usize).clamp(BATCH_BYTES_MIN, BATCH_BYTES)
+        Limits::new(eager_limit, immediate_max)
     }
 
     /// Adds a record to the batch for `target`; a full batch leaves.
     fn record(&mut self, window: &mut Window, target: u32, record: &Record<'_>) {
-        let most = self.batch_bytes(window, target);
+        let most = self.limits(window, target).batch;
         let batch = &mut window.targets[target as usize].batch;
+        if batch.capacity() == 0 {
+            *batch = std::mem::take(&mut self.windows.spare);
+        }
         let before = batch.len();
         record.write(batch);
         if before > 0 && batch.len() > most {
@@ -221,6 +259,9 @@ impl<P: Platform> OneSided<'_, P> {
         let has_left = self.send_records(window, target, &batch);
         if has_left {
             batch.clear();
+            if batch.capacity() > NODE_BATCH_BYTES {
+                self.windows.spare = std::mem::take(&mut batch);
+            }
         }
         window.targets[target as usize].batch = batch;
         has_left
@@ -234,21 +275,22 @@ impl<P: Platform> OneSided<'_, P> {
             return true;
         }
         let envelope = Envelope { context: window.context, source: window.rank, tag: BATCH_TAG };
-        let room = self.windows.outgoing.take().filter(|room| room.len() >= batch.len());
-        let room = room.unwrap_or_else(|| SharedBuffer::new(batch.len().max(BATCH_BYTES + RECORD_MAX)));
-        room.write(0, batch);
-        let data = room.describe(0, batch.len() as u64, byte());
-        let has_left = self.link.send_now(peer, envelope, &data);
-        // The longest batches are rare, and no buffer is kept for them.
-        self.windows.outgoing = (room.len() <= ACCUMULATE_BYTES_MAX as usize).then_some(room);
-        if has_left {
-            return true;
+        if batch.len() <= NODE_BATCH_BYTES {
+            let room = self.windows.outgoing.get_or_insert_with(|| SharedBuffer::new(NODE_BATCH_BYTES));
+            room.write(0, batch);
+            let data = room.describe(0, batch.len() as u64, byte());
+            if self.link.send_now(peer, envelope, &data) {
+                return true;
+            }
         }
         // There may be many batches: each has just the memory that it needs.
         let room = SharedBuffer::new(batch.len());
         room.write(0, batch);
         let data = room.describe(0, batch.len() as u64, byte());
-        let send = Send { peer: Some(peer), envelope, data, mode: Mode::Standard, blocking: false };
+        // Onto a busy path, too, a batch over the network leaves eagerly, like the message of a blocking call.
+        // Announced batches would be fetched one after the other.
+        let blocking = self.link.eager_max(peer).1.is_none();
+        let send = Send { peer: Some(peer), envelope, data, mode: Mode::Standard, blocking };
         let Ok(handle) = self.link.add(State::Queued(send), window.communicator) else {
             // A batch may hold records that other processes wait for: it is not lost, but tried again.
             self.windows.has_collected = true;
@@ -484,4 +526,28 @@ fn packed(data: &UserData, offset: u64, length: u64) -> Vec<u8> {
     let mut bytes = vec![0; length as usize];
     data.read(offset, &mut bytes);
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Expect: what is a record fits into a batch, a lone put together with the flush that follows it.
+    #[test]
+    fn records_fit_into_batches_on_every_route() {
+        let limits = |batch, record, lone_put| Limits { batch, record, lone_put };
+        let eager = 256 << 10;
+        for (eager_limit, immediate_max, expected) in [
+            (eager, None, limits(BATCH_BYTES, RECORD_BYTES, LONE_PUT_BYTES)),
+            (10_000, None, limits(10_000, RECORD_BYTES, 9_952)),
+            (1_000, None, limits(1_000, 952, 952)),
+            (0, None, limits(512, 464, 464)),
+            (eager, Some(65_000), limits(8_192, 8_144, 8_144)),
+            (eager, Some(3_000), limits(3_000, 2_952, 2_952)),
+            (eager, Some(0), limits(512, 464, 464)),
+        ] {
+            assert_eq!(Limits::new(eager_limit, immediate_max), expected, "{eager_limit}, {immediate_max:?}");
+        }
+        assert!(LONE_PUT_BYTES as usize + 2 * RECORD_MAX <= BATCH_BYTES);
+    }
 }

@@ -9,7 +9,7 @@ use weft_core::one_sided::{RECORD_MAX, Record, TargetLocation};
 use weft_core::reduce::Op;
 
 use super::description::{Part, TargetItems, out_of_range};
-use super::{ACCUMULATE_BYTES, ACCUMULATE_BYTES_MAX, BATCH_BYTES, FEW_BYTES, OneSided, packed};
+use super::{ACCUMULATE_BYTES, ACCUMULATE_BYTES_MAX, COMPUTED_BYTES, FEW_BYTES, OneSided, packed};
 use crate::error::Result;
 use crate::memory::{self, Exposed, UserData};
 use crate::request::{Mode, Receive, Send, State};
@@ -46,9 +46,10 @@ impl<P: Platform> OneSided<'_, P> {
             if let Some(request) = this.place((index, window), &access, origin, true, wanted)? {
                 return Ok(request);
             }
-            window.targets[access.target as usize].is_dirty = true;
-            let room = this.batch_bytes(window, access.target) as u64;
-            let is_record = |part: &Part| !part.is_part && part.bytes() + RECORD_MAX as u64 <= room;
+            let is_alone = !std::mem::replace(&mut window.targets[access.target as usize].is_dirty, true);
+            let limits = this.limits(window, access.target);
+            let most = if is_alone { limits.lone_put } else { limits.record };
+            let is_record = |part: &Part| !part.is_part && part.bytes() <= most;
             let mut request = wanted.then_some(this.link.complete_request());
             let begun = this.for_each_part(window, &access, 1, &mut |this, window, part| {
                 if is_record(&part) {
@@ -105,7 +106,9 @@ impl<P: Platform> OneSided<'_, P> {
         let (tag, bytes) = (window.take_tag(false), origin.len());
         let handle = self.add_send(window, target, tag, origin.clone())?;
         self.record(window, target, &Record::PutLarge { location, bytes, tag });
+        self.link.precede(true);
         self.send_batch(window, target);
+        self.link.precede(false);
         window.add_transfer(target, handle, request, 0);
         self.link.start_send(handle);
         Ok(())
@@ -148,8 +151,8 @@ impl<P: Platform> OneSided<'_, P> {
             if let Some(request) = this.place((index, window), &access, result, false, wanted)? {
                 return Ok(request);
             }
-            let room = this.batch_bytes(window, access.target) as u64;
-            let is_record = |part: &Part| !part.is_part && part.bytes() + RECORD_MAX as u64 <= room;
+            let most = this.limits(window, access.target).record;
+            let is_record = |part: &Part| !part.is_part && part.bytes() <= most;
             let request = if wanted { Some(this.one_sided_request(window.communicator)?) } else { None };
             let begun = this.for_each_part(window, &access, 1, &mut |this, window, part| {
                 if !is_record(&part) {
@@ -225,7 +228,7 @@ impl<P: Platform> OneSided<'_, P> {
             this.check_target(window, access.target)?;
             let (target, size) = (access.target, element.size() as u64);
             let whole = |most: u64| (most / size * size).max(size);
-            let small = whole((this.batch_bytes(window, target).saturating_sub(RECORD_MAX)) as u64);
+            let small = whole((this.limits(window, target).batch.saturating_sub(RECORD_MAX)) as u64);
             let is_large = result.is_none() && total > ACCUMULATE_BYTES;
             let request = match result {
                 Some(_) if wanted && total > 0 => Some(this.one_sided_request(window.communicator)?),
@@ -371,7 +374,7 @@ fn compute(
         }
         return;
     }
-    let step = (BATCH_BYTES / element.size() * element.size()) as u64;
+    let step = (COMPUTED_BYTES / element.size() * element.size()) as u64;
     let mut skip = 0;
     let mut previous = Vec::new();
     while skip < target.len() {
