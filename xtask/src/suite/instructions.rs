@@ -30,6 +30,9 @@ const LIMIT_OF_TABLE: f64 = 1.05;
 /// The system calls per message that may differ unseen: a call that is made once in a window, or for an
 /// acknowledgement, may fall into another block.
 const SYSTEM_CALLS_UNSEEN: f64 = 0.05;
+/// The most counts before one that is too high fails: whatever else the machine does adds looks and sleeps of
+/// ranks that wait for each other, and takes none away.
+const ATTEMPTS: u32 = 3;
 const TABLE: &str = "tests/instructions/counts.json";
 const USAGE: &str =
     "usage: cargo xtask instructions [--prefix DIR]... [--against FILE] [--limit RATIO] [--save FILE] [--json]
@@ -126,10 +129,17 @@ fn guard(context: &Context, place: Place, mode: Mode) -> anyhow::Result<Outcome>
     if std::env::vars_os().any(|(name, _)| name.to_string_lossy().starts_with("CARGO_PROFILE_RELEASE_")) {
         return Ok(Outcome::Skipped("the environment changes the release profile".into()));
     }
-    match count::count(context, place, mode)? {
-        Some(counts) => judge(&table, counts),
-        None => Ok(Outcome::Skipped("no privilege for network namespaces".into())),
+    let mut outcome = Outcome::Passed;
+    for _ in 0..ATTEMPTS {
+        let Some(counts) = count::count(context, place, mode)? else {
+            return Ok(Outcome::Skipped("no privilege for network namespaces".into()));
+        };
+        outcome = judge(&table, counts)?;
+        if matches!(outcome, Outcome::Passed) {
+            break;
+        }
     }
+    Ok(outcome)
 }
 
 fn guard_face(context: &Context, face: Face, calls: usize) -> anyhow::Result<Outcome> {
