@@ -47,8 +47,8 @@ const NODE_BATCH_BYTES: usize = 8 << 10;
 /// The size above which a put or a get over the network is a message of its own, in bytes. The message is
 /// copied once less at each end; a record needs no message.
 const RECORD_BYTES: u64 = 4 << 10;
-/// The size up to which a put over the network is a record all the same, in bytes, if nothing else is on its
-/// way to the target: a program that waits for it waits for one message, and not for two.
+/// The size up to which a put over the network is a record if nothing else is on its way to the target, in
+/// bytes. A program that waits for the put waits for one message, and not for two.
 const LONE_PUT_BYTES: u64 = 32 << 10;
 /// The bytes that are computed at a time, while others must leave these elements alone.
 const COMPUTED_BYTES: usize = 8 << 10;
@@ -287,8 +287,8 @@ impl<P: Platform> OneSided<'_, P> {
         let room = SharedBuffer::new(batch.len());
         room.write(0, batch);
         let data = room.describe(0, batch.len() as u64, byte());
-        // Onto a busy path, too, a batch over the network leaves eagerly, like the message of a blocking call.
-        // Announced batches would be fetched one after the other.
+        // A batch over the network leaves eagerly onto a busy path as well, like the message of a blocking
+        // call. Announced batches would be fetched one after the other.
         let blocking = self.link.eager_max(peer).1.is_none();
         let send = Send { peer: Some(peer), envelope, data, mode: Mode::Standard, blocking };
         let Ok(handle) = self.link.add(State::Queued(send), window.communicator) else {
