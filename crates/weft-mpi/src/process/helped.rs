@@ -189,7 +189,7 @@ impl Process {
             Ok(mut thread) => {
                 thread.note_leave(outstanding.requests);
                 let coalescing = engine.coalescing_time().is_some();
-                thread.arm(engine, outstanding, Leaving { coalescing, takes_turns: false, has_windows: true });
+                thread.arm(engine, outstanding, Leaving { coalescing, ..Leaving::default() });
                 self.progress_thread = Some(thread);
             }
             Err(error) => self.do_without_progress_thread(&error),
