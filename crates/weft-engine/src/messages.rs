@@ -353,8 +353,8 @@ impl Messages {
         self.under_way > 0
     }
 
-    /// Returns whether an operation is under way that the network may have to move on: any but those that
-    /// [`Self::note_on_node`] knows.
+    /// Returns whether an operation is under way that the network may have to move on: any but messages from
+    /// and to certain processes of the node.
     #[inline]
     pub fn need_network(&self) -> bool {
         self.under_way >= FULL_WEIGHT
