@@ -18,6 +18,7 @@ use crate::group::PeerId;
 use crate::memory::UserData;
 use crate::messages::{self, CREDIT_PER_MESSAGE, PeerAccess, Stream};
 use crate::peers::Route;
+use crate::protocols::UNASKED_BYTES_MAX;
 use crate::regions::REGIONS_MAX;
 use crate::request::{Hold, Request, Send, State};
 use crate::transport::{Address, Frames, Node, Placement, Platform, RemoteMemory, RemoteMemoryAccess, Sleeping};
@@ -169,7 +170,10 @@ impl<P: Platform> Link<'_, P> {
     /// largest that leaves in one piece.
     pub(super) fn eager_max(&self, peer: PeerId) -> (u64, Option<u64>) {
         let is_shared = matches!(self.0.peers[peer].route, Route::Shared(_));
-        (self.0.eager_limit, is_shared.then_some(self.0.immediate_max))
+        // A carrier that writes to the receiver's memory takes longer messages, which are announced for that.
+        let placed_above = self.0.network.remotes.get(peer).map_or(u64::MAX, Remote::placed_above);
+        let most = self.0.eager_limit.min(placed_above.max(UNASKED_BYTES_MAX));
+        (most, is_shared.then_some(self.0.immediate_max))
     }
 }
 
