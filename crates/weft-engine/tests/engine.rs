@@ -1049,12 +1049,17 @@ fn with_neighbour_and_remote(test: &str, carriers: Carriers, paths: &[(RailCarri
     engine
 }
 
-#[test]
-fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_for() {
+/// The same over one carrier, of datagrams, whose other end nobody reads.
+fn with_neighbour_and_udp(test: &str) -> Engine {
     let wire: Wire = Arc::new(Mutex::new(vec![VecDeque::new(); 3]));
     let address = SocketAddr::from(([127, 0, 0, 1], 2));
     let carriers = Carriers::new(vec![Box::new(Queue::new(0, &wire))]);
-    let mut engine = with_neighbour_and_remote("asleep", carriers, &[udp_carrier(address)]);
+    with_neighbour_and_remote(test, carriers, &[udp_carrier(address)])
+}
+
+#[test]
+fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_for() {
+    let mut engine = with_neighbour_and_udp("asleep");
     let receive = Receive {
         context: Some(CONTEXT),
         source: Some(2),
@@ -1077,10 +1082,7 @@ fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_fo
 /// sends to both.   Expect: the network is needed but for messages of the node, and no more when all is over.
 #[test]
 fn messages_of_the_node_need_no_network() {
-    let wire: Wire = Arc::new(Mutex::new(vec![VecDeque::new(); 3]));
-    let address = SocketAddr::from(([127, 0, 0, 1], 2));
-    let carriers = Carriers::new(vec![Box::new(Queue::new(0, &wire))]);
-    let mut engine = with_neighbour_and_remote("on-node", carriers, &[udp_carrier(address)]);
+    let mut engine = with_neighbour_and_udp("on-node");
     let receive = |engine: &mut Engine, source: Option<u32>| {
         let peer = source.map(|source| id(engine, source as usize));
         let data = UserData::empty();

@@ -163,15 +163,16 @@ impl<P: Platform> OneSided<'_, P> {
 
     /// Adds a record to the batch for `target`; a full batch leaves.
     fn record(&mut self, window: &mut Window, target: u32, record: &Record<'_>) {
-        let most = self.limits(window, target).batch;
         let batch = &mut window.targets[target as usize].batch;
         if batch.capacity() == 0 {
             *batch = std::mem::take(&mut self.windows.spare);
         }
         let before = batch.len();
         record.write(batch);
-        if before > 0 && batch.len() > most {
-            let last = batch.split_off(before);
+        let length = batch.len();
+        // No limit is lower than the first one, so for most records the route need not be asked.
+        if before > 0 && length > BATCH_BYTES_MIN && length > self.limits(window, target).batch {
+            let last = window.targets[target as usize].batch.split_off(before);
             if self.send_batch(window, target) {
                 window.targets[target as usize].batch = last;
             } else {

@@ -133,8 +133,8 @@ pub(in crate::suite) fn missing(context: &Context) -> Option<String> {
     (!is_here).then(|| "Open MPI is not here: `tools/setup.sh tests` fetches it".into())
 }
 
-/// Allows the launcher to run as root, in a temporary folder of its own: it names its session by its process
-/// number and does not start where a killed launcher with the same number has left files.
+/// Allows the launcher to run as root, and gives it a temporary folder of its own. The launcher names files
+/// there by its process number, and does not start where a killed launcher of that number has left some.
 pub(in crate::suite) fn prepared(run: Run) -> Run {
     AS_ROOT.iter().fold(run.own_folder(), |run, name| run.env(name, "1"))
 }
