@@ -33,6 +33,23 @@ pub enum FrameError {
     UnknownKind(u8),
 }
 
+/// A receiver's invitation to the sender of an announced message, to let its carrier write the message. The first
+/// `total` bytes of the sender's `request` go to `target`, which the receiver calls `remote_key`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Invitation {
+    /// The sender's request.
+    pub request: u32,
+    /// The receiver's name for the memory.
+    pub remote_key: u32,
+    /// The bytes that the receiver takes.
+    pub total: u64,
+    /// The memory, as the carrier names it.
+    pub target: RemoteMemory,
+    /// Set when the receiver will send a FIN as soon as it has the message, however it came. Only the receiver
+    /// decides on this: the two processes may know their routes for different kinds.
+    pub with_fin: bool,
+}
+
 /// A frame with its parts read out; the payload is still where it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant's sentence names its fields")]
@@ -49,9 +66,8 @@ pub enum Frame<'a> {
     /// The receiver takes the first `total` bytes of `request` at `remote_key`; those before `limit` may be
     /// sent now.
     ClearToSend { request: u32, remote_key: u32, limit: u64, total: u64 },
-    /// The receiver takes the first `total` bytes of `request` at `remote_key`; the sender's carrier may
-    /// write them to `target`.
-    ClearToPlace { request: u32, remote_key: u32, total: u64, target: RemoteMemory },
+    /// The sender's carrier may write a message to the receiver's memory.
+    ClearToPlace(Invitation),
     /// The sender's carrier has written `length` bytes of the data that was granted at `remote_key`, from
     /// `offset` on.
     Placed { remote_key: u32, offset: u64, length: u64 },
@@ -168,8 +184,9 @@ impl Head {
     }
 
     /// Head that permits `total` bytes to be written to `target`.
-    pub fn clear_to_place(request: u32, remote_key: u32, total: u64, target: RemoteMemory) -> Self {
-        let head = Self::new(CLEAR_TO_PLACE, false).u32(request).u32(remote_key).u64(total);
+    pub fn clear_to_place(invitation: &Invitation) -> Self {
+        let Invitation { request, remote_key, total, target, with_fin } = *invitation;
+        let head = Self::new(CLEAR_TO_PLACE, with_fin).u32(request).u32(remote_key).u64(total);
         head.u64(target.key).u64(target.address)
     }
 
@@ -288,7 +305,7 @@ impl<'a> Frame<'a> {
             CLEAR_TO_PLACE => {
                 let (request, remote_key, total) = (r.u32()?, r.u32()?, r.u64()?);
                 let target = RemoteMemory { key: r.u64()?, address: r.u64()? };
-                Self::ClearToPlace { request, remote_key, total, target }
+                Self::ClearToPlace(Invitation { request, remote_key, total, target, with_fin: with_option })
             }
             PLACED => Self::Placed { remote_key: r.u32()?, offset: r.u64()?, length: r.u64()? },
             DATA => Self::Data { remote_key: r.u32()?, offset: r.u64()?, payload: r.0 },
@@ -312,6 +329,13 @@ mod tests {
     use alloc::vec::Vec;
 
     const ENVELOPE: Envelope = Envelope { context: 7, source: 3, tag: -9 };
+    const INVITATION: Invitation = Invitation {
+        request: 1,
+        remote_key: 2,
+        total: 3,
+        target: RemoteMemory { key: u64::MAX, address: 1 << 47 },
+        with_fin: true,
+    };
 
     fn round_trip(head: Head, payload: &[u8]) -> Vec<u8> {
         let mut bytes = head.as_bytes().to_vec();
@@ -343,15 +367,7 @@ mod tests {
                 round_trip(Head::clear_to_send(1, 2, 3, 4), b""),
                 Frame::ClearToSend { request: 1, remote_key: 2, limit: 3, total: 4 },
             ),
-            (
-                round_trip(Head::clear_to_place(1, 2, 3, RemoteMemory { key: u64::MAX, address: 1 << 47 }), b""),
-                Frame::ClearToPlace {
-                    request: 1,
-                    remote_key: 2,
-                    total: 3,
-                    target: RemoteMemory { key: u64::MAX, address: 1 << 47 },
-                },
-            ),
+            (round_trip(Head::clear_to_place(&INVITATION), b""), Frame::ClearToPlace(INVITATION)),
             (round_trip(Head::placed(2, 1 << 33, 9), b""), Frame::Placed { remote_key: 2, offset: 1 << 33, length: 9 }),
             (round_trip(Head::data(2, 1 << 33), b"d"), Frame::Data { remote_key: 2, offset: 1 << 33, payload: b"d" }),
             (round_trip(Head::fin(8), b""), Frame::Fin { request: 8 }),

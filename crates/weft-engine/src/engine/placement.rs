@@ -4,7 +4,7 @@
 //! `outgoing.rs` calls it for invitations and remote writes, and `network.rs` when a connection may have work
 //! for its carrier.
 
-use weft_core::message::Head;
+use weft_core::message::{Head, Invitation};
 use weft_core::refusal::Refusal;
 use weft_core::rendezvous_schemes::RendezvousScheme;
 use weft_core::time::{Duration, Instant};
@@ -53,11 +53,13 @@ impl<P: Platform> PointToPoint<P> {
         let head = match registered {
             Some((registered, target)) => {
                 messages.regions.note_registered(key, registered);
-                if peers[peer].matching.has_choice() {
+                let with_fin = peers[peer].matching.has_choice();
+                if with_fin {
                     messages.note_invited(handle, asked);
                     self.progress_of_writes.expect(peer, self.platform.now());
                 }
-                Head::clear_to_place(asked, key.wire(), total, target)
+                let (request, remote_key) = (asked, key.wire());
+                Head::clear_to_place(&Invitation { request, remote_key, total, target, with_fin })
             }
             None if peers[peer].matching.paced => {
                 messages.ask_in_pieces(handle, asked);

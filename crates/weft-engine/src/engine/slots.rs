@@ -59,8 +59,11 @@ impl Exposed {
 pub(crate) enum SlotWait {
     /// The process of the node with this local rank has still to publish.
     Published { slot: u32, local_rank: u32, stamp: Stamp },
-    /// All processes must finish with the cell in which this process is to publish.
-    Room { slot: u32 },
+    /// All processes must finish the phases before `needed`: they use the cell in which this process is to
+    /// publish.
+    Room { slot: u32, needed: u32 },
+    /// This process must finish the operations before this one.
+    Turn { slot: u32 },
 }
 
 /// The uses of this process's slots, and the waits of operations.
@@ -78,6 +81,9 @@ struct Slot {
     /// The local ranks except this process's own, each with the first phase that it is not known to have
     /// finished.
     others: Vec<(u32, u32)>,
+    /// The phase before which all processes must have finished, to make room for what could not be published
+    /// last.
+    needed: u32,
     /// The number of phases of operations that have begun,
     begun: u32,
     /// and of those that this process has finished.
@@ -129,7 +135,7 @@ impl Slots {
         self.waits.iter().flat_map(|wait| {
             let (only, slot) = match *wait {
                 SlotWait::Published { slot, local_rank, .. } => (Some(local_rank), slot),
-                SlotWait::Room { slot } => (None, slot),
+                SlotWait::Room { slot, .. } | SlotWait::Turn { slot } => (None, slot),
             };
             let others = self.get(slot).map_or(&[][..], |open| &open.others);
             others
@@ -139,7 +145,7 @@ impl Slots {
         })
     }
 
-    /// Returns whether something has been published for which an operation waits.
+    /// Returns whether something is there for which an operation waits: published data, or room.
     #[inline]
     pub(super) fn is_awaited_there(&self, published: Option<&impl CollectiveSlots>) -> bool {
         let Some(published) = published else { return false };
@@ -147,7 +153,13 @@ impl Slots {
             SlotWait::Published { slot, local_rank, stamp } => {
                 published.is_published(*local_rank as usize, *slot as usize, *stamp)
             }
-            SlotWait::Room { .. } => false,
+            SlotWait::Room { slot, needed } => self.get(*slot).is_some_and(|open| {
+                let finished = |local_rank| finished_by(published, local_rank, *slot, open.context);
+                open.others.iter().all(|(local_rank, known)| {
+                    reaches(*known, *needed) || finished(*local_rank).is_some_and(|phase| reaches(phase, *needed))
+                })
+            }),
+            SlotWait::Turn { .. } => false,
         })
     }
 
@@ -156,6 +168,13 @@ impl Slots {
         let for_room = self.waits.iter().any(|wait| matches!(wait, SlotWait::Room { .. }));
         for_room.then_some(FULL_RING_RETRY_NS)
     }
+}
+
+/// The first phase of `context` that a process of the node has not finished; `None`: it has left that context,
+/// or has not begun it.
+fn finished_by(published: &impl CollectiveSlots, local_rank: u32, slot: u32, context: u32) -> Option<u32> {
+    let theirs = published.finished_phases(local_rank as usize, slot as usize);
+    (theirs.context == context).then_some(theirs.phase)
 }
 
 /// Returns whether phase `a` is no earlier than `b`; they are never far apart.
@@ -196,10 +215,10 @@ impl<P: Platform> NodeCollectives<'_, P> {
             slots.resize_with(slot as usize + 1, || None);
         }
         let group = group.clone();
-        let (begun, finished, writer) = (0, 0, Writer::new(P::ticks));
+        let (needed, begun, finished, writer) = (0, 0, 0, Writer::new(P::ticks));
         let (is_broken, abandoned) = (false, None);
         slots[slot as usize] =
-            Some(Slot { context, group, local_ranks, others, begun, finished, is_broken, abandoned, writer });
+            Some(Slot { context, group, local_ranks, others, needed, begun, finished, is_broken, abandoned, writer });
         if let Some(published) = self.link.published_mut() {
             published.finish_phases(slot as usize, Stamp { context, phase: 0 });
         }
@@ -273,11 +292,9 @@ impl<P: Platform> NodeCollectives<'_, P> {
             if reaches(*known, needed) {
                 continue;
             }
-            let theirs = published.finished_phases(*local_rank as usize, turn.slot as usize);
-            if theirs.context == open.context {
-                *known = theirs.phase;
-            }
+            *known = finished_by(published, *local_rank, turn.slot, open.context).unwrap_or(*known);
             if !reaches(*known, needed) {
+                open.needed = needed;
                 return false;
             }
         }
@@ -407,9 +424,13 @@ impl<P: Platform> NodeCollectives<'_, P> {
 
     /// The reason for which a step waits that could not be done.
     pub(crate) fn slot_wait(&self, turn: &Turn, phase: u32, from: Option<u32>) -> SlotWait {
-        match from.and_then(|from| self.stamped(turn, phase, from)) {
-            Some((local_rank, stamp)) => SlotWait::Published { slot: turn.slot, local_rank, stamp },
-            None => SlotWait::Room { slot: turn.slot },
+        let slot = turn.slot;
+        match (from.and_then(|from| self.stamped(turn, phase, from)), self.slot(turn)) {
+            (Some((local_rank, stamp)), _) => SlotWait::Published { slot, local_rank, stamp },
+            (None, Some(Slot { finished, needed, .. })) if *finished == turn.first => {
+                SlotWait::Room { slot, needed: *needed }
+            }
+            (None, _) => SlotWait::Turn { slot },
         }
     }
 
@@ -434,7 +455,8 @@ impl<P: Platform> NodeCollectives<'_, P> {
             return false;
         }
         for at in 0..self.slots.waits.len() {
-            let (SlotWait::Published { slot, .. } | SlotWait::Room { slot }) = self.slots.waits[at];
+            let (SlotWait::Published { slot, .. } | SlotWait::Room { slot, .. } | SlotWait::Turn { slot }) =
+                self.slots.waits[at];
             if let Some(open) = self.slots.get_mut(slot)
                 && open.others.iter().any(|(other, _)| *other as usize == local_rank)
             {
@@ -448,7 +470,7 @@ impl<P: Platform> NodeCollectives<'_, P> {
     /// Lets operations go on that wait for data that is there now, or for room; called in the progress loop.
     #[inline]
     pub(super) fn progress(&mut self) {
-        if self.slots.awaits() && (self.slots.is_awaited_there(self.link.published()) || self.slots.due().is_some()) {
+        if self.slots.awaits() && self.slots.is_awaited_there(self.link.published()) {
             self.link.notify();
         }
     }

@@ -68,9 +68,7 @@ impl Messages {
             Frame::ClearToSend { request, remote_key, limit, total } => {
                 self.handle_clear_to_send(peer, request, remote_key, limit, total, peers)
             }
-            Frame::ClearToPlace { request, remote_key, total, target } => {
-                self.handle_clear_to_place(peer, request, remote_key, total, target, peers)
-            }
+            Frame::ClearToPlace(invitation) => self.handle_clear_to_place(peer, invitation, peers),
             Frame::Placed { remote_key, offset, length } => self.handle_placed(peer, remote_key, offset, length, peers),
             Frame::Data { remote_key, offset, payload } => self.handle_data(peer, remote_key, offset, payload, peers),
             Frame::Fin { request } => self.handle_fin(peer, request),

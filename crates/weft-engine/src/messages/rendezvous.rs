@@ -5,7 +5,7 @@
 //! drown one receiver. Each grant leaves as a message, ahead of all bulk data.
 
 use weft_core::matching::Envelope;
-use weft_core::message::Head;
+use weft_core::message::{Head, Invitation};
 use weft_core::rendezvous_schemes::SchemeChoice;
 use weft_core::time::{Duration, Instant};
 
@@ -17,7 +17,6 @@ use crate::group::PeerId;
 use crate::memory::{self, SharedBuffer, UserData};
 use crate::regions::{AccessKind, Purpose, Region, RegionKey};
 use crate::request::{Cancellation, Fin, Hold, Pulled, Request, Send, State};
-use crate::transport::RemoteMemory;
 
 /// The bytes still to come above which arriving data bypasses a processor's own caches: it would not stay
 /// there until the program reads it. Those caches have 1 or 2 MiB today.
@@ -304,6 +303,7 @@ impl Messages {
         }
         let Some(entry) = self.requests.remove(handle) else { return };
         self.under_way -= entry.weight;
+        self.end_to_peer(handle, &entry.state);
         match entry.state {
             State::Receiving { peer, total, region: Some(key), pulled, written, .. } => {
                 self.end_access(key, pulled.is_some());
@@ -315,10 +315,10 @@ impl Messages {
                         .push((peer, Outgoing::Control(Head::clear_to_send(pulled.request, key.wire(), total, total))));
                 }
             }
-            State::Sending { send, region: Some(key), fin, .. } => {
+            State::Sending { send, region: Some(key), fin, left, .. } => {
                 self.end_access(key, false);
                 // A carrier may be about to read what it has not written yet.
-                self.broken_writes.extend(send.peer.filter(|_| fin != Fin::NotNeeded));
+                self.broken_writes.extend(send.peer.filter(|_| fin != Fin::NotNeeded && left > 0));
             }
             _ => {}
         }
@@ -432,15 +432,8 @@ impl Messages {
     }
 
     /// Starts a remote write: the receiver of `request` lets our carrier write to its memory.
-    pub(super) fn handle_clear_to_place(
-        &mut self,
-        peer: PeerId,
-        request: u32,
-        remote_key: u32,
-        total: u64,
-        target: RemoteMemory,
-        peers: &impl PeerAccess,
-    ) {
+    pub(super) fn handle_clear_to_place(&mut self, peer: PeerId, invitation: Invitation, peers: &impl PeerAccess) {
+        let Invitation { request, remote_key, total, target, with_fin } = invitation;
         // A peer that has been told of no carrier for remote writes has nothing to invite.
         if peers.peer(peer).placed_min == u64::MAX {
             self.malformed_frames += 1;
@@ -462,7 +455,7 @@ impl Messages {
         let send = send.clone();
         let opened = Region { peer, purpose: Purpose::Send, data: send.data.clone(), length: total, owner: handle };
         let Some(key) = self.regions.open(opened) else { return self.fail(handle, too_many_regions()) };
-        let fin = if peers.peer(peer).has_choice() { Fin::Awaited } else { Fin::NotNeeded };
+        let fin = if with_fin { Fin::Awaited } else { Fin::NotNeeded };
         let (region, granted, left) = (Some(key), total, total);
         entry.state = State::Sending { send, remote_key, region, total, granted, left, fin };
         self.begin_to_peer(handle, peer, peers);
@@ -542,11 +535,15 @@ impl Messages {
 
     pub(super) fn handle_fin(&mut self, peer: PeerId, request: u32) {
         let handle = self.requests.from_wire(request);
-        let state = handle.and_then(|handle| self.requests.get_mut(handle)).map(|entry| &mut entry.state);
-        let expected = match state {
-            Some(State::Announced(send)) => send.peer == Some(peer),
-            Some(State::AwaitingMatch { peer: to, .. }) => *to == peer,
-            Some(State::Sending { send, fin: fin @ Fin::Awaited, left, .. }) if send.peer == Some(peer) => {
+        let Some((handle, entry)) = handle.and_then(|handle| Some((handle, self.requests.get_mut(handle)?))) else {
+            // The send has been abandoned, as those of a window are that the program frees: the peer has its
+            // data, and its FIN was still on the way.
+            return;
+        };
+        let expected = match &mut entry.state {
+            State::Announced(send) => send.peer == Some(peer),
+            State::AwaitingMatch { peer: to, .. } => *to == peer,
+            State::Sending { send, fin: fin @ Fin::Awaited, left, .. } if send.peer == Some(peer) => {
                 *fin = Fin::Arrived;
                 if *left > 0 {
                     return;
@@ -555,9 +552,10 @@ impl Messages {
             }
             _ => false,
         };
-        match handle {
-            Some(handle) if expected => self.complete(handle),
-            _ => self.malformed_frames += 1,
+        if expected {
+            self.complete(handle);
+        } else {
+            self.malformed_frames += 1;
         }
     }
 

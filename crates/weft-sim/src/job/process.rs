@@ -65,6 +65,8 @@ pub(super) struct Proc {
     pace: Pace,
     threads: Vec<Thread>,
     sleeping: Option<Sleeping>,
+    /// The sleeps in a row that another thread of the process has ended, though nothing had arrived.
+    alarms: u32,
     waiters: Waiters,
     learned: Learned,
     coverage: Coverage,
@@ -148,6 +150,7 @@ impl Proc {
             pace: program.pace,
             threads: scripts.map(thread).collect(),
             sleeping: None,
+            alarms: 0,
             waiters: Waiters::new(),
             learned: Learned::new(!program.machine.is_alone()),
             coverage: Coverage::new(carriers.places_on(program.machine.nodes[rank]) > 1),

@@ -16,6 +16,10 @@ const YIELD_NS: u64 = 300;
 /// progress thread; cases per million.
 const BUSY: u32 = 50_000;
 
+/// The most times in a row that the threads of a process may wake each other though nothing arrives and no call
+/// ends.
+const ALARMS_MAX: u32 = 10_000;
+
 /// The time for which a thread looks before it sleeps.
 #[derive(Debug)]
 pub(super) enum Spin {
@@ -77,6 +81,10 @@ impl Proc {
                 return Err("sleeps until its time limit, though a neighbour has sent something".into());
             }
             was_forgotten = !is_woken && sleeping.relies_on_neighbours;
+            self.alarms = if self.has_arrivals(&sleeping) || !is_woken { 0 } else { self.alarms + 1 };
+            if self.alarms > ALARMS_MAX {
+                return Err("its threads wake each other again and again, and nothing happens".into());
+            }
             self.waiters.wake_up();
             self.engine.finish_sleep();
             self.unpark(|waiting| !matches!(waiting, Waiting::Send(_) | Waiting::Receive(_)));
@@ -120,9 +128,14 @@ impl Proc {
 
     /// Returns whether something has woken a sleeping thread before its time limit.
     fn is_woken(&self, sleeping: &Sleeping) -> bool {
+        sleeping.alarm.is_some() || self.has_arrivals(sleeping)
+    }
+
+    /// Returns whether the network or a neighbour wakes a sleeping thread.
+    fn has_arrivals(&self, sleeping: &Sleeping) -> bool {
         let network = sleeping.watches_network.then(|| self.network.next_event(self.rank)).flatten();
         let arrived = network.is_some_and(|at| at <= self.clock.now());
-        arrived || sleeping.alarm.is_some() || self.node.borrow().wakes(self.local_rank).is_some()
+        arrived || self.node.borrow().wakes(self.local_rank).is_some()
     }
 
     fn fall_asleep(&mut self, at: usize) {
@@ -184,6 +197,7 @@ impl Proc {
     }
 
     fn conclude_wait(&mut self, spin: &Spin) {
+        self.alarms = 0;
         let entered = match spin {
             Spin::Short { entered, .. } => *entered,
             Spin::Real(wait) if wait.is_brief() => false,
