@@ -17,7 +17,7 @@ use crate::group::PeerId;
 use crate::jobs::{JobKey, Member};
 use crate::memory::{Copier, Writer};
 use crate::messages::{self, Announced, Outgoing};
-use crate::protocols::{CostModel, MessageWindows, Refinement};
+use crate::protocols::{CostModel, MessageWindows, Refinement, Streams};
 use crate::transport::{Node, Platform, PostedReceives};
 
 /// The table of posted receives of this platform.
@@ -171,8 +171,8 @@ pub(crate) struct Neighbours<P: Platform> {
     pub(crate) cooperative: Vec<Announced>,
     /// Set when something large has been copied since the last time that this was asked.
     pub(crate) copied: bool,
-    /// Set if rings are large enough for data that both sides copy at once.
-    pub(crate) streams: bool,
+    /// Whether both sides of a ring copy large data at once.
+    pub(crate) streams: Streams,
     /// The smallest message of which both sides copy a part, in bytes.
     pub(crate) cooperative_bytes_min: u64,
     /// Whether copies take the time that the costs say.
@@ -220,7 +220,7 @@ impl<P: Platform> Peers<P> {
         name: ProcessName,
         host: Option<Arc<str>>,
         memory: P::Memory,
-        streams: bool,
+        streams: Streams,
         costs: &CostModel,
     ) -> Self {
         let near = Neighbours {

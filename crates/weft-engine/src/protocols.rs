@@ -28,6 +28,7 @@ pub use choices::{Choices, Range, offers};
 pub use costs::{COST_PS_MAX, Cost, CostModel};
 pub(crate) use message_windows::{MessageWindows, Overlap};
 pub(crate) use refinement::Refinement;
+pub(crate) use rows::Streams;
 pub use rows::{Offer, ROWS, Row};
 
 /// The size above which a message goes through a ring in pieces, and the size of its first piece, in bytes:

@@ -25,7 +25,7 @@ use crate::group::PeerId;
 use crate::jobs::{JobKey, Jobs};
 use crate::messages::{self, Bar, CREDIT_PER_MESSAGE, Messages, Outgoing, PeerAccess};
 use crate::peers::{NewPeer, Peers, Route};
-use crate::protocols::{self, Choices, CostModel, RING_PIECE_BYTES, Refinement, UNASKED_BYTES_MAX};
+use crate::protocols::{self, Choices, CostModel, RING_PIECE_BYTES, Refinement, Streams, UNASKED_BYTES_MAX};
 use crate::request::{Cancellation, Send, State};
 use crate::transport::{CollectiveSlots, Frames, Node, Platform, Sleeping, SlotCounts};
 
@@ -47,7 +47,7 @@ impl<P: Platform> PointToPoint<P> {
     /// Makes the structure with nothing under way, and this process as the only peer.
     pub(super) fn new(parts: Parts<P>) -> Self {
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
-        let streams = protocols::is_wide(frame_max);
+        let streams = Streams::new(frame_max, &parts.costs);
         let peers = Peers::new(parts.name, parts.host, parts.memory, streams, &parts.costs);
         let eager_limit = protocols::eager_limit(parts.eager_limit, &parts.costs, u64::MAX);
         let mut messages = Messages::new();
@@ -284,6 +284,7 @@ impl<P: Platform> PointToPoint<P> {
         self.costs_version = version;
         // Another process may have damaged them.
         let Some(costs) = CostModel::from_values(&values) else { return };
+        self.peers.near.streams = Streams::new(self.frame_max, &costs);
         self.peers.near.cooperative_bytes_min = costs.cooperative_bytes_min();
         self.peers.near.refinement = Refinement::new(costs);
         self.choices = Choices::new(costs);

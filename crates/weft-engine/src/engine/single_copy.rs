@@ -46,6 +46,11 @@ use crate::transport::{
 const COPY_BYTES_FIRST: u64 = 128 << 10;
 const COPY_BYTES_MAX: u64 = 1 << 20;
 
+/// The bytes that one side copies at first; `streams` says whether both could copy the rest.
+const fn copy_bytes_first(streams: bool) -> u64 {
+    if streams { COPY_BYTES_FIRST } else { COPY_BYTES_MAX }
+}
+
 /// A send that is announced in the ring and may still be written by this process.
 struct Offer {
     peer: PeerId,
@@ -259,14 +264,15 @@ impl<P: Platform> PointToPoint<P> {
     /// waits inside MPI for several messages: then both sides copy the rest. Returns the length of the rest.
     fn write_from_end(&mut self, peer: PeerId, claim: &Claim, data: &UserData) -> std::io::Result<u64> {
         let pid = self.peers[peer].process;
-        let (mut left, mut most) = (data.len().min(claim.length), COPY_BYTES_FIRST);
+        let streams = self.peers.streams_with(peer);
+        let (mut left, mut most) = (data.len().min(claim.length), copy_bytes_first(streams));
         self.peers.near.copied = true;
         while left > 0 {
             let begin = left.saturating_sub(most);
             let Neighbours { copier, refinement, .. } = &mut self.peers.near;
             refinement.copy(left - begin, P::ticks, || copier.deliver(pid, claim.address, data, begin..left))?;
             left = begin;
-            if self.peers.near.streams
+            if streams
                 && self.is_inside_mpi(peer)
                 && self.posted_table_of(peer).is_some_and(|posted_table| posted_table.is_wanted())
             {

@@ -135,6 +135,8 @@ fn announced_sizes(class: &PeerClass, situation: &Situation, costs: &CostModel) 
     };
     let keeps_nobody_waiting = match class.route {
         RouteClass::Network => situation.waits_behind_others(),
+        // The program waits for all messages of a window, and the receiver fetches each as soon as it gets to it.
+        RouteClass::Ring { is_copied: true, .. } if is_in_window(class, situation) => true,
         _ => situation.is_fetched_at_once(),
     };
     if !situation.has_credit || keeps_nobody_waiting {
@@ -153,6 +155,29 @@ fn ring_at_once(frame_max: u64, is_near: bool, costs: &CostModel) -> u64 {
     }
 }
 
+/// Whether both ends of a ring copy large data at once, and so move it as quickly as the kernel copies it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Streams {
+    /// To a processor that shares a cache,
+    near: bool,
+    /// and to one that shares none.
+    far: bool,
+}
+
+impl Streams {
+    /// The answer for rings with frames of at most `frame_max` bytes.
+    pub(crate) fn new(frame_max: u64, costs: &CostModel) -> Self {
+        let streams =
+            |is_near| frame_max >= PIPE_FRAME_MIN && costs.copies_at_both_ends(ring_at_once(frame_max, is_near, costs));
+        Self { near: streams(true), far: streams(false) }
+    }
+
+    /// The answer for a ring to a peer.
+    pub(crate) fn to(self, is_near: bool) -> bool {
+        if is_near { self.near } else { self.far }
+    }
+}
+
 /// Returns whether a message on a node belongs to a window, and its ring is wide. Then one message is copied
 /// at one end while another is copied at the other end.
 fn is_in_window(class: &PeerClass, situation: &Situation) -> bool {
@@ -161,11 +186,10 @@ fn is_in_window(class: &PeerClass, situation: &Situation) -> bool {
 }
 
 /// Returns whether such a message goes through the ring as quickly as the kernel copies it, also where it is
-/// too long for an eager message. A sixteenth is within the errors of the costs.
+/// too long for an eager message.
 fn streams(class: &PeerClass, situation: &Situation, costs: &CostModel) -> bool {
     let RouteClass::Ring { frame_max, is_near, .. } = class.route else { return false };
-    let (ring, kernel) = (ring_at_once(frame_max, is_near, costs), costs.kernel_copy_per_byte_ps);
-    is_in_window(class, situation) && ring <= kernel.saturating_add(kernel / 16)
+    is_in_window(class, situation) && Streams::new(frame_max, costs).to(is_near)
 }
 
 fn pipeline(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
@@ -212,6 +236,12 @@ fn fetch(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<
         // The receiver asks for it if both sides wait by then.
         RouteClass::Ring { is_copied: true, frame_max, is_near } if streams(class, situation, costs) => {
             Cost { fixed_ps: costs.ring_answer_ps, per_byte_ps: ring_at_once(frame_max, is_near, costs) }
+        }
+        // An announcement and its FIN take about half the time of an announcement and its answer. Only in windows
+        // does no wait hide it.
+        RouteClass::Ring { is_copied: true, .. } if is_in_window(class, situation) => {
+            let Cost { fixed_ps, per_byte_ps } = costs.kernel_copy();
+            Cost { fixed_ps: fixed_ps + costs.ring_answer_ps / 2, per_byte_ps }
         }
         RouteClass::Ring { is_copied: true, .. } => costs.kernel_copy(),
         _ => return None,

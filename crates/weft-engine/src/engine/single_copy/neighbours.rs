@@ -1,7 +1,7 @@
 //! The message layer's services from processes of this node: their announced messages are fetched, by this
 //! process alone or by both sides at once, and receives are taken off the tables where senders see them.
 
-use super::{COPY_BYTES_FIRST, COPY_BYTES_MAX};
+use super::{COPY_BYTES_MAX, copy_bytes_first};
 use crate::group::PeerId;
 use crate::memory;
 use crate::messages::{self, Announced, Fetched, PeerAccess, Withdrawal};
@@ -18,7 +18,7 @@ impl<P: Platform> Peers<P> {
     pub(super) fn fetch_alone(&mut self, announced: &Announced) -> Fetched {
         let Announced { peer, address, data, limit, .. } = announced;
         let pid = self[*peer].process;
-        let (mut left, mut most) = (*limit, COPY_BYTES_FIRST);
+        let (mut left, mut most) = (*limit, copy_bytes_first(self.streams_with(*peer)));
         while left > 0 {
             let begin = left.saturating_sub(most);
             let Neighbours { copier, refinement, .. } = &mut self.near;
@@ -67,7 +67,13 @@ impl<P: Platform> Peers<P> {
     /// the same time. The program does not compute while it waits for the first message, nor while the others
     /// are fetched.
     fn is_streamed(&mut self, peer: PeerId) -> bool {
-        self.near.streams && self.posted_table(peer).is_some_and(|posted_table| posted_table.sender_awaits_several())
+        self.streams_with(peer)
+            && self.posted_table(peer).is_some_and(|posted_table| posted_table.sender_awaits_several())
+    }
+
+    /// Returns whether both sides of the ring with `peer` copy large data at once.
+    pub(super) fn streams_with(&self, peer: PeerId) -> bool {
+        self.near.streams.to(self[peer].writer.is_plain())
     }
 
     pub(super) fn posted_table(&mut self, peer: PeerId) -> Option<&mut Table<P>> {

@@ -6,6 +6,7 @@ use crate::group::PeerId;
 use crate::memory;
 use crate::messages::{Announced, Fetched, Written};
 use crate::peers::Table;
+use crate::protocols::is_wide;
 use crate::request::{Receive, Request, State};
 use crate::transport::{
     Cooperation, Ending, Node, Platform, PostState, PostedReceive, PostedReceives, PostedTable, number_near,
@@ -33,7 +34,7 @@ impl<P: Platform> PointToPoint<P> {
         // A message that a call waits for comes eagerly through the ring if it is short. So does one of a
         // window.
         let is_eager =
-            awaited || self.peers.near.streams && peer.is_some_and(|peer| self.is_received_in_window(peer, handle));
+            awaited || is_wide(self.frame_max) && peer.is_some_and(|peer| self.is_received_in_window(peer, handle));
         if is_eager && length <= self.awaited_eager_max() {
             return false;
         }
