@@ -27,7 +27,7 @@ pub use calibration::{
 pub use choices::{Choices, Range, offers};
 pub use costs::{COST_PS_MAX, Cost, CostModel};
 pub(crate) use message_windows::{MessageWindows, Overlap};
-pub(crate) use refinement::Refinement;
+pub(crate) use refinement::{KernelTrials, Refinement};
 pub(crate) use rows::Streams;
 pub use rows::{Offer, ROWS, Row};
 

@@ -156,6 +156,15 @@ impl<P: Platform> PointToPoint<P> {
                     return true;
                 }
                 Protocol::WriteToPosted => facts.situation.write_failed = true,
+                Protocol::Eager | Protocol::Pipeline
+                    if facts.situation.is_contiguous && self.is_kernel_trial(peer, facts.bytes) =>
+                {
+                    if self.lacks_room(peer, facts.bytes) {
+                        return false;
+                    }
+                    self.single_copy.trials.make();
+                    return self.announce(peer, handle, send, Protocol::Fetch, facts.situation.is_path_busy);
+                }
                 Protocol::Eager | Protocol::Pipeline => return self.send_eagerly(peer, handle, send),
                 Protocol::Fetch | Protocol::Cooperate | Protocol::ClearToSend if self.lacks_room(peer, facts.bytes) => {
                     return false;

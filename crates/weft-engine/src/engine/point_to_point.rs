@@ -267,11 +267,11 @@ impl<P: Platform> PointToPoint<P> {
     pub(super) fn follow_costs(&mut self) {
         let refined = self.peers.near.refinement.take();
         let Some(shared) = self.node.as_ref().and_then(Node::costs) else { return };
-        if let Some(costs) = refined {
-            shared.share(&costs.values().collect::<Vec<_>>());
-        }
         if shared.version() != self.costs_version {
+            // What copies took beside other costs says nothing of these.
             self.take_over_costs();
+        } else if let Some(costs) = refined {
+            shared.share(&costs.values().collect::<Vec<_>>());
         }
     }
 

@@ -34,7 +34,7 @@ use crate::error::{Error, ErrorClass};
 use crate::group::{Group, PeerId};
 use crate::memory::UserData;
 use crate::peers::{Neighbours, Route, Table};
-use crate::protocols::Overlap;
+use crate::protocols::{KernelTrials, Overlap};
 use crate::request::{Cancellation, Request, Send, State};
 use crate::transport::{
     Candidate, Claim, Cooperation, Frames, Node, NodeProcessors, Offered, Platform, PostState, PostedReceives,
@@ -69,6 +69,7 @@ pub(super) struct SingleCopies {
     receives: Vec<usize>,
     inside_mpi: bool,
     overlap: Overlap,
+    pub(super) trials: KernelTrials,
 }
 
 impl SingleCopies {
@@ -201,6 +202,12 @@ impl<P: Platform> PointToPoint<P> {
     pub(super) fn candidate(&mut self, peer: PeerId, envelope: &Envelope) -> Candidate {
         self.posted_table_of(peer)
             .map_or(Candidate::None, |posted_table| posted_table.candidate(envelope.context, envelope.tag))
+    }
+
+    /// Notes a message that would go through a ring, and returns whether it is to be announced instead, so that the
+    /// kernel copies it.
+    pub(super) fn is_kernel_trial(&mut self, peer: PeerId, bytes: u64) -> bool {
+        self.single_copy.trials.is_due(bytes) && self.copier(peer).is_some()
     }
 
     fn posted_table_of(&mut self, peer: PeerId) -> Option<&mut Table<P>> {

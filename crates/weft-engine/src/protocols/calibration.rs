@@ -88,12 +88,19 @@ impl CalibrationSamples {
         let small = time(|round| round.small_frame_ns, "a small frame")?;
         let ring = each_ps(time(|round| round.ring_ns, "a ring")?.saturating_sub(small), CALIBRATION_LONG_BYTES);
         let built_in = CostModel::BUILT_IN;
-        // Which stores the writer used says which kind of pair the two processors are.
-        let reference = if self.is_near { REFERENCE.ring_near_per_byte_ps } else { REFERENCE.ring_far_per_byte_ps };
-        let ring = |per_byte_ps| scaled(per_byte_ps, ring, reference);
+        // Which stores the writer used says which kind of pair the two processors are. Nothing says what the other
+        // kind costs, if there is one: it is taken to be no better, since where copying limits a ring, and not the
+        // lines that processors exchange, the two kinds of stores take the same time.
+        let (ring_near_per_byte_ps, ring_far_per_byte_ps) = if self.is_near {
+            let near = scaled(built_in.ring_near_per_byte_ps, ring, REFERENCE.ring_near_per_byte_ps);
+            (near, near.max(built_in.ring_far_per_byte_ps))
+        } else {
+            let far = scaled(built_in.ring_far_per_byte_ps, ring, REFERENCE.ring_far_per_byte_ps);
+            (far, far)
+        };
         let mut costs = CostModel {
-            ring_near_per_byte_ps: ring(built_in.ring_near_per_byte_ps),
-            ring_far_per_byte_ps: ring(built_in.ring_far_per_byte_ps),
+            ring_near_per_byte_ps,
+            ring_far_per_byte_ps,
             ring_answer_ps: scaled(built_in.ring_answer_ps, small, REFERENCE.small_frame_ns),
             ..*others
         };
@@ -111,12 +118,6 @@ impl CalibrationSamples {
             costs.kernel_copy_ps = scaled(built_in.kernel_copy_ps, copy.fixed_ps, reference.fixed_ps);
             costs.kernel_copy_per_byte_ps =
                 scaled(built_in.kernel_copy_per_byte_ps, copy.per_byte_ps, reference.per_byte_ps);
-            // Where the kernel copies more quickly than this ring, copying limits the ring, and not the lines that
-            // processors without a common cache exchange: all rings are alike.
-            let measured = if self.is_near { costs.ring_near_per_byte_ps } else { costs.ring_far_per_byte_ps };
-            if !costs.copies_at_both_ends(measured) {
-                (costs.ring_near_per_byte_ps, costs.ring_far_per_byte_ps) = (measured, measured);
-            }
             // Dividing the message between the two sides costs beside the calls what it costs elsewhere.
             let dividing = built_in.cooperative_copy_ps - built_in.kernel_copy_ps;
             costs.cooperative_copy_ps = costs.kernel_copy_ps + dividing;
@@ -250,34 +251,25 @@ mod tests {
         }
     }
 
+    /// Two processors that share a cache, and two that share none, on an AMD EPYC and on an Intel Xeon.   Expect:
+    /// the pair's own cost is what was found. A pair of the other kind costs no less than that, nor than the
+    /// built-in cost.
     #[test]
-    fn processors_without_a_common_cache_say_what_a_ring_costs_there() {
-        let near = machine(1_000, 84, 48, 40);
-        let mut far = CalibrationSamples { is_near: false, ..near.clone() };
-        for round in &mut far.rounds {
-            round.ring_ns = REFERENCE.ring_far_per_byte_ps * 40 / 36 * CALIBRATION_LONG_BYTES / 1000;
-        }
-        for samples in [near, far] {
+    fn a_pair_says_what_a_ring_costs_there_and_the_other_kind_is_no_better() {
+        for (ring_ps, is_near, expected) in
+            [(36, true, [36, 73]), (73, false, [73, 73]), (80, true, [80, 80]), (80, false, [80, 80])]
+        {
+            let mut samples = CalibrationSamples { is_near, ..machine(1_000, 84, 48, ring_ps) };
+            if !is_near {
+                for round in &mut samples.rounds {
+                    round.ring_ns = round.small_frame_ns + ring_ps * 77 / 73 * CALIBRATION_LONG_BYTES / 1000;
+                }
+            }
             let costs = samples.costs(&CostModel::BUILT_IN).expect("steady");
-            let (near, far) = (costs.ring_near_per_byte_ps, costs.ring_far_per_byte_ps);
-            assert!(near.abs_diff(40) <= 3 && far.abs_diff(81) <= 5, "{near} {far}");
-        }
-    }
-
-    /// An Intel Xeon, whose writer takes plain stores at one time and streamed ones at another, at the same speed.
-    /// Expect: the costs are the same, and the kernel copies windows at both times.
-    #[test]
-    fn a_ring_that_copying_limits_costs_the_same_everywhere() {
-        let near = machine(400, 33, 33, 80);
-        let mut far = CalibrationSamples { is_near: false, ..near.clone() };
-        for round in &mut far.rounds {
-            round.ring_ns = round.small_frame_ns + 80 * CALIBRATION_LONG_BYTES * 77 / 73 / 1000;
-        }
-        for samples in [near, far] {
-            let costs = samples.costs(&CostModel::BUILT_IN).expect("steady");
-            let (near, far) = (costs.ring_near_per_byte_ps, costs.ring_far_per_byte_ps);
-            assert!(near == far && near.abs_diff(80) <= 2, "{near} {far}");
-            assert!(![near, far].into_iter().any(|ring| costs.copies_at_both_ends(ring)));
+            for (found, expected) in [costs.ring_near_per_byte_ps, costs.ring_far_per_byte_ps].into_iter().zip(expected)
+            {
+                assert!(found.abs_diff(expected) <= 4, "{found} for {expected}");
+            }
         }
     }
 

@@ -30,12 +30,13 @@ use super::ring::{Consumer, Producer};
 use crate::atomic::{AtomicU32, AtomicU64};
 use crate::{clock, single_copy, sys};
 
-/// The longest time for which one of the two ranks waits for the other one to come.
-const WAIT: Duration = Duration::from_micros(400);
+/// The longest time for which one of the two ranks waits for the other one to come. Both have to come before the
+/// job can start.
+const WAIT: Duration = Duration::from_millis(3);
 /// The time after which no further round begins, if there are enough.
-const ROUNDS_TIME: Duration = Duration::from_micros(400);
+const ROUNDS_TIME: Duration = Duration::from_micros(600);
 /// The time after which the leader gives up, with the rounds that it has.
-const LEADER_TIME: Duration = Duration::from_micros(900);
+const LEADER_TIME: Duration = Duration::from_millis(1);
 /// The time after which the helper gives up.
 const HELPER_TIME: Duration = Duration::from_millis(2);
 /// Threads beside those on the processors that say nothing: a launcher that serves the ranks at this moment.
@@ -44,7 +45,7 @@ const LAUNCHERS: usize = 1;
 const LOOKS: u32 = 32;
 
 /// Values of [`CalibrationWords::state`]: the leader has not said yet whether it calibrates, waits for the
-/// helper, has it, or needs it no more.
+/// helper, has it, or needs it no more. The helper may also say that it does not wait any longer.
 const UNKNOWN: u32 = 0;
 const WAITS: u32 = 1;
 const HELPED: u32 = 2;
@@ -159,7 +160,10 @@ impl Node {
         segment.reserve_calibration_ring().map_err(|cause| format!("no memory for its ring: {cause}"))?;
         let mut buffers = [vec![1_u8; BUFFER_BYTES], vec![2_u8; BUFFER_BYTES]];
         words.addresses[0].store(buffers[0].as_mut_ptr().addr() as u64, Ordering::Relaxed);
-        words.state.store(WAITS, Ordering::SeqCst);
+        let begins = words.state.compare_exchange(UNKNOWN, WAITS, Ordering::SeqCst, Ordering::SeqCst);
+        if begins.is_err() {
+            return Err("the second rank of this node has waited in vain for the first one".into());
+        }
         let has_come = || (words.state.load(Ordering::Acquire) == HELPED).then_some(());
         if look(clock::now() + WAIT, has_come).is_none()
             && words.state.compare_exchange(WAITS, OVER, Ordering::SeqCst, Ordering::SeqCst).is_ok()
@@ -178,6 +182,8 @@ impl Node {
         };
         let mut rounds = Vec::new();
         let _ = leader.touch();
+        // The first round is slow: caches and translations of addresses are cold.
+        let _ = leader.round();
         while rounds.len() < CALIBRATION_ROUNDS_MAX
             && (rounds.len() < CALIBRATION_ROUNDS_MIN || clock::now() < began + ROUNDS_TIME)
             && let Some(round) = leader.round()
@@ -204,6 +210,8 @@ impl Node {
         let words = segment.calibration_words();
         let said = || Some(words.state.load(Ordering::Acquire)).filter(|state| *state != UNKNOWN);
         if look(clock::now() + WAIT, said) != Some(WAITS) {
+            // A leader that comes later need not wait.
+            let _ = words.state.compare_exchange(UNKNOWN, OVER, Ordering::SeqCst, Ordering::SeqCst);
             return;
         }
         let Some(area) = segment.calibration_ring() else { return };
