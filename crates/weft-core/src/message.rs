@@ -33,8 +33,8 @@ pub enum FrameError {
     UnknownKind(u8),
 }
 
-/// A receiver's invitation to the sender of an announced message, to let its carrier write the message. The first
-/// `total` bytes of the sender's `request` go to `target`, which the receiver calls `remote_key`.
+/// A receiver's invitation to the sender of an announced message, to let its carrier write the message. The
+/// first `total` bytes of the sender's `request` go to `target`, which the receiver calls `remote_key`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Invitation {
     /// The sender's request.
@@ -45,8 +45,8 @@ pub struct Invitation {
     pub total: u64,
     /// The memory, as the carrier names it.
     pub target: RemoteMemory,
-    /// Set when the receiver will send a FIN as soon as it has the message, however it came. Only the receiver
-    /// decides on this: the two processes may know their routes for different kinds.
+    /// Set when the receiver will send a FIN as soon as it has the message, however it came. Only the
+    /// receiver decides on this: the two processes may know their routes for different kinds.
     pub with_fin: bool,
 }
 

@@ -17,7 +17,7 @@ use crate::group::PeerId;
 use crate::jobs::{JobKey, Member};
 use crate::memory::{Copier, Writer};
 use crate::messages::{self, Announced, Outgoing};
-use crate::protocols::{CostModel, MessageWindows, Refinement, Streams};
+use crate::protocols::{CostModel, KernelTrials, MessageWindows, Refinement, Streams};
 use crate::transport::{Node, Platform, PostedReceives};
 
 /// The table of posted receives of this platform.
@@ -105,6 +105,11 @@ pub struct Peer<P: Platform> {
 }
 
 impl<P: Platform> Peer<P> {
+    /// Returns whether windows of messages went to the peer and came from it, when they were last started.
+    pub(crate) fn exchanges_windows(&self) -> bool {
+        self.sent_windows.is_window() && self.received_windows.is_window()
+    }
+
     /// The peer's number in its job, which is its rank in that job's `MPI_COMM_WORLD`.
     pub fn number(&self) -> u32 {
         self.number
@@ -173,6 +178,8 @@ pub(crate) struct Neighbours<P: Platform> {
     pub(crate) copied: bool,
     /// Whether both sides of a ring copy large data at once.
     pub(crate) streams: Streams,
+    /// The trials among announced messages that this process would ask for through a ring.
+    pub(crate) trials: KernelTrials,
     /// The smallest message of which both sides copy a part, in bytes.
     pub(crate) cooperative_bytes_min: u64,
     /// Whether copies take the time that the costs say.
@@ -231,6 +238,7 @@ impl<P: Platform> Peers<P> {
             cooperative: Vec::new(),
             copied: false,
             streams,
+            trials: KernelTrials::default(),
             cooperative_bytes_min: costs.cooperative_bytes_min(),
             refinement: Refinement::new(*costs),
             copies: false,

@@ -115,6 +115,8 @@ pub struct Situation {
     /// Set while earlier messages are on their way: on a network, more than [`BUSY_BYTES`] that are queued or
     /// not acknowledged; on a node, those of a window that the program waits for together.
     pub is_path_busy: bool,
+    /// Set if the message belongs to a window, on a node, and the peer sends windows here at the same time.
+    pub is_exchanged: bool,
     /// The receiver.
     pub receiver: Receiver,
     /// Set if the message could not be written to the posted receive: another message has it, or an earlier
@@ -130,6 +132,7 @@ impl Situation {
         is_contiguous: true,
         has_credit: true,
         is_path_busy: false,
+        is_exchanged: false,
         receiver: Receiver { posted: Candidate::Awaited, is_inside: true, has_announced: false },
         write_failed: false,
     };

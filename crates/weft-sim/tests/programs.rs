@@ -38,8 +38,9 @@ fn programs_of_four_processes_end_as_they_must() {
     play(0x20_000..0x20_000 + PROGRAMS, Some(4));
 }
 
-/// Rare programs. In the first three, a thread that waited for room in a collective slot woke the sleeping thread
-/// of its process all the time; in the last one, a FIN came after the program had freed the window of the message.
+/// Rare programs. In the first three, a thread that waited for room in a collective slot woke the sleeping
+/// thread of its process all the time; in the last one, a FIN came after the program had freed the window of
+/// the message.
 #[test]
 fn rare_programs_that_have_failed_once_end_as_they_must() {
     for seed in [0xb96, 0xc4c, 0x40_0b51, 0x7_7ade] {

@@ -318,6 +318,7 @@ fn situation(known: &Known, has_credit: bool) -> Situation {
         is_contiguous: true,
         has_credit,
         is_path_busy: known.is_path_busy,
+        is_exchanged: false,
         receiver: known.receiver,
         write_failed: false,
     }

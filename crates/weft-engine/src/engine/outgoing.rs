@@ -116,10 +116,12 @@ impl<P: Platform> PointToPoint<P> {
             posted => Receiver { posted, is_inside: self.is_inside_mpi(peer), has_announced: self.has_offer(peer) },
         };
         let state = &self.peers[peer];
+        let mut is_exchanged = false;
         let (route, is_path_busy) = match &state.route {
             Route::Shared(_) => {
                 let (is_near, is_copied) = (state.writer.is_plain(), state.process != 0);
                 let is_in_window = !send.blocking && self.is_large(bytes) && self.sends_window(peer);
+                is_exchanged = is_in_window && state.exchanges_windows();
                 (RouteClass::Ring { frame_max: self.frame_max, is_near, is_copied }, is_in_window)
             }
             Route::Remote(()) => (RouteClass::Network, self.queued_bytes(peer) > BUSY_BYTES),
@@ -134,6 +136,7 @@ impl<P: Platform> PointToPoint<P> {
                 is_contiguous: send.data.address().is_some(),
                 has_credit: bytes + CREDIT_PER_MESSAGE <= state.matching.credit,
                 is_path_busy,
+                is_exchanged,
                 receiver,
                 write_failed: false,
             },

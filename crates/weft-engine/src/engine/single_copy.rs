@@ -204,8 +204,8 @@ impl<P: Platform> PointToPoint<P> {
             .map_or(Candidate::None, |posted_table| posted_table.candidate(envelope.context, envelope.tag))
     }
 
-    /// Notes a message that would go through a ring, and returns whether it is to be announced instead, so that the
-    /// kernel copies it.
+    /// Notes a message that would go through a ring, and returns whether it is to be announced instead, so
+    /// that the kernel copies it.
     pub(super) fn is_kernel_trial(&mut self, peer: PeerId, bytes: u64) -> bool {
         self.single_copy.trials.is_due(bytes) && self.copier(peer).is_some()
     }

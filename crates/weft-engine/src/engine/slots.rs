@@ -170,8 +170,8 @@ impl Slots {
     }
 }
 
-/// The first phase of `context` that a process of the node has not finished; `None`: it has left that context,
-/// or has not begun it.
+/// The first phase of `context` that a process of the node has not finished; `None`: it has left that
+/// context, or has not begun it.
 fn finished_by(published: &impl CollectiveSlots, local_rank: u32, slot: u32, context: u32) -> Option<u32> {
     let theirs = published.finished_phases(local_rank as usize, slot as usize);
     (theirs.context == context).then_some(theirs.phase)

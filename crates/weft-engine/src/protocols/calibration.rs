@@ -88,9 +88,9 @@ impl CalibrationSamples {
         let small = time(|round| round.small_frame_ns, "a small frame")?;
         let ring = each_ps(time(|round| round.ring_ns, "a ring")?.saturating_sub(small), CALIBRATION_LONG_BYTES);
         let built_in = CostModel::BUILT_IN;
-        // Which stores the writer used says which kind of pair the two processors are. Nothing says what the other
-        // kind costs, if there is one: it is taken to be no better, since where copying limits a ring, and not the
-        // lines that processors exchange, the two kinds of stores take the same time.
+        // Which stores the writer used says which kind of pair the two processors are. Nothing says what the
+        // other kind costs, if there is one: it is taken to be no better, since where copying limits a ring,
+        // and not the lines that processors exchange, the two kinds of stores take the same time.
         let (ring_near_per_byte_ps, ring_far_per_byte_ps) = if self.is_near {
             let near = scaled(built_in.ring_near_per_byte_ps, ring, REFERENCE.ring_near_per_byte_ps);
             (near, near.max(built_in.ring_far_per_byte_ps))
@@ -251,9 +251,9 @@ mod tests {
         }
     }
 
-    /// Two processors that share a cache, and two that share none, on an AMD EPYC and on an Intel Xeon.   Expect:
-    /// the pair's own cost is what was found. A pair of the other kind costs no less than that, nor than the
-    /// built-in cost.
+    /// Two processors that share a cache, and two that share none, on an AMD EPYC and on an Intel Xeon.
+    /// Expect: the pair's own cost is what was found. A pair of the other kind costs no less than that, nor
+    /// than the built-in cost.
     #[test]
     fn a_pair_says_what_a_ring_costs_there_and_the_other_kind_is_no_better() {
         for (ring_ps, is_near, expected) in

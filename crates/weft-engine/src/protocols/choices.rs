@@ -10,7 +10,7 @@ use crate::transport::Candidate;
 /// The most classes of peers whose ranges are kept; a job has a few. With more, all are compiled anew.
 const CLASSES_MAX: usize = 32;
 /// The number of situations: each has a number below this.
-const SITUATIONS: usize = 1 << 10;
+const SITUATIONS: usize = 1 << 11;
 
 /// A range of sizes whose messages travel in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +101,10 @@ impl Situation {
     fn as_known_of(self, class: &PeerClass) -> Self {
         match class.route {
             RouteClass::Ring { is_copied: true, .. } => self,
-            RouteClass::Ring { .. } | RouteClass::Myself => Self { is_path_busy: false, ..self.of_unknown_receiver() },
-            RouteClass::Network => self.of_unknown_receiver(),
+            RouteClass::Ring { .. } | RouteClass::Myself => {
+                Self { is_path_busy: false, is_exchanged: false, ..self.of_unknown_receiver() }
+            }
+            RouteClass::Network => Self { is_exchanged: false, ..self.of_unknown_receiver() },
         }
     }
 
@@ -113,8 +115,16 @@ impl Situation {
 
     /// A unique number of the situation, below [`SITUATIONS`].
     fn number(&self) -> usize {
-        let Self { is_synchronous, is_blocking, is_contiguous, has_credit, is_path_busy, receiver, write_failed } =
-            *self;
+        let Self {
+            is_synchronous,
+            is_blocking,
+            is_contiguous,
+            has_credit,
+            is_path_busy,
+            is_exchanged,
+            receiver,
+            write_failed,
+        } = *self;
         let Receiver { posted, is_inside, has_announced } = receiver;
         let posted = match posted {
             Candidate::None => [false, false],
@@ -127,6 +137,7 @@ impl Situation {
             is_contiguous,
             has_credit,
             is_path_busy,
+            is_exchanged,
             posted[0],
             posted[1],
             is_inside,

@@ -137,8 +137,8 @@ impl CostModel {
         Cost { fixed_ps: self.cooperative_copy_ps, per_byte_ps: self.cooperative_copy_per_byte_ps }
     }
 
-    /// Returns whether a ring of this cost moves large data, which its two ends copy at the same time, as quickly
-    /// as the kernel. A sixteenth is within the errors of the costs.
+    /// Returns whether a ring of this cost moves large data, which its two ends copy at the same time, as
+    /// quickly as the kernel. A sixteenth is within the errors of the costs.
     pub const fn copies_at_both_ends(&self, ring_per_byte_ps: u64) -> bool {
         let kernel = self.kernel_copy_per_byte_ps;
         ring_per_byte_ps <= kernel.saturating_add(kernel / 16)

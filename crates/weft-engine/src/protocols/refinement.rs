@@ -7,10 +7,10 @@
 //! believed until copies take half of its time, or more than twice as long. Then the built-in costs of copies
 //! take its place, times what copies took of them.
 //!
-//! How long a copy takes depends on the program as well. On an Intel Xeon of 2025 the kernel copies 64 KiB that
-//! the sender has not changed since the last message in 2.9 µs, and data that the sender has just written, which
-//! lies in that processor's cache, in 9.5 µs; a ring takes 5.3 µs for either. So a model that prefers rings is
-//! [tried](KernelTrials) now and then: a few messages are announced, for the kernel to copy.
+//! How long a copy takes depends on the program as well. On an Intel Xeon of 2025 the kernel copies 64 KiB
+//! that the sender has not changed since the last message in 2.9 µs, and data that the sender has just
+//! written, which lies in that processor's cache, in 9.5 µs; a ring takes 5.3 µs for either. So a model that
+//! prefers rings is [tried](KernelTrials) now and then: a few messages are announced, for the kernel to copy.
 
 use super::{CostModel, Streams};
 
@@ -28,6 +28,10 @@ const BYTES_MAX: u64 = 256 << 10;
 const WHOLE: u64 = 10_000;
 /// The shares of the model's time at which copies are too quick for the model, and too slow for it.
 const TOO_QUICK: u64 = WHOLE / 2;
+/// The same where copies take long by the model, [`LONG_PERCENT`] of their time by the built-in costs: memory
+/// that was touched for the first time may have made them slow.
+const TOO_QUICK_IF_LONG: u64 = WHOLE * 3 / 4;
+const LONG_PERCENT: u128 = 125;
 const TOO_SLOW: u64 = WHOLE * 9 / 4;
 /// Picoseconds of a tick of the platform's counter ([`crate::transport::Platform::ticks`]).
 const PS_PER_TICK: u64 = 400;
@@ -38,6 +42,8 @@ pub(crate) struct Refinement {
     costs: CostModel,
     /// The copies of which one is timed: all where a ring is chosen for most messages.
     every: u32,
+    /// The share of the model's time at which copies are too quick for it.
+    too_quick: u64,
     /// The copies until one is timed.
     until: u32,
     /// What copies took of the model's time, and of the time by the built-in costs, as shares.
@@ -48,8 +54,11 @@ pub(crate) struct Refinement {
 
 impl Refinement {
     pub(crate) fn new(costs: CostModel) -> Self {
-        let every = if Streams::new(u64::MAX, &costs).to(true) { 1 } else { EVERY };
-        Self { costs, every, until: every, shares: Vec::with_capacity(SAMPLES), refined: None }
+        let every = if Streams::new(u64::MAX, &costs).to(true, false) { 1 } else { EVERY };
+        let [of_model, of_built_in] = [&costs, &CostModel::BUILT_IN].map(|costs| costs.kernel_copy().of(BYTES_MAX));
+        let is_long = of_model * 100 > of_built_in * LONG_PERCENT;
+        let too_quick = if is_long { TOO_QUICK_IF_LONG } else { TOO_QUICK };
+        Self { costs, every, too_quick, until: every, shares: Vec::with_capacity(SAMPLES), refined: None }
     }
 
     /// Makes a copy of `bytes` bytes, and times it if it is its turn. `ticks` is the platform's counter.
@@ -84,7 +93,7 @@ impl Refinement {
         weft_ordered::sort(&mut self.shares);
         let [share, of_built_in] = self.shares[JUDGE];
         self.shares.clear();
-        if share > TOO_QUICK && share < TOO_SLOW {
+        if share > self.too_quick && share < TOO_SLOW {
             return;
         }
         let scaled = |cost: u64| {
@@ -113,15 +122,16 @@ impl Refinement {
 
 /// The sizes of messages that are announced as a trial, in bytes.
 const TRIAL_BYTES: std::ops::RangeInclusive<u64> = BYTES_MIN..=BYTES_MAX;
-/// The messages that are announced one after the other as a trial: the first one may bring data into the caches of
-/// the receiver that the next ones find there.
+/// The messages that are announced one after the other as a trial: the first one may bring data into the
+/// caches of the receiver that the next ones find there.
 const TRIAL_MESSAGES: usize = 4;
 /// The messages of these sizes through a ring between two trials, at first and at last.
 const TRIAL_PAUSE_FIRST: u32 = 32;
 const TRIAL_PAUSE_LAST: u32 = 4096;
 
-/// The messages through rings of which a few are announced, so that the kernel copies them: without such trials a
-/// model that wrongly prefers rings would never be found out. Trials get rare as long as the model stays.
+/// The messages through rings of which a few are announced, so that the kernel copies them: without such
+/// trials a model that wrongly prefers rings would never be found out. Trials get rare as long as the model
+/// stays.
 #[derive(Debug)]
 pub(crate) struct KernelTrials {
     /// The messages until the next trial; none in a trial.
@@ -138,6 +148,16 @@ impl Default for KernelTrials {
 }
 
 impl KernelTrials {
+    /// Notes an announced message that would be asked for through a ring, after a first part that the kernel
+    /// copies in a trial; returns whether one is due, and is made.
+    pub(crate) fn take(&mut self, bytes: u64) -> bool {
+        let is_due = self.is_due(bytes.min(BYTES_MAX));
+        if is_due {
+            self.make();
+        }
+        is_due
+    }
+
     /// Notes a message of `bytes` bytes that would go through a ring; returns whether a trial is due.
     #[inline]
     pub(crate) fn is_due(&mut self, bytes: u64) -> bool {
@@ -217,8 +237,8 @@ mod tests {
         assert_eq!(refinement.take(), None);
     }
 
-    /// Messages through a ring, in turn too short for a trial and long enough.   Expect: of the long ones four
-    /// are a trial, after 32 at first, and after 4096 in the end.
+    /// Messages through a ring, in turn too short for a trial and long enough.   Expect: of the long ones
+    /// four are a trial, after 32 at first, and after 4096 in the end.
     #[test]
     fn trials_get_rare() {
         let mut trials = KernelTrials::default();

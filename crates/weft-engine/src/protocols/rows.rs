@@ -7,7 +7,10 @@
 
 use std::ops::RangeInclusive;
 
-use super::{CostModel, PIPE_FRAME_MIN, PeerClass, Protocol, RING_PIECE_BYTES, Receiver, RouteClass, Situation};
+use super::{
+    CostModel, PIPE_FRAME_MIN, PeerClass, Protocol, RING_PIECE_BYTES, Receiver, RouteClass, Situation,
+    UNASKED_BYTES_MAX,
+};
 use crate::protocols::costs::Cost;
 use crate::transport::Candidate;
 
@@ -135,12 +138,14 @@ fn announced_sizes(class: &PeerClass, situation: &Situation, costs: &CostModel) 
     };
     let keeps_nobody_waiting = match class.route {
         RouteClass::Network => situation.waits_behind_others(),
-        // The program waits for all messages of a window, and the receiver fetches each as soon as it gets to it.
-        RouteClass::Ring { is_copied: true, .. } if is_in_window(class, situation) => true,
         _ => situation.is_fetched_at_once(),
     };
     if !situation.has_credit || keeps_nobody_waiting {
         return Some(0..=most);
+    }
+    // The program waits for all messages of a window, and the receiver fetches each as soon as it gets to it.
+    if matches!(class.route, RouteClass::Ring { is_copied: true, .. }) && is_in_window(class, situation) {
+        return Some(eager_max(class, situation).min(UNASKED_BYTES_MAX) + 1..=most);
     }
     eager_max(class, situation).checked_add(1).map(|least| least..=most)
 }
@@ -155,26 +160,53 @@ fn ring_at_once(frame_max: u64, is_near: bool, costs: &CostModel) -> u64 {
     }
 }
 
-/// Whether both ends of a ring copy large data at once, and so move it as quickly as the kernel copies it.
+/// The cost of a byte through such a ring in a window. Where both processes send windows, each processor
+/// copies twice: once into a ring, and once out of another one. That counts where copying limits a ring: if
+/// plain stores are quick, or processors that share no cache are no worse. Elsewhere lines that the
+/// processors exchange limit a ring, and two rings are as quick as one.
+fn ring_in_window(frame_max: u64, is_near: bool, is_exchanged: bool, costs: &CostModel) -> u64 {
+    let one_way = ring_at_once(frame_max, is_near, costs);
+    let is_worse_far = costs.ring_far_per_byte_ps > costs.ring_near_per_byte_ps.saturating_mul(5) / 4;
+    if is_exchanged && (is_near || !is_worse_far) { one_way.saturating_mul(2) } else { one_way }
+}
+
+/// Whether both ends of a ring copy large data of windows at once, and so move it as quickly as the kernel
+/// copies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Streams {
-    /// To a processor that shares a cache,
+    /// To a processor that shares a cache, where windows go one way,
     near: bool,
-    /// and to one that shares none.
+    /// and where they go both ways.
+    near_exchanged: bool,
+    /// To a processor that shares none, where windows go one way,
     far: bool,
+    /// and where they go both ways.
+    far_exchanged: bool,
 }
 
 impl Streams {
     /// The answer for rings with frames of at most `frame_max` bytes.
     pub(crate) fn new(frame_max: u64, costs: &CostModel) -> Self {
-        let streams =
-            |is_near| frame_max >= PIPE_FRAME_MIN && costs.copies_at_both_ends(ring_at_once(frame_max, is_near, costs));
-        Self { near: streams(true), far: streams(false) }
+        let streams = |is_near, is_exchanged| {
+            let ring = ring_in_window(frame_max, is_near, is_exchanged, costs);
+            frame_max >= PIPE_FRAME_MIN && costs.copies_at_both_ends(ring)
+        };
+        Self {
+            near: streams(true, false),
+            near_exchanged: streams(true, true),
+            far: streams(false, false),
+            far_exchanged: streams(false, true),
+        }
     }
 
     /// The answer for a ring to a peer.
-    pub(crate) fn to(self, is_near: bool) -> bool {
-        if is_near { self.near } else { self.far }
+    pub(crate) fn to(self, is_near: bool, is_exchanged: bool) -> bool {
+        match (is_near, is_exchanged) {
+            (true, false) => self.near,
+            (true, true) => self.near_exchanged,
+            (false, false) => self.far,
+            (false, true) => self.far_exchanged,
+        }
     }
 }
 
@@ -189,7 +221,7 @@ fn is_in_window(class: &PeerClass, situation: &Situation) -> bool {
 /// too long for an eager message.
 fn streams(class: &PeerClass, situation: &Situation, costs: &CostModel) -> bool {
     let RouteClass::Ring { frame_max, is_near, .. } = class.route else { return false };
-    is_in_window(class, situation) && Streams::new(frame_max, costs).to(is_near)
+    is_in_window(class, situation) && Streams::new(frame_max, costs).to(is_near, situation.is_exchanged)
 }
 
 fn pipeline(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
@@ -235,10 +267,11 @@ fn fetch(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<
         RouteClass::Myself => Cost::default(),
         // The receiver asks for it if both sides wait by then.
         RouteClass::Ring { is_copied: true, frame_max, is_near } if streams(class, situation, costs) => {
-            Cost { fixed_ps: costs.ring_answer_ps, per_byte_ps: ring_at_once(frame_max, is_near, costs) }
+            let per_byte_ps = ring_in_window(frame_max, is_near, situation.is_exchanged, costs);
+            Cost { fixed_ps: costs.ring_answer_ps, per_byte_ps }
         }
-        // An announcement and its FIN take about half the time of an announcement and its answer. Only in windows
-        // does no wait hide it.
+        // An announcement and its FIN take about half the time of an announcement and its answer. Only in
+        // windows does no wait hide it.
         RouteClass::Ring { is_copied: true, .. } if is_in_window(class, situation) => {
             let Cost { fixed_ps, per_byte_ps } = costs.kernel_copy();
             Cost { fixed_ps: fixed_ps + costs.ring_answer_ps / 2, per_byte_ps }
@@ -257,9 +290,10 @@ fn write_to_posted(_: &PeerClass, situation: &Situation, costs: &CostModel) -> O
 
 fn eager(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
     let per_byte_ps = match class.route {
-        RouteClass::Ring { frame_max, is_near, .. }
-            if situation.is_awaited_at_both_ends() || is_in_window(class, situation) =>
-        {
+        RouteClass::Ring { frame_max, is_near, .. } if is_in_window(class, situation) => {
+            ring_in_window(frame_max, is_near, situation.is_exchanged, costs)
+        }
+        RouteClass::Ring { frame_max, is_near, .. } if situation.is_awaited_at_both_ends() => {
             ring_at_once(frame_max, is_near, costs)
         }
         RouteClass::Ring { .. } | RouteClass::Myself => costs.ring_in_turn_per_byte_ps,

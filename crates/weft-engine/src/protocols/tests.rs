@@ -23,7 +23,7 @@ const fn ring(frame_max: u64, is_near: bool, is_copied: bool) -> RouteClass {
 /// network.
 fn each(mut look: impl FnMut(&PeerClass, &Situation)) {
     for (route, eager_limit) in ROUTES.into_iter().flat_map(|route| LIMITS.map(|limit| (route, limit))) {
-        for (posted, bits) in CANDIDATES.into_iter().flat_map(|posted| (0..1 << 8).map(move |bits| (posted, bits))) {
+        for (posted, bits) in CANDIDATES.into_iter().flat_map(|posted| (0..1 << 9).map(move |bits| (posted, bits))) {
             let bit = |index: u32| bits >> index & 1 == 1;
             let situation = Situation {
                 is_synchronous: bit(0),
@@ -33,6 +33,7 @@ fn each(mut look: impl FnMut(&PeerClass, &Situation)) {
                 is_path_busy: bit(4),
                 receiver: Receiver { posted, is_inside: bit(5), has_announced: bit(6) },
                 write_failed: bit(7),
+                is_exchanged: bit(8),
             };
             look(&PeerClass { route, eager_limit }, &situation);
         }
@@ -203,8 +204,16 @@ const LARGE: &[(&str, &str)] = &[
 
 /// The words of the tables that hold for a class of peers and a situation.
 fn words(class: &PeerClass, situation: &Situation) -> Vec<&'static str> {
-    let Situation { is_synchronous, is_blocking, is_contiguous, has_credit, is_path_busy, receiver, write_failed } =
-        *situation;
+    let Situation {
+        is_synchronous,
+        is_blocking,
+        is_contiguous,
+        has_credit,
+        is_path_busy,
+        is_exchanged,
+        receiver,
+        write_failed,
+    } = *situation;
     let either = |is: bool, one, other| if is { one } else { other };
     let mut words = vec![
         either(is_synchronous, "synchronous", "standard"),
@@ -220,6 +229,7 @@ fn words(class: &PeerClass, situation: &Situation) -> Vec<&'static str> {
             either(is_near, "near", "far"),
             either(is_copied, "copied", "uncopied"),
             either(is_path_busy, "busy", "idle"),
+            either(is_exchanged, "exchanged", "one-way"),
             either(receiver.is_inside, "inside", "outside"),
             // No earlier announcement waits for the receiver.
             either(receiver.has_announced, "several", "alone"),
@@ -303,20 +313,28 @@ fn costs_decide_where_both_sides_wait() {
 }
 
 /// A window to a receiver that has posted its receives and waits for nothing yet. The costs are those of an
-/// Intel Xeon of 2025, and of an AMD EPYC, whose ring and kernel take the same time for a byte where no cache
-/// is shared.   Expect: the kernel copies all but short messages on the first. On the second they go through
-/// the ring, and longer ones are announced as long as the ring is as quick.
+/// Intel Xeon of 2025, where the data lies in the receiver's cache and where it does not, and of an AMD EPYC,
+/// whose ring and kernel take the same time for a byte where no cache is shared.   Expect: the kernel copies
+/// all but short messages on the first, at a distance from the caches only where both processes send windows.
+/// On the second they go through the ring, and longer ones are announced as long as the ring is as quick.
 #[test]
 fn costs_decide_how_a_window_travels() {
     let intel = "kernel_copy_ps 400000\nkernel_copy_per_byte_ps 33\nring_near_per_byte_ps 62\n";
     let amd = "kernel_copy_ps 820000\nkernel_copy_per_byte_ps 66\nring_near_per_byte_ps 32\nring_far_per_byte_ps 67\n";
+    let cold = "kernel_copy_ps 1200000\nkernel_copy_per_byte_ps 100\nring_near_per_byte_ps 78\n";
     let receiver = Receiver { posted: Candidate::Posted, is_inside: false, has_announced: false };
     let window = Situation { is_blocking: false, is_path_busy: true, receiver, ..Situation::BOTH_WAIT };
-    for (costs, is_near, expected) in [
-        (intel, true, "eager 13793, write"),
-        (amd, true, "eager 64K, fetch"),
-        (amd, false, "eager 64K, fetch 295712, write"),
+    for (costs, is_near, is_exchanged, expected) in [
+        (intel, true, false, "eager 13793, write"),
+        (intel, true, true, "eager 8K, write"),
+        (cold, true, false, "eager 64K, fetch"),
+        (cold, true, true, "eager 24999, write"),
+        (amd, true, false, "eager 64K, fetch"),
+        (amd, true, true, "eager 64K, fetch"),
+        (amd, false, false, "eager 64K, fetch 295712, write"),
+        (amd, false, true, "eager 64K, fetch 295712, write"),
     ] {
+        let window = Situation { is_exchanged, ..window };
         let route = RouteClass::Ring { frame_max: 1 << 20, is_near, is_copied: true };
         let mut choices = Choices::new(costs.parse().expect("they are costs"));
         let class = PeerClass { route, eager_limit: 64 << 10 };
@@ -339,6 +357,7 @@ fn limits_of_the_user_are_kept() {
         is_contiguous: true,
         has_credit: true,
         is_path_busy: false,
+        is_exchanged: false,
         receiver: Receiver::UNKNOWN,
         write_failed: false,
     };

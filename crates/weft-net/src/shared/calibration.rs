@@ -30,8 +30,8 @@ use super::ring::{Consumer, Producer};
 use crate::atomic::{AtomicU32, AtomicU64};
 use crate::{clock, single_copy, sys};
 
-/// The longest time for which one of the two ranks waits for the other one to come. Both have to come before the
-/// job can start.
+/// The longest time for which one of the two ranks waits for the other one to come. Both have to come before
+/// the job can start.
 const WAIT: Duration = Duration::from_millis(3);
 /// The time after which no further round begins, if there are enough.
 const ROUNDS_TIME: Duration = Duration::from_micros(600);

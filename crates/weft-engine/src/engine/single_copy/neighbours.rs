@@ -73,7 +73,8 @@ impl<P: Platform> Peers<P> {
 
     /// Returns whether both sides of the ring with `peer` copy large data at once.
     pub(super) fn streams_with(&self, peer: PeerId) -> bool {
-        self.near.streams.to(self[peer].writer.is_plain())
+        let peer = &self[peer];
+        self.near.streams.to(peer.writer.is_plain(), peer.exchanges_windows())
     }
 
     pub(super) fn posted_table(&mut self, peer: PeerId) -> Option<&mut Table<P>> {
@@ -146,7 +147,7 @@ impl<P: Platform> PeerAccess for Peers<P> {
         if self.posted_table(announced.peer).is_none() && !self.near.without_table.contains(&announced.peer) {
             self.near.without_table.push(announced.peer);
         }
-        if self.is_streamed(announced.peer) {
+        if self.is_streamed(announced.peer) && !self.near.trials.take(announced.limit) {
             return Fetched::Asked(announced.limit);
         }
         match self.fetch_cooperatively(&announced) {

@@ -16,8 +16,8 @@ const YIELD_NS: u64 = 300;
 /// progress thread; cases per million.
 const BUSY: u32 = 50_000;
 
-/// The most times in a row that the threads of a process may wake each other though nothing arrives and no call
-/// ends.
+/// The most times in a row that the threads of a process may wake each other though nothing arrives and no
+/// call ends.
 const ALARMS_MAX: u32 = 10_000;
 
 /// The time for which a thread looks before it sleeps.
