@@ -33,10 +33,13 @@ if [ $must = yes ] && [ -z "${WEFT_ADVISORIES:-}" ]; then
     mv $database.new $database
 fi
 
-if command -v cargo-deny >/dev/null; then
-    cargo deny --offline --log-level error check --hide-inclusion-graph bans licenses sources
-else
+if ! command -v cargo-deny >/dev/null; then
     skip "licences, sources and doubles were not checked: cargo-deny is not here; tools/setup.sh check installs it"
+# It reads all crates of Cargo.lock, also those of other systems, which no build here has fetched.
+elif ! cargo fetch --locked --quiet; then
+    skip "licences, sources and doubles were not checked: a crate of Cargo.lock is not here and could not be fetched"
+else
+    cargo deny --offline --log-level error check --hide-inclusion-graph bans licenses sources
 fi
 if ! command -v cargo-audit >/dev/null; then
     skip "advisories were not looked up: cargo-audit is not here; tools/setup.sh check installs it"

@@ -74,14 +74,12 @@ impl<P: Platform> PointToPoint<P> {
     }
 
     /// Returns whether another protocol may be better for this message than to send it at once: its receive
-    /// is posted where this sender sees it, or would be, if the receiver waits; or the message is a trial.
+    /// is posted where this sender sees it, or would be, if the receiver waits.
     #[inline(never)]
     fn has_choice(&mut self, peer: PeerId, envelope: &Envelope, bytes: u64) -> bool {
         self.is_large(bytes)
             && self.peers.get(peer).is_some()
-            && (bytes > self.awaited_eager_max()
-                || self.candidate(peer, envelope) != Candidate::None
-                || self.is_kernel_trial(peer, bytes))
+            && (bytes > self.awaited_eager_max() || self.candidate(peer, envelope) != Candidate::None)
     }
 
     /// Returns whether looking at the rings of the node alone leaves nothing behind that this process could

@@ -160,7 +160,7 @@ impl<P: Platform> PointToPoint<P> {
                 }
                 Protocol::WriteToPosted => facts.situation.write_failed = true,
                 Protocol::Eager | Protocol::Pipeline
-                    if facts.situation.is_contiguous && self.is_kernel_trial(peer, facts.bytes) =>
+                    if facts.situation.may_be_tried() && self.is_kernel_trial(peer, facts.bytes) =>
                 {
                     if self.lacks_room(peer, facts.bytes) {
                         return false;

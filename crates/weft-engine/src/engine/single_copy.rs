@@ -69,7 +69,10 @@ pub(super) struct SingleCopies {
     receives: Vec<usize>,
     inside_mpi: bool,
     overlap: Overlap,
+    /// The trials among messages that this process would send through a ring,
     pub(super) trials: KernelTrials,
+    /// and among the receives that it would not post where their senders see them.
+    received_trials: KernelTrials,
 }
 
 impl SingleCopies {

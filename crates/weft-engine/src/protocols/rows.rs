@@ -89,6 +89,12 @@ impl Situation {
         self.receiver.is_known() && self.receiver.is_inside && self.is_contiguous
     }
 
+    /// Returns whether the message may be announced as a trial of the kernel's copy, though it is within the
+    /// eager limit. Its receive must be posted, so that nobody waits for one.
+    pub(crate) const fn may_be_tried(&self) -> bool {
+        self.is_contiguous && self.receiver.is_known()
+    }
+
     /// Returns whether both sides wait for this very message.
     pub(super) const fn is_awaited_at_both_ends(&self) -> bool {
         self.is_blocking && self.would_be_fetched() && matches!(self.receiver.posted, Candidate::Awaited)
@@ -144,7 +150,9 @@ fn announced_sizes(class: &PeerClass, situation: &Situation, costs: &CostModel) 
         return Some(0..=most);
     }
     // The program waits for all messages of a window, and the receiver fetches each as soon as it gets to it.
-    if matches!(class.route, RouteClass::Ring { is_copied: true, .. }) && is_in_window(class, situation) {
+    // Its receive must be posted: a program may rely on messages within the eager limit not to wait for one.
+    let is_copied = matches!(class.route, RouteClass::Ring { is_copied: true, .. });
+    if is_copied && situation.receiver.is_known() && is_in_window(class, situation) {
         return Some(eager_max(class, situation).min(UNASKED_BYTES_MAX) + 1..=most);
     }
     eager_max(class, situation).checked_add(1).map(|least| least..=most)

@@ -61,9 +61,10 @@ fn sizes(ranges: &[Range]) -> impl Iterator<Item = u64> {
 }
 
 /// Models with any costs of copies.   Expect: ranges have no gaps, and neighbours differ. Messages beyond
-/// credit or limits are announced. A written message has a receive that it is written to, and a choice after
-/// a failed write is another one. Only a message that a process of this node could read has an address. An
-/// answer to a synchronous message does not overtake its last piece.
+/// credit or limits are announced, and within them no message waits for a receive of which nothing is known.
+/// A written message has a receive that it is written to, and a choice after a failed write is another one.
+/// Only a message that a process of this node could read has an address. An answer to a synchronous message
+/// does not overtake its last piece.
 #[test]
 fn every_choice_keeps_the_promises_that_others_rely_on() {
     for model in models() {
@@ -100,6 +101,12 @@ fn every_choice_keeps_the_promises_that_others_rely_on() {
                     }
                     Protocol::Cooperate => assert!(is_ring && situation.is_contiguous && situation.is_blocking),
                     Protocol::ClearToSend => {}
+                }
+                // A program may rely on such messages not to wait for their receives.
+                let is_promised = is_ring && receiver.posted == Candidate::None && situation.has_credit;
+                if is_promised && bytes <= class.eager_limit && !situation.is_synchronous {
+                    assert_eq!(protocol, Protocol::Eager, "{facts:?}");
+                    assert!(!situation.may_be_tried(), "{facts:?}");
                 }
                 if let (Protocol::Eager, true, RouteClass::Ring { frame_max, .. }) =
                     (protocol, situation.is_synchronous, class.route)

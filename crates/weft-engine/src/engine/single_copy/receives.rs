@@ -32,10 +32,11 @@ impl<P: Platform> PointToPoint<P> {
             return false;
         }
         // A message that a call waits for comes eagerly through the ring if it is short. So does one of a
-        // window.
+        // window. A trial needs a receive that the sender sees.
         let is_eager =
             awaited || is_wide(self.frame_max) && peer.is_some_and(|peer| self.is_received_in_window(peer, handle));
-        if is_eager && length <= self.awaited_eager_max() {
+        let is_hidden = is_eager && length <= self.awaited_eager_max();
+        if is_hidden && !self.single_copy.received_trials.take(length) {
             return false;
         }
         let requests = &self.messages.requests;
