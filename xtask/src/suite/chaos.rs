@@ -149,6 +149,12 @@ fn case(plot: Plot, seeds: std::ops::Range<u64>) -> Case {
     case.needs(if plot.two_hosts { &[Need::Networks] } else { &[] })
 }
 
+/// Returns whether a file of this name in a directory for shared memory stays for later jobs: the costs of the
+/// machine's protocols, if a job has found the time to measure them.
+pub(super) fn is_kept(name: &str) -> bool {
+    name.starts_with("weft.costs.")
+}
+
 /// A folder for the files of one story, gone with it: in memory, where shared memory usually is.
 pub(super) struct Folder(PathBuf);
 
@@ -164,10 +170,12 @@ impl Folder {
         &self.0
     }
 
-    /// The names of the files in it.
+    /// The names of the files in it, except that of the costs that Weft keeps for the user's next jobs
+    /// ([`is_kept`]).
     pub(super) fn files(&self) -> anyhow::Result<Vec<String>> {
         let entries = std::fs::read_dir(&self.0)?;
-        Ok(entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
+        let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        Ok(names.filter(|name| !is_kept(name)).collect())
     }
 }
 

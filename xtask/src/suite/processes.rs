@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
+use super::chaos::is_kept;
 use super::context::{Context, Expected};
 use super::process::Run;
 use super::programs::BAD_DAY;
@@ -148,7 +149,7 @@ impl SharedMemory {
     fn segments(&self) -> anyhow::Result<Vec<String>> {
         let names = std::fs::read_dir(&self.0)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
         let names: Vec<String> = names.collect::<std::io::Result<_>>()?;
-        Ok(names.into_iter().filter(|name| !name.starts_with("weft.costs.")).collect())
+        Ok(names.into_iter().filter(|name| !is_kept(name)).collect())
     }
 }
 

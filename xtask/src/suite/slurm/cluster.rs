@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
+use crate::suite::chaos::is_kept;
 use crate::suite::context::{Context, EXIT_NO_HOSTS};
 use crate::suite::process::{Run, search_path};
 
@@ -24,8 +25,6 @@ const LISTENS: &str = "0A";
 
 /// The registry of processors, whose empty files stay for all jobs of a host.
 const REGISTRY: &str = "weft-processors";
-/// The beginning of the name of the file with a machine's costs, which the user's next jobs read.
-const COSTS: &str = "weft.costs.";
 
 /// A running cluster; it ends when this is dropped, or when this process ends.
 pub(super) struct Cluster {
@@ -170,7 +169,7 @@ impl Cluster {
                 let Some(name) = command_of(pid) else { continue };
                 // The daemon of a node shows the node's shared memory.
                 if name == "slurmd" && index < self.nodes.len() {
-                    let files = names_in(&format!("/proc/{pid}/root/dev/shm")).filter(|name| !is_kept(name));
+                    let files = names_in(&format!("/proc/{pid}/root/dev/shm")).filter(|name| !stays(name));
                     found.extend(files.map(|name| format!("{host}: /dev/shm/{name}")));
                 }
                 found.insert(format!("{host}: process {pid} {name}"));
@@ -181,8 +180,8 @@ impl Cluster {
 }
 
 /// Returns whether a file of this name in shared memory stays for later jobs.
-fn is_kept(name: &str) -> bool {
-    name == REGISTRY || name.starts_with(COSTS)
+fn stays(name: &str) -> bool {
+    name == REGISTRY || is_kept(name)
 }
 
 impl Drop for Cluster {
