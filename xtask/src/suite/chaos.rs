@@ -149,8 +149,8 @@ fn case(plot: Plot, seeds: std::ops::Range<u64>) -> Case {
     case.needs(if plot.two_hosts { &[Need::Networks] } else { &[] })
 }
 
-/// Returns whether a file of this name in a directory for shared memory stays for later jobs: the costs of the
-/// machine's protocols, if a job has found the time to measure them.
+/// Returns whether a file of this name in a directory for shared memory stays for later jobs: the costs of
+/// the machine's protocols, if a job has found the time to measure them.
 pub(super) fn is_kept(name: &str) -> bool {
     name.starts_with("weft.costs.")
 }
