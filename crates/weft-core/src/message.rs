@@ -183,7 +183,7 @@ impl Head {
         Self::new(CLEAR_TO_SEND, false).u32(request).u32(remote_key).u64(limit).u64(total)
     }
 
-    /// Head that permits `total` bytes to be written to `target`.
+    /// Head that lets the sender's carrier write a message to the receiver's memory.
     pub fn clear_to_place(invitation: &Invitation) -> Self {
         let Invitation { request, remote_key, total, target, with_fin } = *invitation;
         let head = Self::new(CLEAR_TO_PLACE, with_fin).u32(request).u32(remote_key).u64(total);

@@ -7,12 +7,13 @@
 //! believed until copies take half of its time, or more than twice as long. Then the built-in costs of copies
 //! take its place, times what copies took of them.
 //!
-//! How long a copy takes depends on the program as well. On an Intel Xeon of 2025 the kernel copies 64 KiB
-//! that the sender has not changed since the last message in 2.9 µs, and data that the sender has just
-//! written, which lies in that processor's cache, in 9.5 µs; a ring takes 5.3 µs for either. So a model that
-//! prefers rings is [tried](KernelTrials) now and then: a few messages are announced, for the kernel to copy.
+//! The time of a copy depends on the program as well. The figures are those of an Intel Xeon of 2025. Its
+//! kernel copies 64 KiB in 2.9 µs if the sender has not changed the data since the last message. It takes 9.5
+//! µs if the sender has just written the data, which then lies in the cache of the sender's processor. A ring
+//! takes 5.3 µs in both cases. So a process tries the kernel now and then where the model prefers rings: it
+//! announces a few messages, and the kernel copies them ([`KernelTrials`]).
 
-use super::{CostModel, Streams};
+use super::CostModel;
 
 /// The copies of which one is timed, where the kernel makes many.
 const EVERY: u32 = 16;
@@ -54,7 +55,7 @@ pub(crate) struct Refinement {
 
 impl Refinement {
     pub(crate) fn new(costs: CostModel) -> Self {
-        let every = if Streams::new(u64::MAX, &costs).to(true, false) { 1 } else { EVERY };
+        let every = if costs.copies_at_both_ends(costs.ring_near_per_byte_ps) { 1 } else { EVERY };
         let [of_model, of_built_in] = [&costs, &CostModel::BUILT_IN].map(|costs| costs.kernel_copy().of(BYTES_MAX));
         let is_long = of_model * 100 > of_built_in * LONG_PERCENT;
         let too_quick = if is_long { TOO_QUICK_IF_LONG } else { TOO_QUICK };
@@ -122,8 +123,8 @@ impl Refinement {
 
 /// The sizes of messages that are announced as a trial, in bytes.
 const TRIAL_BYTES: std::ops::RangeInclusive<u64> = BYTES_MIN..=BYTES_MAX;
-/// The messages that are announced one after the other as a trial: the first one may bring data into the
-/// caches of the receiver that the next ones find there.
+/// The messages of a trial, one after the other. The copy of the first one may leave data in the receiver's
+/// cache. The copies of the next ones find the data there.
 const TRIAL_MESSAGES: usize = 4;
 /// The messages of these sizes through a ring between two trials, at first and at last.
 const TRIAL_PAUSE_FIRST: u32 = 32;

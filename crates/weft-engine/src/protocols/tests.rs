@@ -319,11 +319,12 @@ fn costs_decide_where_both_sides_wait() {
     }
 }
 
-/// A window to a receiver that has posted its receives and waits for nothing yet. The costs are those of an
-/// Intel Xeon of 2025, where the data lies in the receiver's cache and where it does not, and of an AMD EPYC,
-/// whose ring and kernel take the same time for a byte where no cache is shared.   Expect: the kernel copies
-/// all but short messages on the first, at a distance from the caches only where both processes send windows.
-/// On the second they go through the ring, and longer ones are announced as long as the ring is as quick.
+/// A window goes to a receiver that has posted its receives and waits for nothing yet. Three machines have
+/// costs: an Intel Xeon whose receiver has the data in its cache, the same Xeon without that, and an AMD
+/// EPYC. On the EPYC a ring and the kernel take the same time for a byte where no cache is shared.   Expect:
+/// on the Xeon the kernel copies all but short messages if the data is cached. If not, the kernel copies only
+/// where both processes send windows. On the EPYC messages go through the ring. Longer ones are announced as
+/// long as the ring is as quick.
 #[test]
 fn costs_decide_how_a_window_travels() {
     let intel = "kernel_copy_ps 400000\nkernel_copy_per_byte_ps 33\nring_near_per_byte_ps 62\n";
