@@ -439,6 +439,7 @@ impl<P: Platform> Engine<P> {
     /// Returns whether the next pass has work even if nothing arrives: then no thread may sleep.
     pub fn has_work(&self) -> bool {
         self.owes_a_turn()
+            || self.owes_copies()
             || !self.failed.is_empty()
             || self.windows.has_news(self.messages.completions())
             || !self.myself.is_empty()

@@ -172,6 +172,8 @@ pub(crate) struct Neighbours<P: Platform> {
     pub(crate) by_local_rank: Vec<PeerId>,
     /// Peers without a table with which this process would have copied a message together.
     pub(crate) without_table: Vec<PeerId>,
+    /// Announced messages that have their receives, and that this process has still to fetch.
+    pub(crate) due: VecDeque<Announced>,
     /// Receives of which the sender still copies a part.
     pub(crate) cooperative: Vec<Announced>,
     /// Set when something large has been copied since the last time that this was asked.
@@ -235,6 +237,7 @@ impl<P: Platform> Peers<P> {
             common: None,
             by_local_rank: Vec::new(),
             without_table: Vec::new(),
+            due: VecDeque::new(),
             cooperative: Vec::new(),
             copied: false,
             streams,

@@ -660,6 +660,129 @@ fn a_receiver_that_computes_is_served_by_its_sender_and_the_other_way_round() {
     assert!(complete(&all[0], sending));
 }
 
+/// A message of `bytes` bytes from process `from` to process `to`, and the receive for it. Both vectors live as
+/// long as the operations.
+struct Half {
+    content: Vec<u8>,
+    memory: Vec<u8>,
+    ends: [usize; 2],
+}
+
+impl Half {
+    fn new(from: usize, to: usize, bytes: usize) -> Self {
+        Self { content: content(from, bytes), memory: vec![0; bytes], ends: [from, to] }
+    }
+
+    fn send(&self, all: &mut [Engine]) -> usize {
+        let [from, to] = self.ends;
+        // SAFETY: the vector outlives the operation.
+        let data = unsafe { UserData::from_bytes(self.content.as_ptr().cast_mut(), self.content.len() as u64) };
+        let envelope = Envelope { context: CONTEXT, source: from as u32, tag: 3 };
+        let peer = Some(id(&all[from], to));
+        let send = Send { peer, envelope, data, blocking: false, mode: Mode::Standard };
+        let handle = all[from].messages.add(State::Queued(send), 0).unwrap();
+        all[from].start_send(handle);
+        handle
+    }
+
+    fn receive(&mut self, all: &mut [Engine]) -> usize {
+        let [from, to] = self.ends;
+        // SAFETY: as above.
+        let data = unsafe { UserData::from_bytes(self.memory.as_mut_ptr(), self.memory.len() as u64) };
+        let (source, peer) = (Some(from as u32), Some(id(&all[to], from)));
+        let receive = Receive { context: Some(CONTEXT), source, peer, tag: Some(3), data, blocking: false };
+        let handle = all[to].messages.add(State::Posted(receive), 0).unwrap();
+        all[to].start_receive(handle);
+        handle
+    }
+
+    fn has_arrived(&self) -> bool {
+        std::hint::black_box(&self.memory) == &self.content
+    }
+}
+
+/// Two processes exchange large messages. The first one has begun and waits inside MPI; the message of the
+/// second one is announced after its receive has found the message of the first.   Expect: each process
+/// fetches one of the messages, and neither waits until the other has fetched its own. A call that starts an
+/// operation copies nothing.
+#[test]
+fn of_two_processes_that_exchange_messages_each_fetches_one() {
+    if !weft_net::single_copy::available(std::process::id() as i32) {
+        eprintln!("skipped: this machine does not let processes copy from each other");
+        return;
+    }
+    let mut all = node_engines(2, true);
+    let (mut there, mut back) = (Half::new(0, 1, 300_000), Half::new(1, 0, 300_000));
+    all[0].set_inside_mpi(true);
+    let first = [back.receive(&mut all), there.send(&mut all)];
+    all[1].progress();
+    let second = [there.receive(&mut all), back.send(&mut all)];
+    assert!(all[1].owes_copies() && !there.has_arrived());
+    all[0].progress();
+    assert!(back.has_arrived() && complete(&all[0], first[0]) && !there.has_arrived());
+    all[1].progress();
+    assert!(there.has_arrived() && !all[1].owes_copies());
+    all[0].progress();
+    all[1].progress();
+    assert!(first.iter().all(|handle| complete(&all[0], *handle)));
+    assert!(second.iter().all(|handle| complete(&all[1], *handle)));
+}
+
+/// A receive has found its announced message. The receive is abandoned; or the program is known to compute
+/// between start and wait; or it computes, and no thread makes passes.   Expect: the message is fetched at
+/// once, and its send completes.
+#[test]
+fn a_message_that_is_to_be_fetched_is_fetched_at_once_where_no_pass_may_follow() {
+    if !weft_net::single_copy::available(std::process::id() as i32) {
+        eprintln!("skipped: this machine does not let processes copy from each other");
+        return;
+    }
+    for case in ["abandoned", "computes", "settled"] {
+        let mut all = node_engines(2, true);
+        let mut half = Half::new(0, 1, 300_000);
+        if case == "computes" {
+            let mut before = Half::new(0, 1, 300_000);
+            let handles = [before.receive(&mut all), before.send(&mut all)];
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            all[1].note_wait();
+            work(&mut all, |all| complete(&all[1], handles[0]) && complete(&all[0], handles[1]));
+        }
+        let sent = half.send(&mut all);
+        all[1].progress();
+        let received = half.receive(&mut all);
+        assert_eq!(all[1].owes_copies(), case != "computes");
+        match case {
+            "abandoned" => all[1].abandon_receive(received),
+            "settled" => all[1].settle_copies(),
+            _ => {}
+        }
+        assert!(half.has_arrived(), "{case}");
+        all[0].progress();
+        assert!(complete(&all[0], sent), "{case}");
+    }
+}
+
+/// The sender of an announced message dies before the message is fetched.   Expect: the receive fails, and
+/// nothing is left to be fetched.
+#[test]
+fn a_message_whose_sender_dies_is_fetched_no_more() {
+    if !weft_net::single_copy::available(std::process::id() as i32) {
+        eprintln!("skipped: this machine does not let processes copy from each other");
+        return;
+    }
+    let mut all = node_engines(2, true);
+    let mut half = Half::new(0, 1, 300_000);
+    half.send(&mut all);
+    all[1].progress();
+    let received = half.receive(&mut all);
+    assert!(all[1].owes_copies());
+    let sender = id(&all[1], 0);
+    all[1].remove_peer(sender);
+    assert!(!all[1].owes_copies() && !half.has_arrived());
+    let error = all[1].messages.requests.get(received).unwrap().error.as_ref().expect("an error");
+    assert_eq!(error.class, ErrorClass::ProcAborted);
+}
+
 /// A window of messages takes more than the sender's credit, and each is too short for the sender to look for
 /// its receive. Only the receiver makes progress.   Expect: each message leaves at once. The sender looks for
 /// the credit that has come back, and announces none.

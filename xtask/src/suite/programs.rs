@@ -24,6 +24,7 @@ const BESIDE_CHAPTERS: &[&str] = &[
     "windows",
     "waiting",
     "registration_cache",
+    "outside",
 ];
 
 /// The programs of `tests/c` that are run in all places: those of the chapters, and the others.

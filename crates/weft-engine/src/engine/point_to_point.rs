@@ -207,6 +207,7 @@ impl<P: Platform> PointToPoint<P> {
         } else if !self.network.active.is_empty() {
             self.transmit(self.platform.now());
         }
+        self.fetch_before_computing();
         if is_large {
             self.note_start();
         }
@@ -303,12 +304,14 @@ impl<P: Platform> PointToPoint<P> {
             // Messages that the sender sent before it could see the receive are here now.
             self.poll_node();
         }
+        self.fetch_before_computing();
         self.flush();
     }
 
     /// Gives the extracted message `unexpected` to the receive `handle` (state `Posted`, not in the matcher).
     pub fn claim(&mut self, handle: usize, envelope: Envelope, unexpected: usize) {
         self.messages.claim(handle, envelope, unexpected, &mut self.peers);
+        self.fetch_before_computing();
         self.flush();
     }
 
@@ -342,6 +345,7 @@ impl<P: Platform> PointToPoint<P> {
 
     /// Abandons a request whose message is not wanted any more ([`Messages::abandon`]).
     pub fn abandon(&mut self, handle: usize) {
+        self.settle_copies();
         self.messages.abandon(handle, &self.peers);
         self.end_accesses();
     }
@@ -507,6 +511,7 @@ impl<P: Platform> PointToPoint<P> {
             }
             self.network.carriers.let_go(&remote);
         }
+        self.peers.near.due.retain(|announced| announced.peer != peer);
         let state = &mut self.peers[peer];
         state.pending.clear();
         state.route = Route::None(reason.clone());

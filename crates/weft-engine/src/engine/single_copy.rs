@@ -33,6 +33,7 @@ use super::PointToPoint;
 use crate::error::{Error, ErrorClass};
 use crate::group::{Group, PeerId};
 use crate::memory::UserData;
+use crate::messages::Announced;
 use crate::peers::{Neighbours, Route, Table};
 use crate::protocols::{KernelTrials, Overlap};
 use crate::request::{Cancellation, Request, Send, State};
@@ -45,6 +46,9 @@ use crate::transport::{
 /// at most.
 const COPY_BYTES_FIRST: u64 = 128 << 10;
 const COPY_BYTES_MAX: u64 = 1 << 20;
+
+/// The bytes after which a pass fetches no further message: others wait for what the pass does next.
+const FETCHED_BYTES_PER_PASS: u64 = 128 << 10;
 
 /// The bytes that one side copies at first; `streams` says whether both could copy the rest.
 const fn copy_bytes_first(streams: bool) -> u64 {
@@ -328,6 +332,54 @@ impl<P: Platform> PointToPoint<P> {
         self.single_copy.offers.is_empty()
             && self.peers.near.cooperative.is_empty()
             && self.peers.near.without_table.is_empty()
+            && !self.owes_copies()
+    }
+
+    /// Returns whether announced messages have their receives, and this process has still to fetch them.
+    #[inline]
+    pub fn owes_copies(&self) -> bool {
+        !self.peers.near.due.is_empty()
+    }
+
+    /// Fetches messages that are due, in the order of their announcements, until `bytes` bytes are here.
+    fn fetch_due(&mut self, bytes: u64) {
+        let mut fetched_bytes = 0;
+        while fetched_bytes < bytes
+            && let Some(announced) = self.peers.near.due.pop_front()
+        {
+            let Announced { handle, peer, request, limit, .. } = announced;
+            // If a message of this process waits for the peer, the peer has one to fetch, too.
+            let alone = self.has_offer(peer);
+            let fetched = self.peers.fetch_now(announced, alone);
+            self.messages.conclude_fetch(handle, peer, request, limit, fetched, &mut self.peers);
+            fetched_bytes += limit;
+            if self.peers.near.due.iter().all(|announced| announced.peer != peer)
+                && let Some(posted_table) = self.peers.posted_table(peer)
+            {
+                posted_table.note_fetching(false);
+            }
+        }
+    }
+
+    /// Fetches all messages that are due, where no later pass may do so: the memory of a receive goes away, or
+    /// the program computes and no thread makes passes.
+    pub fn settle_copies(&mut self) {
+        while self.owes_copies() {
+            self.fetch_due(u64::MAX);
+            self.flush();
+        }
+    }
+
+    /// Fetches all messages that are due if the program, which is about to leave a call that has started an
+    /// operation, will compute before it waits for them.
+    #[inline]
+    pub(super) fn fetch_before_computing(&mut self) {
+        if self.owes_copies()
+            && self.single_copy.overlap.computes()
+            && self.peers.near.due.iter().any(|announced| !announced.blocking)
+        {
+            self.fetch_due(u64::MAX);
+        }
     }
 
     /// Moves the single copies under way on.
@@ -339,6 +391,9 @@ impl<P: Platform> PointToPoint<P> {
         }
         if !self.single_copy.offers.is_empty() {
             self.try_offers();
+        }
+        if self.owes_copies() {
+            self.fetch_due(FETCHED_BYTES_PER_PASS);
         }
         if !self.peers.near.cooperative.is_empty() || !self.peers.near.without_table.is_empty() {
             self.collect_cooperative();
@@ -357,7 +412,10 @@ impl<P: Platform> PointToPoint<P> {
         !self.peers.near.cooperative.is_empty()
             || self.single_copy.offers.iter().any(|offer| {
                 let posted_table = self.peers[offer.peer].their_table.as_deref();
-                posted_table.is_some_and(|posted_table| moving(posted_table, self.messages.requests.wire(offer.handle)))
+                posted_table.is_some_and(|posted_table| {
+                    posted_table.is_receiver_fetching()
+                        || moving(posted_table, self.messages.requests.wire(offer.handle))
+                })
             })
             || self.single_copy.receives.iter().any(|handle| {
                 let request = self.messages.requests.get(*handle);

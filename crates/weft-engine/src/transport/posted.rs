@@ -197,6 +197,12 @@ part! {
         /// (receiver).
         fn sender_awaits_several(&self) -> bool;
 
+        /// Announces whether this process is fetching messages of the sender, one after the other (receiver).
+        fn note_fetching(&self, fetching: bool);
+
+        /// Returns whether the receiver is fetching messages of this process (sender).
+        fn is_receiver_fetching(&self) -> bool;
+
         /// The number of receives that the receiver has ever posted; the sender sees by it whether there is a
         /// new one.
         fn posted(&self) -> u32;

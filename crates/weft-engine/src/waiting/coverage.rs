@@ -13,6 +13,7 @@
 //! | other requests | the network, and the timer when something is due; of a program that always waits at once ([`Habit`]) the timer alone |
 //! | messages that wait for others to share their packet | the timer |
 //! | collectives, or requests where memory is not shared by copies | a look after [`CALLS_PAUSE`], and then the doorbell as well |
+//! | messages of neighbours that this process has still to fetch | a look after [`CALLS_PAUSE`] |
 //!
 //! While the doorbell is armed each frame of a neighbour costs that neighbour a system call, and this process
 //! a thread that wakes. A program that starts operations and waits for them at once, again and again, would
@@ -71,6 +72,8 @@ pub struct State {
     pub has_network: bool,
     /// Set if large messages of the node are not copied between memories, so that they need both sides.
     pub node_needs_help: bool,
+    /// Set if this process has still to fetch messages of neighbours.
+    pub owes_copies: bool,
 }
 
 /// The operations that are outstanding as a call leaves MPI.
@@ -80,14 +83,16 @@ pub struct Outstanding {
     pub requests: bool,
     /// Set if an operation waits for a neighbour's frame, and the neighbour cannot move it on by itself.
     pub neighbours: bool,
+    /// Set if this process has still to fetch messages of neighbours. No event wakes the thread for them.
+    pub copies: bool,
 }
 
 impl Outstanding {
     /// The most that may be outstanding, with any requests and packets. What covers this covers all of it, so
     /// the rest of the state need not be looked at.
     #[inline(always)]
-    pub fn most(collectives: bool, node_needs_help: bool) -> Self {
-        Self { requests: true, neighbours: collectives || node_needs_help }
+    pub fn most(collectives: bool, node_needs_help: bool, owes_copies: bool) -> Self {
+        Self { requests: true, neighbours: collectives || node_needs_help, copies: owes_copies }
     }
 
     /// The part of `state` that the progress thread must care for; `None`: nothing. `has_deadlines` says that
@@ -97,7 +102,8 @@ impl Outstanding {
     pub fn of(state: &State, has_deadlines: impl FnOnce() -> bool) -> Option<Self> {
         let neighbours = state.collectives || (state.requests && state.node_needs_help);
         let networked = state.has_network && (state.remote || has_deadlines());
-        (networked || neighbours).then_some(Self { requests: state.remote, neighbours })
+        let copies = state.owes_copies;
+        (networked || neighbours || copies).then_some(Self { requests: state.remote, neighbours, copies })
     }
 }
 
@@ -275,7 +281,8 @@ impl Coverage {
     #[inline(always)]
     pub fn is_covered(&mut self, outstanding: &Outstanding, coalescing: bool) -> bool {
         let is_armed = (self.network || self.trusts || self.is_patient() || !outstanding.requests)
-            && (!(outstanding.neighbours && self.has_doorbell) || self.doorbell || self.look != Look::None);
+            && (!(outstanding.neighbours && self.has_doorbell) || self.doorbell || self.look != Look::None)
+            && (!outstanding.copies || self.look != Look::None);
         let is_timed = if coalescing && !self.trusts { self.timer == Timer::Soon } else { self.timer != Timer::Unset };
         let covered = is_armed && is_timed;
         self.calls = self.calls.wrapping_add(u64::from(covered));
@@ -296,7 +303,7 @@ impl Coverage {
         let neighbours = outstanding.neighbours && self.has_doorbell && !self.doorbell;
         let doorbell = std::mem::take(&mut self.computes) && neighbours;
         self.doorbell |= doorbell;
-        if neighbours && !doorbell && self.look == Look::None {
+        if (neighbours && !doorbell || outstanding.copies) && self.look == Look::None {
             self.look = Look::Wanted;
             self.calls_seen = self.calls;
         }
@@ -490,7 +497,7 @@ mod tests {
     const QUIET: Leaving = Leaving { coalescing: false, takes_turns: false, has_windows: false };
     const TURNS: Leaving = Leaving { takes_turns: true, ..QUIET };
     const DUE: Duration = Duration::from_micros(300);
-    const NOTHING: Outstanding = Outstanding { requests: false, neighbours: false };
+    const NOTHING: Outstanding = Outstanding { requests: false, neighbours: false, copies: false };
     const REQUESTS: Outstanding = Outstanding { requests: true, ..NOTHING };
     const NEIGHBOURS: Outstanding = Outstanding { neighbours: true, ..NOTHING };
 
@@ -502,32 +509,38 @@ mod tests {
     /// left out.
     #[test]
     fn what_is_outstanding_for_the_thread_follows_from_the_state() {
-        for facts in 0..64 {
-            let [requests, remote, collectives, has_network, node_needs_help, deadlines] = bits(facts);
+        for facts in 0..128 {
+            let [requests, remote, collectives, has_network, node_needs_help, owes_copies, deadlines] = bits(facts);
             if remote && !requests {
                 continue;
             }
-            let state = State { requests, remote, collectives, has_network, node_needs_help };
+            let state = State { requests, remote, collectives, has_network, node_needs_help, owes_copies };
             let outstanding = Outstanding::of(&state, || deadlines);
             let neighbours = collectives || (requests && node_needs_help);
-            let expected = match (neighbours, has_network, remote, deadlines) {
-                (true, ..) => Some(Outstanding { requests: remote, neighbours }),
+            let expected = match (neighbours || owes_copies, has_network, remote, deadlines) {
+                (true, ..) => Some(Outstanding { requests: remote, neighbours, copies: owes_copies }),
                 (false, true, true, _) => Some(REQUESTS),
                 (false, true, false, true) => Some(NOTHING),
                 (false, false, ..) | (false, true, false, false) => None,
             };
             assert_eq!(outstanding, expected, "{state:?} {deadlines}");
-            let most = Outstanding::most(collectives, node_needs_help);
-            assert!(
-                outstanding.is_none_or(|outstanding| most.requests && (most.neighbours || !outstanding.neighbours))
-            );
+            let most = Outstanding::most(collectives, node_needs_help, owes_copies);
+            assert!(outstanding.is_none_or(|outstanding| {
+                most.requests && (most.neighbours || !outstanding.neighbours) && (most.copies || !outstanding.copies)
+            }));
         }
     }
 
     #[test]
     fn deadlines_are_asked_for_only_if_they_matter() {
-        let quiet =
-            State { requests: false, remote: false, collectives: false, has_network: true, node_needs_help: false };
+        let quiet = State {
+            requests: false,
+            remote: false,
+            collectives: false,
+            has_network: true,
+            node_needs_help: false,
+            owes_copies: false,
+        };
         for (state, asked) in [
             (quiet, true),
             (State { requests: true, ..quiet }, true),
@@ -549,7 +562,7 @@ mod tests {
     fn what_is_armed_covers_what_is_outstanding() {
         for facts in 0..32 {
             let [requests, neighbours, arrived, is_due, coalesces] = bits(facts);
-            let outstanding = Outstanding { requests, neighbours };
+            let outstanding = Outstanding { requests, neighbours, ..NOTHING };
             let mut coverage = of_a_program_that_computes();
             let arm = coverage.hand_over(outstanding, QUIET);
             assert_eq!(arm, Arm { network: requests, doorbell: neighbours });
@@ -570,7 +583,7 @@ mod tests {
     #[test]
     fn what_is_armed_is_not_armed_again() {
         let mut coverage = of_a_program_that_computes();
-        let both = Outstanding { requests: true, neighbours: true };
+        let both = Outstanding { requests: true, neighbours: true, ..NOTHING };
         assert_eq!(coverage.hand_over(both, QUIET), Arm { network: true, doorbell: true });
         let armed = Armed { due: Some(DUE), ..Armed::default() };
         assert_eq!(coverage.set_timer(both, armed), Some(DUE));
@@ -587,12 +600,32 @@ mod tests {
         assert_eq!(Coverage::new(false).hand_over(NEIGHBOURS, QUIET), Arm::default());
     }
 
+    /// A program that computes, so that the doorbell is armed for a collective, starts a receive whose message
+    /// it has still to fetch, and computes on.   Expect: the thread looks soon, although a doorbell is armed,
+    /// and acts. Calls that leave until then arm nothing.
+    #[test]
+    fn messages_that_are_still_to_be_fetched_bring_a_look_soon_and_arm_nothing() {
+        let copies = Outstanding { copies: true, ..NOTHING };
+        let mut coverage = of_a_program_that_computes();
+        assert_eq!(coverage.hand_over(NEIGHBOURS, QUIET), Arm { network: false, doorbell: true });
+        assert_eq!(coverage.set_timer(NEIGHBOURS, Armed::default()), None);
+        assert!(!coverage.is_covered(&copies, false), "nobody rings for them");
+        assert_eq!(coverage.hand_over(copies, QUIET), Arm::default());
+        assert_eq!(coverage.set_timer(copies, Armed::default()), Some(CALLS_PAUSE));
+        assert!(coverage.is_covered(&copies, false));
+        assert_eq!(coverage.take_back(), TakeBack { doorbell: true, ..TakeBack::default() });
+        assert!(coverage.is_covered(&copies, false), "the timer is still set");
+        assert_eq!(coverage.woken(false, false, false, 0), Woken::Defer(CALLS_PAUSE), "the program calls");
+        assert_eq!(coverage.woken(false, false, false, 0), ACT, "the program has not called since");
+        assert!(!coverage.is_covered(&copies, false));
+    }
+
     #[test]
     fn who_waits_inside_takes_back_what_is_armed_and_only_that() {
         for facts in 0..8 {
             let [network, doorbell, soon] = bits(facts);
             let mut coverage = of_a_program_that_computes();
-            let outstanding = Outstanding { requests: network, neighbours: doorbell };
+            let outstanding = Outstanding { requests: network, neighbours: doorbell, ..NOTHING };
             coverage.hand_over(outstanding, QUIET);
             coverage.set_timer(outstanding, Armed { coalescing: soon.then_some(SOON), ..Armed::default() });
             assert_eq!(coverage.is_armed(), network || doorbell || soon);
@@ -646,7 +679,7 @@ mod tests {
         let late = Armed { due: Some(Duration::from_micros(900_000)), ..Armed::default() };
         coverage.hand_over(REQUESTS, QUIET);
         assert_eq!(coverage.set_timer(REQUESTS, late), late.due);
-        let both = Outstanding { requests: true, neighbours: true };
+        let both = Outstanding { requests: true, neighbours: true, ..NOTHING };
         coverage.hand_over(both, QUIET);
         assert_eq!(coverage.set_timer(both, Armed::default()), Some(CALLS_PAUSE));
         let coalescing = Armed { coalescing: Some(SOON), ..Armed::default() };
@@ -692,7 +725,7 @@ mod tests {
     fn messages_that_wait_for_others_and_neighbours_that_ring_are_not_put_off() {
         for (neighbours, soon, coalescing) in [(true, false, false), (false, true, false), (false, false, true)] {
             let mut coverage = of_a_program_that_computes();
-            let outstanding = Outstanding { requests: true, neighbours };
+            let outstanding = Outstanding { requests: true, neighbours, ..NOTHING };
             coverage.hand_over(outstanding, QUIET);
             coverage.set_timer(outstanding, Armed { coalescing: soon.then_some(SOON), ..Armed::default() });
             coverage.hand_over(outstanding, QUIET);
@@ -706,7 +739,7 @@ mod tests {
     #[test]
     fn who_waits_inside_makes_the_passes_and_the_thread_only_lets_go() {
         let mut coverage = of_a_program_that_computes();
-        coverage.hand_over(Outstanding { requests: true, neighbours: true }, QUIET);
+        coverage.hand_over(Outstanding { requests: true, neighbours: true, ..NOTHING }, QUIET);
         coverage.hand_over(REQUESTS, QUIET);
         assert_eq!(coverage.woken(true, true, false, 0), Woken::Act { disarm_doorbell: true, passes: 0 });
         assert!(!coverage.is_armed() && coverage.wants_due(false));
@@ -859,10 +892,10 @@ mod tests {
     }
 
     fn steps() -> impl Strategy<Value = Step> {
-        let flags = (any::<[bool; 4]>(), prop::option::of(0_u64..10_000_000));
+        let flags = (any::<[bool; 5]>(), prop::option::of(0_u64..10_000_000));
         prop_oneof![
-            3 => flags.prop_map(|([requests, neighbours, arrived, coalescing], due)| Step::Leave {
-                outstanding: Outstanding { requests, neighbours },
+            3 => flags.prop_map(|([requests, neighbours, copies, arrived, coalescing], due)| Step::Leave {
+                outstanding: Outstanding { requests, neighbours, copies },
                 arrived,
                 due: due.map(Duration),
                 coalescing,
@@ -904,6 +937,7 @@ mod tests {
                         prop_assert!(network || is_looked_at || is_patient || !outstanding.requests);
                         let looks = timer.is_some_and(|span| span <= CALLS_PAUSE.max(SOON));
                         prop_assert!(doorbell || looks || !outstanding.neighbours);
+                        prop_assert!(looks || !outstanding.copies);
                         prop_assert!(!arrived || timer == Some(Duration::default()));
                         prop_assert!(due.is_none() || timer.is_some());
                         prop_assert!(coalescing.is_none() || is_looked_at || timer.is_some_and(|span| span <= SOON));

@@ -55,6 +55,8 @@ enum Fault {
     TakenBackAside,
     /// The check that the sleeping thread knows already what is due.
     KnownDeadlines,
+    /// The look of the progress thread after messages that a call leaves to the next pass.
+    Copies,
 }
 
 const US: u64 = 1_000;
@@ -236,7 +238,7 @@ impl World {
             if let Some(frame) = process.packets.front().filter(|frame| late(frame.since, network_free)) {
                 return Some(format!("a packet lies in front of process {rank}: {frame:?}, now {}", self.now));
             }
-            if let Some((frame, _)) = process.left.iter().find(|(frame, _)| late(frame.since, process.away)) {
+            if let Some((frame, _)) = process.left.iter().find(|(frame, _)| late(frame.since, 0)) {
                 return Some(format!("nobody handles what process {rank} has taken in: {frame:?}, now {}", self.now));
             }
             if let Some((_, frame)) = process.outbox.iter().find(|(_, frame)| late(frame.since, process.away)) {
@@ -780,6 +782,7 @@ impl Here {
 
     async fn signal(&self) {
         self.notify();
+        let forgets_copies = self.lacks(Fault::Copies);
         let outstanding = self.with(|process| {
             let state = State {
                 requests: !process.requests.is_empty(),
@@ -787,6 +790,7 @@ impl Here {
                 collectives: false,
                 has_network: process.has_network,
                 node_needs_help: process.node_needs_help,
+                owes_copies: !process.left.is_empty() && !forgets_copies,
             };
             let outstanding =
                 Outstanding::of(&state, || !process.unacknowledged.is_empty() || !process.held.is_empty());
@@ -922,8 +926,18 @@ impl Here {
         if exchange.sender == self.rank {
             self.send(exchange.receiver, number, Kind::Begin, exchange.networked).await;
         } else if self.with(|process| process.unexpected.remove(&number)) {
-            self.complete(number);
-            self.send(exchange.sender, number, Kind::Answer, exchange.networked).await;
+            if number.is_multiple_of(2) {
+                self.complete(number);
+                self.send(exchange.sender, number, Kind::Answer, exchange.networked).await;
+            } else {
+                // The message has been announced, and the next pass is to fetch it.
+                let since = self.world(|world| world.now);
+                let frame = Frame { from: exchange.sender, exchange: number, kind: Kind::Begin, since };
+                self.with(|process| {
+                    process.seen.remove(&(number, Kind::Begin));
+                    process.left.push((frame, exchange.networked));
+                });
+            }
         }
         self.leave().await;
     }
@@ -1186,6 +1200,12 @@ fn it_finds_a_sleep_although_what_the_call_waits_for_has_completed_while_it_yiel
 fn it_finds_that_what_is_left_for_the_next_pass_is_left_for_nobody() {
     let what = found(Fault::Work);
     assert!(what.contains("sleeps") || what.contains("nobody sends"), "{what}");
+}
+
+#[test]
+fn it_finds_that_what_a_call_leaves_to_the_next_pass_waits_for_the_next_call() {
+    let what = found(Fault::Copies);
+    assert!(what.contains("nobody handles"), "{what}");
 }
 
 #[test]

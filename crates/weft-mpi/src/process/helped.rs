@@ -107,6 +107,9 @@ impl Process {
                 break;
             }
         }
+        while self.owes_copies() && !is_contended() {
+            self.progress();
+        }
         self.publish(false);
     }
 
@@ -117,6 +120,25 @@ impl Process {
         self.notify();
         if self.helped == Helped::Everything || (self.helped == Helped::Collectives && self.serves_others()) {
             self.hand_over_outstanding();
+        } else if self.owes_copies() {
+            self.hand_over_copies();
+        }
+    }
+
+    /// Returns whether messages of neighbours are left for this process to fetch.
+    #[inline(always)]
+    fn owes_copies(&self) -> bool {
+        self.engine.as_ref().is_some_and(|engine| engine.owes_copies())
+    }
+
+    /// Leaves the fetching of neighbours' messages to the progress thread. Without a thread this call does it.
+    #[cold]
+    fn hand_over_copies(&mut self) {
+        if self.helped != Helped::Nothing {
+            return self.hand_over_outstanding();
+        }
+        if let Some(engine) = &mut self.engine {
+            engine.settle_copies();
         }
     }
 
@@ -144,7 +166,7 @@ impl Process {
         if self.waiters.any() {
             return;
         }
-        let most = Outstanding::most(self.serves_others(), engine.node_needs_help());
+        let most = Outstanding::most(self.serves_others(), engine.node_needs_help(), engine.owes_copies());
         if let Some(thread) = &mut self.progress_thread
             && !thread.trusts()
             && thread.covers(engine, &most)
@@ -164,6 +186,7 @@ impl Process {
             collectives,
             has_network: engine.has_network(),
             node_needs_help: engine.node_needs_help(),
+            owes_copies: engine.owes_copies(),
         };
         let outstanding = Outstanding::of(&state, || engine.has_deadlines());
         let Some(thread) = &mut self.progress_thread else {

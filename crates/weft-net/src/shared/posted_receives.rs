@@ -110,6 +110,8 @@ pub(super) struct Layout {
     /// Set while several messages of the sender are announced and not complete. The sender writes it, on the
     /// table of a pair only.
     several: AtomicU32,
+    /// Set while the receiver fetches messages of the sender, on the table of a pair only.
+    fetching: AtomicU32,
     cooperative_copy: CooperativeCopy,
     entries: [Entry; POSTED_MAX],
 }
@@ -174,6 +176,14 @@ impl PostedTable for PostedReceives {
     fn sender_awaits_several(&self) -> bool {
         self.layout().several.load(Ordering::Relaxed) != 0
             && self.segment.rank_state(self.sender).inside_mpi.load(Ordering::Relaxed) != 0
+    }
+
+    fn note_fetching(&self, fetching: bool) {
+        self.layout().fetching.store(u32::from(fetching), Ordering::Relaxed);
+    }
+
+    fn is_receiver_fetching(&self) -> bool {
+        self.layout().fetching.load(Ordering::Relaxed) != 0
     }
 
     #[inline]

@@ -92,6 +92,7 @@ pub(super) struct Pair {
     pub(super) handled: u32,
     pub(super) settled: u32,
     pub(super) several: bool,
+    pub(super) fetching: bool,
     pub(super) sharing: Sharing,
 }
 

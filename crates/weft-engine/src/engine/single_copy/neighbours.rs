@@ -63,6 +63,20 @@ impl<P: Platform> Peers<P> {
         }
     }
 
+    /// Fetches a message: together with its sender, if both wait for it, or `alone`.
+    pub(super) fn fetch_now(&mut self, announced: Announced, alone: bool) -> Fetched {
+        self.near.copied = true;
+        let together = if alone { None } else { self.fetch_cooperatively(&announced) };
+        match together {
+            Some(Fetched::Begun) => {
+                self.near.cooperative.push(announced);
+                Fetched::Begun
+            }
+            Some(fetched) => fetched,
+            None => self.fetch_alone(&announced),
+        }
+    }
+
     /// Returns whether `peer` has announced several messages and waits inside MPI: then both sides copy at
     /// the same time. The program does not compute while it waits for the first message, nor while the others
     /// are fetched.
@@ -143,21 +157,17 @@ impl<P: Platform> PeerAccess for Peers<P> {
     }
 
     fn fetch(&mut self, announced: Announced) -> Fetched {
-        self.near.copied = true;
         if self.posted_table(announced.peer).is_none() && !self.near.without_table.contains(&announced.peer) {
             self.near.without_table.push(announced.peer);
         }
         if self.is_streamed(announced.peer) && !self.near.trials.take(announced.limit) {
             return Fetched::Asked(announced.limit);
         }
-        match self.fetch_cooperatively(&announced) {
-            Some(Fetched::Begun) => {
-                self.near.cooperative.push(announced);
-                Fetched::Begun
-            }
-            Some(fetched) => fetched,
-            None => self.fetch_alone(&announced),
+        if let Some(posted_table) = self.posted_table(announced.peer) {
+            posted_table.note_fetching(true);
         }
+        self.near.due.push_back(announced);
+        Fetched::Begun
     }
 }
 

@@ -152,6 +152,7 @@ impl<P: Platform> PointToPoint<P> {
 
     /// Forgets a receive of this process, whatever its state: afterwards no sender writes to its memory.
     pub fn abandon_receive(&mut self, handle: usize) {
+        self.settle_copies();
         for _ in 0..ABANDON_LOOKS_MAX {
             if self.withdraw_receive(handle)
                 && !self.peers.near.cooperative.iter().any(|shared| shared.handle == handle)

@@ -71,6 +71,14 @@ impl PostedTable for Table {
         memory.pair(self.receiver, self.sender).several && memory.is_inside_mpi(self.sender)
     }
 
+    fn note_fetching(&self, fetching: bool) {
+        self.memory.borrow_mut().pair(self.receiver, self.sender).fetching = fetching;
+    }
+
+    fn is_receiver_fetching(&self) -> bool {
+        self.memory.borrow_mut().pair(self.receiver, self.sender).fetching
+    }
+
     fn posted(&self) -> u32 {
         self.memory.borrow().neighbours[self.receiver].posted
     }

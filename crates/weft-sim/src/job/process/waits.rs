@@ -273,8 +273,11 @@ impl Proc {
     pub(super) fn signal(&mut self) {
         self.notify();
         let everything = self.engine.has_network() || self.engine.node_needs_help();
-        if self.pace.helps && (everything || self.serves_others()) {
+        let owes_copies = self.engine.owes_copies();
+        if self.pace.helps && (everything || self.serves_others() || owes_copies) {
             self.hand_over();
+        } else if owes_copies {
+            self.engine.settle_copies();
         }
     }
 
@@ -286,7 +289,8 @@ impl Proc {
     fn hand_over(&mut self) {
         let (collectives, node_needs_help) = (self.serves_others(), self.engine.node_needs_help());
         let coalescing = self.engine.coalescing_time().is_some();
-        let most = Outstanding::most(collectives, node_needs_help);
+        let owes_copies = self.engine.owes_copies();
+        let most = Outstanding::most(collectives, node_needs_help, owes_copies);
         if self.waiters.any() || (!self.coverage.trusts() && self.coverage.is_covered(&most, coalescing)) {
             return;
         }
@@ -297,6 +301,7 @@ impl Proc {
             collectives,
             has_network: self.engine.has_network(),
             node_needs_help,
+            owes_copies,
         };
         let Some(outstanding) = Outstanding::of(&state, || self.engine.has_deadlines()) else { return };
         if self.coverage.is_covered(&outstanding, coalescing) {
@@ -385,6 +390,9 @@ impl Proc {
                     if contended {
                         break;
                     }
+                }
+                while self.engine.owes_copies() && !contended {
+                    self.progress();
                 }
                 match after_passes(contended) {
                     Left::HandOver => {

@@ -1,0 +1,168 @@
+/*
+ * A rank starts an operation and then waits outside of MPI for what the other rank does behind its message: a
+ * file appears. The message must move without a further call of MPI, whichever side came first.
+ *
+ * Before that the ranks have exchanged messages and waited for them at once, again and again: a library may
+ * expect that of them the next time, too.
+ */
+#include "check.h"
+#include <sys/stat.h>
+
+enum { AT_ONCE = 40, MOST = 3, LOOK_US = 100, TAG = 5, PATH_BYTES = 64 };
+
+static const int LENGTHS[] = {8, 5000, 20000, 70000, 300000, 2000000};
+enum { LENGTH_COUNT = sizeof LENGTHS / sizeof LENGTHS[0], LONGEST = 2000000 };
+
+static char directory[PATH_BYTES];
+static int signs;
+
+/* The sign number `sign` of the pair to which this rank belongs. */
+static void path_of(char *path, int sign, int peer)
+{
+    snprintf(path, 2 * PATH_BYTES, "%s/%d.%d", directory, rank < peer ? rank : peer, sign);
+}
+
+static void give_sign(int peer)
+{
+    char path[2 * PATH_BYTES];
+    path_of(path, signs++, peer);
+    FILE *file = fopen(path, "w");
+    CHECK(file != NULL, "%s", path);
+    if (file)
+        fclose(file);
+}
+
+/* Waits outside of MPI for the other rank's sign. */
+static void await_sign(int peer)
+{
+    char path[2 * PATH_BYTES];
+    struct stat found;
+    path_of(path, signs++, peer);
+    while (stat(path, &found) != 0)
+        usleep(LOOK_US);
+    remove(path);
+}
+
+static void wait_at_once(int peer, unsigned char *out, unsigned char *in, int length)
+{
+    for (int i = 0; i < AT_ONCE; i++) {
+        MPI_Request request[2];
+        MPI_Irecv(in, length, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request[0]);
+        MPI_Isend(out, length, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request[1]);
+        MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
+    }
+}
+
+static void fill_all(unsigned char *out, int length, int count)
+{
+    for (int i = 0; i < count; i++)
+        fill(out + (size_t)i * LONGEST, length, rank, i);
+}
+
+static void start_receives(int peer, unsigned char *in, int length, int count, MPI_Request *request)
+{
+    memset(in, 0, (size_t)count * LONGEST);
+    for (int i = 0; i < count; i++)
+        MPI_Irecv(in + (size_t)i * LONGEST, length, MPI_BYTE, peer, i, MPI_COMM_WORLD, &request[i]);
+}
+
+static void start_sends(int peer, const unsigned char *out, int length, int count, MPI_Request *request)
+{
+    for (int i = 0; i < count; i++)
+        MPI_Isend(out + (size_t)i * LONGEST, length, MPI_BYTE, peer, i, MPI_COMM_WORLD, &request[i]);
+}
+
+static void check_all(const unsigned char *in, int length, int count, int peer)
+{
+    for (int i = 0; i < count; i++)
+        CHECK_EQUAL(wrong_bytes(in + (size_t)i * LONGEST, length, peer, i), 0);
+}
+
+/* The receiver posts first and goes away. */
+static void receives_are_posted(int peer, unsigned char *out, unsigned char *in, int length, int count)
+{
+    MPI_Request request[MOST];
+    if (rank > peer) {
+        start_receives(peer, in, length, count, request);
+        give_sign(peer);
+        await_sign(peer);
+        MPI_Waitall(count, request, MPI_STATUSES_IGNORE);
+        check_all(in, length, count, peer);
+    } else {
+        await_sign(peer);
+        start_sends(peer, out, length, count, request);
+        MPI_Waitall(count, request, MPI_STATUSES_IGNORE);
+        give_sign(peer);
+    }
+}
+
+/* The messages are there, their receives take them, and the receiver goes away. */
+static void messages_are_there(int peer, unsigned char *out, unsigned char *in, int length, int count)
+{
+    MPI_Request request[MOST];
+    if (rank > peer) {
+        for (int i = 0; i < count; i++)
+            MPI_Probe(peer, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        start_receives(peer, in, length, count, request);
+        await_sign(peer);
+        MPI_Waitall(count, request, MPI_STATUSES_IGNORE);
+        check_all(in, length, count, peer);
+    } else {
+        start_sends(peer, out, length, count, request);
+        MPI_Waitall(count, request, MPI_STATUSES_IGNORE);
+        give_sign(peer);
+    }
+}
+
+/* The sender goes away while its messages wait for their receives. */
+static void sender_is_away(int peer, unsigned char *out, unsigned char *in, int length, int count)
+{
+    MPI_Request request[MOST];
+    if (rank > peer) {
+        await_sign(peer);
+        start_receives(peer, in, length, count, request);
+        MPI_Waitall(count, request, MPI_STATUSES_IGNORE);
+        check_all(in, length, count, peer);
+        give_sign(peer);
+    } else {
+        start_sends(peer, out, length, count, request);
+        give_sign(peer);
+        await_sign(peer);
+        MPI_Waitall(count, request, MPI_STATUSES_IGNORE);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    begin(&argc, &argv);
+    int peer = (rank + ranks / 2) % ranks;
+    if (rank == 0) {
+        strcpy(directory, "/tmp/weft-outside-XXXXXX");
+        CHECK(mkdtemp(directory) != NULL, "%s", directory);
+    }
+    MPI_Bcast(directory, PATH_BYTES, MPI_CHAR, 0, MPI_COMM_WORLD);
+    if (ranks % 2 == 0) {
+        unsigned char *out = memory((size_t)MOST * LONGEST), *in = memory((size_t)MOST * LONGEST);
+        for (int at = 0; at < LENGTH_COUNT; at++)
+            for (int count = 1; count <= MOST; count += 2) {
+                int length = LENGTHS[at];
+                STORY("the ranks wait for their messages at once");
+                fill_all(out, length, count);
+                wait_at_once(peer, out, in, length);
+                STORY("the receives are posted, and the receiver waits outside of MPI");
+                receives_are_posted(peer, out, in, length, count);
+                wait_at_once(peer, out, in, length);
+                STORY("the receives take messages that are there, and the receiver waits outside of MPI");
+                messages_are_there(peer, out, in, length, count);
+                wait_at_once(peer, out, in, length);
+                STORY("messages wait for their receives, and the sender waits outside of MPI");
+                sender_is_away(peer, out, in, length, count);
+            }
+        free(out);
+        free(in);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0)
+        rmdir(directory);
+    return end();
+}
