@@ -395,6 +395,7 @@ impl<P: Platform> Engine<P> {
             && self.myself.is_empty()
             && self.messages.outbox.is_empty()
             && self.groups.are_idle()
+            && !self.has_early()
             && self.peers.iter().all(|(_, peer)| peer.pending.is_empty())
             && self.network.remotes.iter().all(|remote| remote.is_idle(&self.network.carriers))
     }
@@ -440,6 +441,7 @@ impl<P: Platform> Engine<P> {
     pub fn has_work(&self) -> bool {
         self.owes_a_turn()
             || self.owes_copies()
+            || self.looks_after_early()
             || !self.failed.is_empty()
             || self.windows.has_news(self.messages.completions())
             || !self.myself.is_empty()

@@ -208,6 +208,8 @@ pub struct Messages {
     pub malformed_frames: u64,
     /// The number of writes to peers' memory that carriers have been given.
     pub remote_writes: u64,
+    /// The number of announced messages that were relocated, since their receives did not come in time.
+    pub relocated: u64,
     /// The number of messages that were asked for anew, as packets, since a carrier did not write them.
     pub asked_anew: u64,
     /// The number of reads of peers' memory that carriers have been given.
@@ -258,6 +260,7 @@ impl Messages {
             remnants: Vec::new(),
             malformed_frames: 0,
             remote_writes: 0,
+            relocated: 0,
             asked_anew: 0,
             remote_reads: 0,
             recovery: Recovery::default(),

@@ -17,7 +17,7 @@ use crate::group::PeerId;
 use crate::jobs::{JobKey, Member};
 use crate::memory::{Copier, Writer};
 use crate::messages::{self, Announced, Outgoing};
-use crate::protocols::{CostModel, KernelTrials, MessageWindows, Refinement, Streams};
+use crate::protocols::{CostModel, EarlyAnnouncements, KernelTrials, MessageWindows, Refinement, Streams};
 use crate::transport::{Node, Platform, PostedReceives};
 
 /// The table of posted receives of this platform.
@@ -87,6 +87,8 @@ pub struct Peer<P: Platform> {
     pub(crate) sent_windows: MessageWindows,
     /// The same of receives from it.
     pub(crate) received_windows: MessageWindows,
+    /// The announcements of messages to the peer that could be sent eagerly.
+    pub(crate) early_announcements: EarlyAnnouncements,
     /// The number of messages put on the route, the announced ones included; the receiver counts the same
     /// messages.
     numbered: u32,
@@ -170,8 +172,6 @@ pub(crate) struct Neighbours<P: Platform> {
     pub(crate) common: Option<Table<P>>,
     /// The processes of the node, by local rank.
     pub(crate) by_local_rank: Vec<PeerId>,
-    /// Peers without a table with which this process would have copied a message together.
-    pub(crate) without_table: Vec<PeerId>,
     /// Announced messages that have their receives, and that this process has still to fetch.
     pub(crate) due: VecDeque<Announced>,
     /// Receives of which the sender still copies a part.
@@ -236,7 +236,6 @@ impl<P: Platform> Peers<P> {
             copier: Copier::new(memory),
             common: None,
             by_local_rank: Vec::new(),
-            without_table: Vec::new(),
             due: VecDeque::new(),
             cooperative: Vec::new(),
             copied: false,
@@ -288,6 +287,7 @@ impl<P: Platform> Peers<P> {
             writer: Writer::new(P::ticks),
             sent_windows: MessageWindows::default(),
             received_windows: MessageWindows::default(),
+            early_announcements: EarlyAnnouncements::default(),
             numbered: 0,
             messages: 0,
             bytes: 0,

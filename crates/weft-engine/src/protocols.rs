@@ -14,6 +14,7 @@
 mod calibration;
 mod choices;
 mod costs;
+mod early_announcements;
 mod message_windows;
 mod refinement;
 mod rows;
@@ -26,6 +27,7 @@ pub use calibration::{
 };
 pub use choices::{Choices, Range, offers};
 pub use costs::{COST_PS_MAX, Cost, CostModel};
+pub(crate) use early_announcements::EarlyAnnouncements;
 pub(crate) use message_windows::{MessageWindows, Overlap};
 pub(crate) use refinement::{KernelTrials, Refinement};
 pub(crate) use rows::Streams;

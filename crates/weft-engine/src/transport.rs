@@ -31,7 +31,7 @@ pub use node::{Frames, Liveness, Node, NodeCosts, NodeProcessors, PeerFault, Sle
 pub use placement::{Begun, Placement, Proof, Registration, RemoteMemory, Written};
 pub use posted::{
     Candidate, Claim, Cooperation, Ending, NUMBER_BITS, Offered, Piece, PostState, PostedReceive, PostedReceives,
-    PostedTable, Remainder, Taker, Ticket, number_near,
+    PostedTable, RELOCATED_MAX, Remainder, Taker, Ticket, number_near,
 };
 pub use slots::{CollectiveSlots, SlotCounts, Stamp};
 pub use wrapper::Wrapper;

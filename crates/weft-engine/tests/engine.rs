@@ -345,6 +345,11 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
 
 /// Makes engines of one node, in this thread; with single copies unless the machine forbids them.
 fn node_engines(count: usize, single_copy: bool) -> Vec<Engine> {
+    node_engines_with(count, single_copy, CostModel::BUILT_IN)
+}
+
+/// Does the same for engines that believe these costs.
+fn node_engines_with(count: usize, single_copy: bool, costs: CostModel) -> Vec<Engine> {
     static JOBS: AtomicUsize = AtomicUsize::new(0);
     let key = format!("engines-{}-{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
     let pid = if single_copy { std::process::id() as i32 } else { 0 };
@@ -361,7 +366,7 @@ fn node_engines(count: usize, single_copy: bool) -> Vec<Engine> {
                 carriers: Carriers::NONE,
                 secret: weft_core::wire::Secret::new([7; 16]),
                 eager_limit: None,
-                costs: CostModel::BUILT_IN,
+                costs,
                 unexpected_bytes: 0,
                 peer_timeout: weft_core::time::Duration::default(),
             });
@@ -781,6 +786,80 @@ fn a_message_whose_sender_dies_is_fetched_no_more() {
     assert!(!all[1].owes_copies() && !half.has_arrived());
     let error = all[1].messages.requests.get(received).unwrap().error.as_ref().expect("an error");
     assert_eq!(error.class, ErrorClass::ProcAborted);
+}
+
+/// Costs of a machine whose kernel copies more quickly than a ring does. A sender relocates a message after a
+/// few looks.
+const QUICK_KERNEL: CostModel = CostModel {
+    kernel_copy_ps: 1_000,
+    kernel_copy_per_byte_ps: 1,
+    ring_in_turn_per_byte_ps: 150,
+    ring_near_per_byte_ps: 100,
+    ring_far_per_byte_ps: 100,
+    ring_answer_ps: 1_000,
+    ..CostModel::BUILT_IN
+};
+/// A length within the eager limit, of a message that the kernel copies.
+const MIDDLE: usize = 40_000;
+
+/// Two engines of a node with a quick kernel, of which the second has sent the first one a message: each sees
+/// the other's table.
+fn engines_with_quick_kernel() -> Option<Vec<Engine>> {
+    if !weft_net::single_copy::available(std::process::id() as i32) {
+        eprintln!("skipped: this machine does not let processes copy from each other");
+        return None;
+    }
+    let mut all = node_engines_with(2, true, QUICK_KERNEL);
+    for [from, to] in [[0, 1], [1, 0]] {
+        let mut first = Half::new(from, to, 8);
+        let handles = [first.receive(&mut all), first.send(&mut all)];
+        work(&mut all, |all| complete(&all[to], handles[0]) && complete(&all[from], handles[1]));
+    }
+    Some(all)
+}
+
+/// A message within the eager limit has no receive yet, and the kernel would copy it more quickly. Its receiver
+/// comes at once, or late; or it has begun with the message when the sender gives up waiting, and fetches
+/// afterwards.   Expect: the send completes without its receiver, and its buffer is the program's: the receiver
+/// gets the message as it was. It is relocated only if the receiver is late.
+#[test]
+fn a_message_that_is_announced_early_completes_without_its_receiver() {
+    for case in ["at once", "late", "matched"] {
+        let Some(mut all) = engines_with_quick_kernel() else { return };
+        let mut half = Half::new(0, 1, MIDDLE);
+        let sent = half.send(&mut all);
+        assert!(!complete(&all[0], sent), "{case}: the message is announced");
+        let received = match case {
+            "late" => None,
+            _ => {
+                all[1].progress();
+                Some(half.receive(&mut all))
+            }
+        };
+        if case == "at once" {
+            all[1].progress();
+            assert!(half.has_arrived());
+            all[0].progress();
+            assert!(complete(&all[0], sent));
+        }
+        for _ in 0..1000 {
+            all[0].progress();
+        }
+        assert!(complete(&all[0], sent), "{case}");
+        all[0].messages.forget(sent);
+        let is_late = case != "at once";
+        assert_eq!(all[0].messages.relocated, u64::from(is_late), "{case}");
+        assert_ne!(all[0].is_quiet(), is_late, "{case}: a relocated message still leaves");
+        let content = half.content.clone();
+        half.content.fill(0xee);
+        let received = received.unwrap_or_else(|| {
+            all[1].progress();
+            half.receive(&mut all)
+        });
+        work(&mut all, |all| complete(&all[1], received));
+        assert!(std::hint::black_box(&half.memory) == &content, "{case}: the receiver gets what was sent");
+        work(&mut all, |all| all[0].is_quiet());
+    }
 }
 
 /// A window of messages takes more than the sender's credit, and each is too short for the sender to look for

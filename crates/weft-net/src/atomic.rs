@@ -3,8 +3,10 @@
 //! With `--cfg loom` they are the types of a model checker (`make loom`). The checker runs all schedules, and
 //! lets each load return every value that the memory model permits.
 
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::fence;
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+pub(crate) use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, fence};
 
 #[cfg(loom)]
 pub(crate) use model::{AtomicI32, AtomicU32, AtomicU64};

@@ -168,6 +168,9 @@ impl<P: Platform> PointToPoint<P> {
                     self.single_copy.trials.make();
                     return self.announce(peer, handle, send, Protocol::Fetch, facts.situation.is_path_busy);
                 }
+                Protocol::Eager if let Some(early) = self.announces_early(peer, &facts, &send) => {
+                    return self.announce_early(peer, handle, send, early, facts.situation.is_path_busy);
+                }
                 Protocol::Eager | Protocol::Pipeline => return self.send_eagerly(peer, handle, send),
                 Protocol::Fetch | Protocol::Cooperate | Protocol::ClearToSend if self.lacks_room(peer, facts.bytes) => {
                     return false;
@@ -180,7 +183,7 @@ impl<P: Platform> PointToPoint<P> {
     }
 
     /// Sends a message eagerly, or its first piece; returns `false` when its route is full.
-    fn send_eagerly(&mut self, peer: PeerId, handle: usize, send: Send) -> bool {
+    pub(super) fn send_eagerly(&mut self, peer: PeerId, handle: usize, send: Send) -> bool {
         let bytes = send.data.len();
         let is_synchronous = send.mode == Mode::Synchronous;
         let acknowledge = is_synchronous.then(|| self.messages.requests.wire(handle));
@@ -213,7 +216,7 @@ impl<P: Platform> PointToPoint<P> {
     }
 
     /// Announces a message, whose data stays here; returns `false` when its route is full.
-    fn announce(&mut self, peer: PeerId, handle: usize, send: Send, how: Protocol, in_window: bool) -> bool {
+    pub(super) fn announce(&mut self, peer: PeerId, handle: usize, send: Send, how: Protocol, in_window: bool) -> bool {
         let bytes = send.data.len();
         let address = send.data.address().filter(|_| how != Protocol::ClearToSend);
         if how == Protocol::Cooperate {

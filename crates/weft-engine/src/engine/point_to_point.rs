@@ -346,6 +346,7 @@ impl<P: Platform> PointToPoint<P> {
     /// Abandons a request whose message is not wanted any more ([`Messages::abandon`]).
     pub fn abandon(&mut self, handle: usize) {
         self.settle_copies();
+        self.abandon_early(handle);
         self.messages.abandon(handle, &self.peers);
         self.end_accesses();
     }

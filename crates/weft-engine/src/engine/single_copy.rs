@@ -26,6 +26,7 @@
 
 mod neighbours;
 mod receives;
+mod relocation;
 
 use weft_core::matching::Envelope;
 
@@ -33,7 +34,7 @@ use super::PointToPoint;
 use crate::error::{Error, ErrorClass};
 use crate::group::{Group, PeerId};
 use crate::memory::UserData;
-use crate::messages::Announced;
+use crate::messages::{Announced, Fetched};
 use crate::peers::{Neighbours, Route, Table};
 use crate::protocols::{KernelTrials, Overlap};
 use crate::request::{Cancellation, Request, Send, State};
@@ -69,6 +70,8 @@ struct Offer {
 #[derive(Default)]
 pub(super) struct SingleCopies {
     offers: Vec<Offer>,
+    /// The messages that were announced early, the relocated ones included.
+    early: Vec<relocation::Early>,
     /// The receives of this process that stand on tables, and some that no longer do (`note_posted`).
     receives: Vec<usize>,
     inside_mpi: bool,
@@ -331,7 +334,7 @@ impl<P: Platform> PointToPoint<P> {
     pub(super) fn is_single_copy_idle(&self) -> bool {
         self.single_copy.offers.is_empty()
             && self.peers.near.cooperative.is_empty()
-            && self.peers.near.without_table.is_empty()
+            && self.single_copy.early.is_empty()
             && !self.owes_copies()
     }
 
@@ -350,7 +353,11 @@ impl<P: Platform> PointToPoint<P> {
             let Announced { handle, peer, request, limit, .. } = announced;
             // If a message of this process waits for the peer, the peer has one to fetch, too.
             let alone = self.has_offer(peer);
-            let fetched = self.peers.fetch_now(announced, alone);
+            // Without the table this process would not see where the sender has relocated the message.
+            let fetched = match self.open_posted_table(peer) {
+                Some(_) => self.peers.fetch_now(announced, alone),
+                None => Fetched::Refused,
+            };
             self.messages.conclude_fetch(handle, peer, request, limit, fetched, &mut self.peers);
             fetched_bytes += limit;
             if self.peers.near.due.iter().all(|announced| announced.peer != peer)
@@ -392,10 +399,13 @@ impl<P: Platform> PointToPoint<P> {
         if !self.single_copy.offers.is_empty() {
             self.try_offers();
         }
+        if !self.single_copy.early.is_empty() {
+            self.look_after_early();
+        }
         if self.owes_copies() {
             self.fetch_due(FETCHED_BYTES_PER_PASS);
         }
-        if !self.peers.near.cooperative.is_empty() || !self.peers.near.without_table.is_empty() {
+        if !self.peers.near.cooperative.is_empty() {
             self.collect_cooperative();
         }
     }

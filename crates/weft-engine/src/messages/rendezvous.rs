@@ -284,6 +284,13 @@ impl Messages {
         }
     }
 
+    /// Keeps the data of a message as long as its request `handle` is there.
+    pub fn keep_remnant(&mut self, handle: usize, remnant: SharedBuffer) {
+        let requests = &self.requests;
+        self.remnants.retain(|(handle, _)| requests.get(*handle).is_some());
+        self.remnants.push((handle, remnant));
+    }
+
     /// Forgets the request `handle`.
     ///
     /// For a receive: data that its sender has still to send is dropped when it comes, and the sender's
@@ -296,9 +303,7 @@ impl Messages {
             let remnant = SharedBuffer::packed(&send.data);
             send.data = remnant.describe_all();
             *hold = Hold::Freed;
-            let requests = &self.requests;
-            self.remnants.retain(|(handle, _)| requests.get(*handle).is_some());
-            self.remnants.push((handle, remnant));
+            self.keep_remnant(handle, remnant);
             return;
         }
         let Some(entry) = self.requests.remove(handle) else { return };

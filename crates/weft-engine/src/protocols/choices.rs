@@ -3,6 +3,7 @@
 //! The rows are compiled into ranges of sizes when a class of peers and a situation are asked for the first
 //! time. After that a message costs one look-up.
 
+use super::early_announcements;
 use super::rows::{self, Offer, ROWS, Row};
 use super::{CostModel, Facts, PeerClass, Protocol, Reason, Receiver, RouteClass, Situation};
 use crate::transport::Candidate;
@@ -73,6 +74,12 @@ impl Choices {
         let ranges = self.ranges(&facts.class, &facts.situation);
         let range = ranges.iter().find(|range| facts.bytes <= range.bytes_max).expect("the last range has no end");
         (range.protocol, range.reason)
+    }
+
+    /// Returns the looks after which the message is relocated, if it is better announced than sent eagerly
+    /// ([`early_announcements::looks`]).
+    pub(crate) fn looks_before_relocation(&self, facts: &Facts) -> Option<u64> {
+        early_announcements::looks(facts, &self.costs)
     }
 
     /// The ranges of messages to a peer of this class, by size and without gaps.

@@ -77,7 +77,7 @@ pub const ROWS: [Row; 6] = [
 
 impl Receiver {
     /// Returns whether a receive for this message is posted where the sender sees it.
-    const fn is_known(self) -> bool {
+    pub(super) const fn is_known(self) -> bool {
         !matches!(self.posted, Candidate::None)
     }
 }
@@ -296,7 +296,7 @@ fn write_to_posted(_: &PeerClass, situation: &Situation, costs: &CostModel) -> O
     situation.may_be_written().then(|| Offer { sizes, cost: costs.kernel_copy() })
 }
 
-fn eager(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
+pub(super) fn eager(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
     let per_byte_ps = match class.route {
         RouteClass::Ring { frame_max, is_near, .. } if is_in_window(class, situation) => {
             ring_in_window(frame_max, is_near, situation.is_exchanged, costs)

@@ -128,6 +128,9 @@ pub enum PostState {
     Failed,
 }
 
+/// The most announced messages of a sender to one receiver that it may relocate at a time.
+pub const RELOCATED_MAX: usize = 8;
+
 /// The number nearest to `handled` whose low bits are `low`. Fewer messages are on their way than half of the
 /// numbers that the low bits can tell apart.
 pub fn number_near(low: u32, handled: u32) -> u32 {
@@ -196,6 +199,15 @@ part! {
         /// Returns whether the sender has announced several messages and waits for them inside MPI
         /// (receiver).
         fn sender_awaits_several(&self) -> bool;
+
+        /// Announces that the data of the announced message `request` lies at `address` now (sender), in the
+        /// place `place` below [`RELOCATED_MAX`]; with `None` the place is free again. Later writes to the
+        /// message's first place come after this.
+        fn note_relocated(&self, place: usize, relocated: Option<(u32, u64)>);
+
+        /// The address where the data of the announced message `request` lies now, if not where it was
+        /// announced (receiver). The receiver asks after it has copied.
+        fn relocated(&self, request: u32) -> Option<u64>;
 
         /// Announces whether this process is fetching messages of the sender, one after the other (receiver).
         fn note_fetching(&self, fetching: bool);

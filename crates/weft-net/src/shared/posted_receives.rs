@@ -52,13 +52,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weft_engine::transport::{
-    Candidate, Claim, NUMBER_BITS, Offered, PostState, PostedReceive, PostedTable, Remainder, Taker, Ticket,
+    Candidate, Claim, NUMBER_BITS, Offered, PostState, PostedReceive, PostedTable, RELOCATED_MAX, Remainder, Taker, Ticket,
 };
 
 use super::cooperative_copy::CooperativeCopy;
 use super::segment::Segment;
 use super::sizes::POSTED_MAX;
-use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use crate::atomic::{AtomicI32, AtomicU32, AtomicU64, fence};
 
 const FREE: u64 = 0;
 const OPEN: u64 = 1;
@@ -98,6 +98,18 @@ struct Entry {
     request: AtomicU32,
 }
 
+/// An announced message that its sender has relocated.
+#[repr(C, align(16))]
+#[cfg_attr(loom, derive(Default))]
+struct Relocated {
+    /// The sender's name for the message, plus [`RELOCATED`]; zero if there is none.
+    name: AtomicU64,
+    address: AtomicU64,
+}
+
+/// The bit of a relocated message's name that tells it from no message.
+const RELOCATED: u64 = 1 << 32;
+
 #[repr(C, align(64))]
 #[cfg_attr(loom, derive(Default))]
 pub(super) struct Layout {
@@ -113,6 +125,8 @@ pub(super) struct Layout {
     /// Set while the receiver fetches messages of the sender, on the table of a pair only.
     fetching: AtomicU32,
     cooperative_copy: CooperativeCopy,
+    /// The announced messages that the sender has relocated, on the table of a pair only. The sender writes it.
+    relocated: [Relocated; RELOCATED_MAX],
     entries: [Entry; POSTED_MAX],
 }
 
@@ -176,6 +190,25 @@ impl PostedTable for PostedReceives {
     fn sender_awaits_several(&self) -> bool {
         self.layout().several.load(Ordering::Relaxed) != 0
             && self.segment.rank_state(self.sender).inside_mpi.load(Ordering::Relaxed) != 0
+    }
+
+    fn note_relocated(&self, place: usize, relocated: Option<(u32, u64)>) {
+        let Some(entry) = self.layout().relocated.get(place) else { return };
+        let (name, address) = relocated.map_or((0, 0), |(request, address)| (u64::from(request) | RELOCATED, address));
+        if name != 0 {
+            entry.address.store(address, Ordering::Relaxed);
+        }
+        entry.name.store(name, Ordering::Release);
+        // The program may write to its memory as soon as this is over.
+        fence(Ordering::SeqCst);
+    }
+
+    fn relocated(&self, request: u32) -> Option<u64> {
+        // The copy came before this.
+        fence(Ordering::SeqCst);
+        let name = u64::from(request) | RELOCATED;
+        let found = self.layout().relocated.iter().find(|entry| entry.name.load(Ordering::Acquire) == name)?;
+        Some(found.address.load(Ordering::Relaxed))
     }
 
     fn note_fetching(&self, fetching: bool) {

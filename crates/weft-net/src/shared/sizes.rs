@@ -11,7 +11,7 @@ pub(crate) const RING_BYTES_MAX: usize = 16 << 20;
 /// Most receives that stand on a table.
 pub(super) const POSTED_MAX: usize = if cfg!(loom) { 2 } else { 64 };
 /// Bytes of a table.
-pub(super) const POSTED_TABLE_BYTES: usize = (POSTED_MAX + 2) * 64;
+pub(super) const POSTED_TABLE_BYTES: usize = (POSTED_MAX + 4) * 64;
 
 /// Phases that a process may be ahead of the others with small data. Where processes take turns on a
 /// processor, each then has much to do in its turn.

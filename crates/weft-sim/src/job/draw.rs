@@ -6,7 +6,7 @@ use super::program::{
     Block, Collective, Comm, Death, How, Kind, Message, Pace, Part, Program, Role, Stop, WildReceive,
 };
 use super::shape::{BYTES_MAX, Shape};
-use machine::{add_streams, believe, connect, machine, multicast, shrink_paths};
+use machine::{add_streams, believe, believe_in_quick_kernel, connect, machine, multicast, shrink_paths};
 use weft_core::time::Duration;
 use weft_engine::request::Mode;
 use weft_random::{Random, mix};
@@ -48,6 +48,8 @@ const PATHS_CHANGE: u32 = 200_000;
 
 /// Programs whose processes believe other costs than the built-in ones.
 const OTHER_COSTS: u32 = 250_000;
+/// Programs on machines whose kernel copies more quickly than rings do; cases per million.
+const QUICK_KERNEL: u32 = 150_000;
 /// Programs over other carriers that have carriers beside them which only write; cases per million.
 const STREAMS: u32 = 300_000;
 /// Programs in which a process does nothing for more than a second; cases per million. The second figure is
@@ -94,6 +96,11 @@ pub(super) fn program(seed: u64, draw_options: DrawOptions) -> Program {
     let mut costs = Random::new(mix(seed ^ 0x636f_7374_735f_7361));
     if costs.chance(OTHER_COSTS) {
         believe(&mut machine, &mut costs);
+    }
+    // Drawn from a generator of its own.
+    let mut kernel = Random::new(mix(seed ^ 0x6b65_726e_656c_2121));
+    if kernel.chance(QUICK_KERNEL) {
+        believe_in_quick_kernel(&mut machine, &mut kernel);
     }
     // Drawn from a generator of its own.
     let mut streams = Random::new(mix(seed ^ 0x7374_7265_616d_7321));

@@ -13,7 +13,7 @@ use weft_core::message::Frame as Parsed;
 use weft_engine::protocols::CostModel;
 use weft_engine::transport::{
     CollectiveSlots, Frames, Liveness, Node, NodeCosts, NodeProcessors, PeerFault, PostedReceives, SleepMode, Sleeping,
-    SlotCounts, Stamp,
+    RELOCATED_MAX, SlotCounts, Stamp,
 };
 use weft_plan::collective::PHASES_AHEAD;
 use weft_random::Random;
@@ -93,6 +93,7 @@ pub(super) struct Pair {
     pub(super) settled: u32,
     pub(super) several: bool,
     pub(super) fetching: bool,
+    pub(super) relocated: [Option<(u32, u64)>; RELOCATED_MAX],
     pub(super) sharing: Sharing,
 }
 
@@ -351,6 +352,8 @@ impl Frames for SimNode {
             if is_refused || ring.bytes + head.len() + len > ring_bytes {
                 return false;
             }
+            // A ring has a table at its beginning.
+            memory.pair(self.own, to).opened = true;
         }
         let mut bytes = Vec::with_capacity(head.len() + len);
         bytes.extend_from_slice(head);

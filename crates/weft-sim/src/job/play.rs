@@ -33,6 +33,8 @@ pub struct Played {
     pub grouped: u64,
     /// Pieces of messages that carriers have written to memory of peers.
     pub placed: u64,
+    /// Announced messages that were relocated.
+    pub relocated: u64,
     /// Messages that were asked for anew, since a carrier beside others did not write them.
     pub anew: u64,
     /// Frames between processes of a node.
@@ -56,6 +58,7 @@ impl Played {
         self.long += other.long;
         self.grouped += other.grouped;
         self.placed += other.placed;
+        self.relocated += other.relocated;
         self.anew += other.anew;
         self.frames += other.frames;
         self.written += other.written;
@@ -75,6 +78,7 @@ impl fmt::Display for Played {
             long,
             grouped,
             placed,
+            relocated,
             anew,
             frames,
             written,
@@ -84,7 +88,7 @@ impl fmt::Display for Played {
         write!(
             f,
             "{calls} calls and {turns} turns in {} us; {packets} packets, {connected} of them over connections, {long} on long paths, {grouped} to groups, {placed} pieces written by carriers, {anew} messages asked for anew, {frames} frames, {copies} single copies, {written} \
-             receives written to, {shared} pieces copied from the other side",
+             receives written to, {shared} pieces copied from the other side, {relocated} messages relocated",
             nanoseconds / 1000
         )
     }
@@ -246,6 +250,7 @@ impl Job {
         for proc in &self.procs {
             let proc = &mut *proc.borrow_mut();
             played.calls += proc.calls;
+            played.relocated += proc.engine.messages.relocated;
             played.anew += proc.engine.messages.asked_anew;
             if !proc.dead {
                 let rank = proc.rank;

@@ -16,14 +16,28 @@ impl<P: Platform> Peers<P> {
     /// Fetches a message from its end on, until all of it is here or its sender has nothing better to do than
     /// to send the rest.
     pub(super) fn fetch_alone(&mut self, announced: &Announced) -> Fetched {
-        let Announced { peer, address, data, limit, .. } = announced;
+        let fetched = self.fetch_from(announced.address, announced);
+        match self.relocated(announced) {
+            Some(address) => self.fetch_from(address, announced),
+            None => fetched,
+        }
+    }
+
+    /// The address where the sender keeps the message by now, if it has relocated the message.
+    pub(super) fn relocated(&mut self, announced: &Announced) -> Option<u64> {
+        let found = self.posted_table(announced.peer)?.relocated(announced.request);
+        found.filter(|_| !cfg!(weft_mutant = "relocations_overlooked"))
+    }
+
+    fn fetch_from(&mut self, address: u64, announced: &Announced) -> Fetched {
+        let Announced { peer, data, limit, .. } = announced;
         let pid = self[*peer].process;
         let (mut left, mut most) = (*limit, copy_bytes_first(self.streams_with(*peer)));
         while left > 0 {
             let begin = left.saturating_sub(most);
             let Neighbours { copier, refinement, .. } = &mut self.near;
             let fetched =
-                refinement.copy(left - begin, P::ticks, || copier.fetch(pid, *address, data, begin..left).is_ok());
+                refinement.copy(left - begin, P::ticks, || copier.fetch(pid, address, data, begin..left).is_ok());
             if !fetched {
                 return Fetched::Refused;
             }
@@ -54,12 +68,12 @@ impl<P: Platform> Peers<P> {
             cooperative_copy.moved(&piece, copied);
         }
         match await_ending(cooperative_copy) {
-            Ending::Moved => {
+            Ending::Moved if posted_table.relocated(*request).is_none() => {
                 memory::note_written(data, 0..*limit);
                 Some(Fetched::Whole)
             }
             Ending::Open => Some(Fetched::Begun),
-            Ending::Failed => None,
+            Ending::Moved | Ending::Failed => None,
         }
     }
 
@@ -157,9 +171,6 @@ impl<P: Platform> PeerAccess for Peers<P> {
     }
 
     fn fetch(&mut self, announced: Announced) -> Fetched {
-        if self.posted_table(announced.peer).is_none() && !self.near.without_table.contains(&announced.peer) {
-            self.near.without_table.push(announced.peer);
-        }
         if self.is_streamed(announced.peer) && !self.near.trials.take(announced.limit) {
             return Fetched::Asked(announced.limit);
         }

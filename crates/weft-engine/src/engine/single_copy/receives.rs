@@ -170,9 +170,6 @@ impl<P: Platform> PointToPoint<P> {
 
     /// Completes receives whose senders have copied their part.
     pub(super) fn collect_cooperative(&mut self) {
-        while let Some(peer) = self.peers.near.without_table.pop() {
-            self.open_posted_table(peer);
-        }
         let shared = std::mem::take(&mut self.peers.near.cooperative);
         for announced in shared {
             let Announced { handle, peer, request, limit, .. } = announced;

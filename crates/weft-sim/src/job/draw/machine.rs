@@ -9,7 +9,7 @@ use weft_core::flow::{PACKET_SIZE_MAX, PACKET_SIZE_MIN};
 use weft_core::long_path_choice::LongPathUse;
 use weft_core::multicast::Scheme;
 use weft_core::time::{Duration, Instant};
-use weft_engine::protocols::CostModel;
+use weft_engine::protocols::{CostModel, EAGER_LIMIT};
 use weft_engine::transport::Proof;
 use weft_random::Random;
 
@@ -210,6 +210,23 @@ pub(super) fn believe(machine: &mut Machine, random: &mut Random) {
         machine.habits.costs = [model(random), model(random)];
         machine.habits.frames_per_costs = random.pick(&[1, 7, 50, 1000]);
     }
+}
+
+/// Makes all processes believe that the kernel copies messages from some size on more quickly than a ring does,
+/// and lets them choose the eager limit.
+pub(super) fn believe_in_quick_kernel(machine: &mut Machine, random: &mut Random) {
+    let quick = CostModel {
+        kernel_copy_ps: random.pick(&[1_000, 500_000]),
+        kernel_copy_per_byte_ps: random.pick(&[1, 30]),
+        ring_in_turn_per_byte_ps: 150,
+        ring_near_per_byte_ps: 100,
+        ring_far_per_byte_ps: 100,
+        // With the least costs a sender relocates its messages after a few looks.
+        ring_answer_ps: random.pick(&[1_000, 500_000]),
+        ..CostModel::BUILT_IN
+    };
+    machine.costs.fill(quick);
+    machine.eager_limit = EAGER_LIMIT;
 }
 
 pub(super) fn multicast(random: &mut Random) -> Multicast {

@@ -71,6 +71,17 @@ impl PostedTable for Table {
         memory.pair(self.receiver, self.sender).several && memory.is_inside_mpi(self.sender)
     }
 
+    fn note_relocated(&self, place: usize, relocated: Option<(u32, u64)>) {
+        self.memory.borrow_mut().pair(self.receiver, self.sender).relocated[place] = relocated;
+        self.moments.pass();
+    }
+
+    fn relocated(&self, request: u32) -> Option<u64> {
+        let mut memory = self.memory.borrow_mut();
+        let relocated = memory.pair(self.receiver, self.sender).relocated;
+        relocated.into_iter().flatten().find(|(name, _)| *name == request).map(|(_, address)| address)
+    }
+
     fn note_fetching(&self, fetching: bool) {
         self.memory.borrow_mut().pair(self.receiver, self.sender).fetching = fetching;
     }
