@@ -174,6 +174,11 @@ impl Regions {
         }
     }
 
+    /// The peers of the open regions, some of them more than once.
+    pub fn peers(&self) -> impl Iterator<Item = PeerId> + '_ {
+        self.entries.iter().filter_map(|entry| Some(entry.region.as_ref()?.peer))
+    }
+
     /// Notes that the carrier writes to the region of `key` by itself from now on.
     pub fn note_registered(&mut self, key: RegionKey, registered: Registered) {
         match self.entries.get_mut(key.index()).filter(|entry| entry.generation == key.generation()) {

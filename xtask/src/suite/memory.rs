@@ -38,6 +38,10 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         }),
         Case::new("shared memory only, and none between two ranks: an error, no hang", divided),
         Case::new("copies that are believed to cost something else: the same messages", other_costs),
+        Case::new(
+            "copies that are believed to cost something else: no message waits for a rank outside of MPI",
+            outside,
+        ),
         Case::new("costs that an earlier job kept are believed, and mended if copies take another time", mended_costs),
     ]
 }
@@ -59,23 +63,50 @@ fn with_shm(context: &Context, size: &str, says: &'static str, variable: &str) -
     Expected::code(0).says(says).judge(finished)
 }
 
-/// Sends messages of all sizes between ranks that choose protocols by costs of no real machine. By one set of
-/// costs the kernel copies nearly for nothing, by the other a ring does; each rank believes one of the two.
-fn other_costs(context: &Context) -> Outcome {
-    const COSTS: [(&str, &str); 2] = [
-        (
-            "kernel",
-            "kernel_copy_ps 0\nkernel_copy_per_byte_ps 1\ncooperative_copy_ps 100 # both sides\nring_in_turn_per_byte_ps 900\n",
-        ),
-        (
-            "ring",
-            "ring_in_turn_per_byte_ps 1\nring_near_per_byte_ps 0\nring_far_per_byte_ps 0\nring_answer_ps 0\nanswer_ps 1000\n",
-        ),
-    ];
-    let attempt = || {
-        for (name, text) in COSTS {
-            std::fs::write(context.work.join(format!("{name}.costs")), text)?;
+/// Costs of no real machine. By one set of costs the kernel copies nearly for nothing, by the other a ring does.
+const COSTS: [(&str, &str); 2] = [
+    (
+        "kernel",
+        "kernel_copy_ps 0\nkernel_copy_per_byte_ps 1\ncooperative_copy_ps 100 # both sides\nring_in_turn_per_byte_ps 900\n",
+    ),
+    (
+        "ring",
+        "ring_in_turn_per_byte_ps 1\nring_near_per_byte_ps 0\nring_far_per_byte_ps 0\nring_answer_ps 0\nanswer_ps 1000\n",
+    ),
+];
+
+/// Writes the costs to files of these names with `.costs`, in the suite's directory.
+fn write_costs(context: &Context) -> anyhow::Result<()> {
+    for (name, text) in COSTS {
+        std::fs::write(context.work.join(format!("{name}.costs")), text)?;
+    }
+    Ok(())
+}
+
+/// Lets a rank of each pair wait outside of MPI for what the other one does behind its message, where all ranks
+/// believe the same costs.   Expect: all protocols that these costs bring about go on without that rank.
+fn outside(context: &Context) -> Outcome {
+    for (name, _) in COSTS {
+        for ranks in [2, 4, 8] {
+            let attempt = || {
+                write_costs(context)?;
+                let costs = context.work.join(format!("{name}.costs"));
+                let run = context.mpiexec(ranks).arg(context.compile("tests/c/outside.c")?);
+                run.env("WEFT_COSTS", &costs).limit(END).finish()
+            };
+            let outcome = Expected::code(0).judge(attempt());
+            if !matches!(outcome, Outcome::Passed) {
+                return outcome;
+            }
         }
+    }
+    Outcome::Passed
+}
+
+/// Sends messages of all sizes between ranks of which each believes one of the sets of [`COSTS`].
+fn other_costs(context: &Context) -> Outcome {
+    let attempt = || {
+        write_costs(context)?;
         let here = context.work.display();
         let script = format!(
             "[ $((PMI_RANK % 2)) = 0 ] && c=kernel || c=ring; WEFT_COSTS={here}/$c.costs exec {}",

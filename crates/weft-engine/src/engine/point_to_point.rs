@@ -545,10 +545,25 @@ impl<P: Platform> PointToPoint<P> {
     }
 
     /// Returns whether a large message of the node needs its receiver or sender to help while the other is
-    /// inside MPI.
+    /// inside MPI: always where the kernel does not copy, else while a message goes through a ring for which
+    /// its receiver has asked.
     #[inline]
     pub fn node_needs_help(&self) -> bool {
-        self.node.is_some() && !self.peers.near.copies
+        self.node.is_some() && (!self.peers.near.copies || self.is_asked_on_node())
+    }
+
+    /// Returns whether a message has been asked for, here or by a process of this node, and is under way
+    /// through a ring.
+    #[inline]
+    fn is_asked_on_node(&self) -> bool {
+        let is_near = |peer: PeerId| matches!(self.peers[peer].route, Route::Shared(_));
+        !self.messages.regions.is_empty() && self.messages.regions.peers().any(is_near)
+    }
+
+    /// Returns whether messages of the node are left that move on only if this process makes passes.
+    #[inline]
+    pub fn needs_passes(&self) -> bool {
+        self.owes_copies() || (self.peers.near.copies && self.is_asked_on_node())
     }
 
     /// Wakes the thread of this process that sleeps until a neighbour wakes it; returns `false` when no

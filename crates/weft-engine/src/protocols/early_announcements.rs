@@ -57,7 +57,8 @@ pub(super) fn looks(facts: &Facts, costs: &CostModel) -> Option<u64> {
     let copy = costs.kernel_copy().of(*bytes);
     // As for messages of windows: an announcement and its FIN.
     let fetched = copy + u128::from(costs.ring_answer_ps / 2);
-    (fetched + eager / LEAST_SAVING < eager).then(|| u64::try_from(PATIENCE * fetched).map_or(1, |time| time / LOOK_PS + 1))
+    (fetched + eager / LEAST_SAVING < eager)
+        .then(|| u64::try_from(PATIENCE * fetched).map_or(1, |time| time / LOOK_PS + 1))
 }
 
 #[cfg(test)]

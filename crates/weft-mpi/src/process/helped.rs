@@ -120,7 +120,7 @@ impl Process {
         self.notify();
         if self.helped == Helped::Everything || (self.helped == Helped::Collectives && self.serves_others()) {
             self.hand_over_outstanding();
-        } else if self.owes_copies() {
+        } else if self.engine.as_ref().is_some_and(|engine| engine.needs_passes()) {
             self.hand_over_copies();
         }
     }
@@ -131,7 +131,8 @@ impl Process {
         self.engine.as_ref().is_some_and(|engine| engine.owes_copies())
     }
 
-    /// Leaves the fetching of neighbours' messages to the progress thread. Without a thread this call does it.
+    /// Leaves messages of neighbours to the progress thread, of those that only passes of this process move on.
+    /// Without a thread this call fetches what is to be fetched.
     #[cold]
     fn hand_over_copies(&mut self) {
         if self.helped != Helped::Nothing {

@@ -52,7 +52,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weft_engine::transport::{
-    Candidate, Claim, NUMBER_BITS, Offered, PostState, PostedReceive, PostedTable, RELOCATED_MAX, Remainder, Taker, Ticket,
+    Candidate, Claim, NUMBER_BITS, Offered, PostState, PostedReceive, PostedTable, RELOCATED_MAX, Remainder, Taker,
+    Ticket,
 };
 
 use super::cooperative_copy::CooperativeCopy;

@@ -12,8 +12,8 @@ use std::rc::Rc;
 use weft_core::message::Frame as Parsed;
 use weft_engine::protocols::CostModel;
 use weft_engine::transport::{
-    CollectiveSlots, Frames, Liveness, Node, NodeCosts, NodeProcessors, PeerFault, PostedReceives, SleepMode, Sleeping,
-    RELOCATED_MAX, SlotCounts, Stamp,
+    CollectiveSlots, Frames, Liveness, Node, NodeCosts, NodeProcessors, PeerFault, PostedReceives, RELOCATED_MAX,
+    SleepMode, Sleeping, SlotCounts, Stamp,
 };
 use weft_plan::collective::PHASES_AHEAD;
 use weft_random::Random;

@@ -273,10 +273,9 @@ impl Proc {
     pub(super) fn signal(&mut self) {
         self.notify();
         let everything = self.engine.has_network() || self.engine.node_needs_help();
-        let owes_copies = self.engine.owes_copies();
-        if self.pace.helps && (everything || self.serves_others() || owes_copies) {
+        if self.pace.helps && (everything || self.serves_others() || self.engine.needs_passes()) {
             self.hand_over();
-        } else if owes_copies {
+        } else if self.engine.owes_copies() {
             self.engine.settle_copies();
         }
     }
