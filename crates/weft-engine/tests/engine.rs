@@ -665,8 +665,8 @@ fn a_receiver_that_computes_is_served_by_its_sender_and_the_other_way_round() {
     assert!(complete(&all[0], sending));
 }
 
-/// A message of `bytes` bytes from process `from` to process `to`, and the receive for it. Both vectors live as
-/// long as the operations.
+/// A message of `bytes` bytes from process `from` to process `to`, and the receive for it. Both vectors live
+/// as long as the operations.
 struct Half {
     content: Vec<u8>,
     memory: Vec<u8>,
@@ -818,10 +818,10 @@ fn engines_with_quick_kernel() -> Option<Vec<Engine>> {
     Some(all)
 }
 
-/// A message within the eager limit has no receive yet, and the kernel would copy it more quickly. Its receiver
-/// comes at once, or late; or it has begun with the message when the sender gives up waiting, and fetches
-/// afterwards.   Expect: the send completes without its receiver, and its buffer is the program's: the receiver
-/// gets the message as it was. It is relocated only if the receiver is late.
+/// A message within the eager limit has no receive yet, and the kernel would copy it more quickly. Its
+/// receiver comes at once, or late; or it has begun with the message when the sender gives up waiting, and
+/// fetches afterwards.   Expect: the send completes without its receiver, and its buffer is the program's:
+/// the receiver gets the message as it was. It is relocated only if the receiver is late.
 #[test]
 fn a_message_that_is_announced_early_completes_without_its_receiver() {
     for case in ["at once", "late", "matched"] {

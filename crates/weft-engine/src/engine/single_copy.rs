@@ -368,8 +368,8 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Fetches all messages that are due, where no later pass may do so: the memory of a receive goes away, or
-    /// the program computes and no thread makes passes.
+    /// Fetches all messages that are due, where no later pass may do so: the memory of a receive goes away,
+    /// or the program computes and no thread makes passes.
     pub fn settle_copies(&mut self) {
         while self.owes_copies() {
             self.fetch_due(u64::MAX);

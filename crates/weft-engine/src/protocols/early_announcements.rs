@@ -1,14 +1,15 @@
-//! Messages that are announced although they could be sent eagerly: their receives may come at any moment, and
-//! then the kernel copies them, once. A message whose receive does not come is relocated: its sender goes on
-//! with a copy (`engine/single_copy/relocation.rs`). So a sender waits no longer for its receiver than a copy
-//! takes (Karlin et al., Competitive snoopy caching, 1988), and ever more rarely where receives come late.
+//! Messages that are announced although they could be sent eagerly: their receives may come at any moment,
+//! and then the kernel copies them, once. A message whose receive does not come is relocated: its sender goes
+//! on with a copy (`engine/single_copy/relocation.rs`). So a sender waits no longer for its receiver than a
+//! copy takes (Karlin et al., Competitive snoopy caching, 1988), and ever more rarely where receives come
+//! late.
 
 use super::{CostModel, Facts, RouteClass, rows};
 
 /// The time of a pass that looks whether the receive has come, in picoseconds.
 const LOOK_PS: u64 = 20_000;
-/// The time for a message to be fetched, as a multiple of the time that its copy takes: its receiver may be on
-/// the way.
+/// The time for a message to be fetched, as a multiple of the time that its copy takes: its receiver may be
+/// on the way.
 const PATIENCE: u128 = 2;
 /// The most messages that are sent eagerly after one that was relocated, before another one is announced.
 const PAUSE_MAX: u32 = 256;
@@ -27,7 +28,7 @@ pub(crate) struct EarlyAnnouncements {
 impl EarlyAnnouncements {
     /// Notes a message that is better announced; returns whether it is.
     pub(crate) fn take(&mut self) -> bool {
-        self.skip = self.skip.checked_sub(1).unwrap_or_default();
+        self.skip = self.skip.saturating_sub(1);
         self.skip == 0
     }
 

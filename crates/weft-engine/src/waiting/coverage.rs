@@ -600,9 +600,9 @@ mod tests {
         assert_eq!(Coverage::new(false).hand_over(NEIGHBOURS, QUIET), Arm::default());
     }
 
-    /// A program that computes, so that the doorbell is armed for a collective, starts a receive whose message
-    /// it has still to fetch, and computes on.   Expect: the thread looks soon, although a doorbell is armed,
-    /// and acts. Calls that leave until then arm nothing.
+    /// A program that computes, so that the doorbell is armed for a collective, starts a receive whose
+    /// message it has still to fetch, and computes on.   Expect: the thread looks soon, although a doorbell
+    /// is armed, and acts. Calls that leave until then arm nothing.
     #[test]
     fn messages_that_are_still_to_be_fetched_bring_a_look_soon_and_arm_nothing() {
         let copies = Outstanding { copies: true, ..NOTHING };

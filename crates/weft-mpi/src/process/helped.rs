@@ -131,8 +131,8 @@ impl Process {
         self.engine.as_ref().is_some_and(|engine| engine.owes_copies())
     }
 
-    /// Leaves messages of neighbours to the progress thread, of those that only passes of this process move on.
-    /// Without a thread this call fetches what is to be fetched.
+    /// Leaves messages of neighbours to the progress thread, of those that only passes of this process move
+    /// on. Without a thread this call fetches what is to be fetched.
     #[cold]
     fn hand_over_copies(&mut self) {
         if self.helped != Helped::Nothing {

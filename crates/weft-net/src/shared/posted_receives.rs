@@ -126,7 +126,8 @@ pub(super) struct Layout {
     /// Set while the receiver fetches messages of the sender, on the table of a pair only.
     fetching: AtomicU32,
     cooperative_copy: CooperativeCopy,
-    /// The announced messages that the sender has relocated, on the table of a pair only. The sender writes it.
+    /// The announced messages that the sender has relocated, on the table of a pair only. The sender writes
+    /// it.
     relocated: [Relocated; RELOCATED_MAX],
     entries: [Entry; POSTED_MAX],
 }

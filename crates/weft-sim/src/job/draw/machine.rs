@@ -212,8 +212,8 @@ pub(super) fn believe(machine: &mut Machine, random: &mut Random) {
     }
 }
 
-/// Makes all processes believe that the kernel copies messages from some size on more quickly than a ring does,
-/// and lets them choose the eager limit.
+/// Makes all processes believe that the kernel copies messages from some size on more quickly than a ring
+/// does, and lets them choose the eager limit.
 pub(super) fn believe_in_quick_kernel(machine: &mut Machine, random: &mut Random) {
     let quick = CostModel {
         kernel_copy_ps: random.pick(&[1_000, 500_000]),
