@@ -395,7 +395,6 @@ impl<P: Platform> Engine<P> {
             && self.myself.is_empty()
             && self.messages.outbox.is_empty()
             && self.groups.are_idle()
-            && !self.has_early()
             && self.peers.iter().all(|(_, peer)| peer.pending.is_empty())
             && self.network.remotes.iter().all(|remote| remote.is_idle(&self.network.carriers))
     }

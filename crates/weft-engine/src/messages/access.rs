@@ -55,7 +55,7 @@ pub struct Written {
 pub enum Fetched {
     /// All of the message is there.
     Whole,
-    /// The sender is still copying a part of the message;
+    /// The message is fetched in the next pass, or its sender is still copying a part of it;
     /// [`Messages::conclude_fetch`](super::Messages::conclude_fetch) is called when that is there.
     Begun,
     /// The sender is inside MPI as well, and is to send this many bytes from the beginning on; the bytes
@@ -107,7 +107,7 @@ pub trait PeerAccess {
         Withdrawal::Ours
     }
 
-    /// Copies an announced message into memory of this process.
+    /// Fetches an announced message into memory of this process, now or in the next pass.
     fn fetch(&mut self, _announced: Announced) -> Fetched {
         Fetched::Refused
     }

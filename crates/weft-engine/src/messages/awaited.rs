@@ -202,6 +202,8 @@ impl Messages {
                 State::Queued(send) | State::Sending { send, .. } => {
                     found(true, send.peer, Some(send.envelope.tag), false)
                 }
+                // A relocated message is complete for the program.
+                State::Announced(_) if self.is_remnant(handle) => None,
                 State::Announced(send) => found(true, send.peer, Some(send.envelope.tag), true),
                 State::AwaitingMatch { peer, .. } => found(true, Some(*peer), None, true),
                 State::Posted(Receive { context: Some(_), peer, tag, .. }) => found(false, *peer, *tag, true),

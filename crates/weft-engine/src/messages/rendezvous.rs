@@ -291,6 +291,11 @@ impl Messages {
         self.remnants.push((handle, remnant));
     }
 
+    /// Returns whether the data of this request is kept by [`Self::keep_remnant`].
+    pub(super) fn is_remnant(&self, handle: usize) -> bool {
+        self.remnants.iter().any(|(kept, _)| *kept == handle)
+    }
+
     /// Forgets the request `handle`.
     ///
     /// For a receive: data that its sender has still to send is dropped when it comes, and the sender's

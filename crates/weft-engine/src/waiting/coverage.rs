@@ -91,8 +91,8 @@ impl Outstanding {
     /// The most that may be outstanding, with any requests and packets. What covers this covers all of it, so
     /// the rest of the state need not be looked at.
     #[inline(always)]
-    pub fn most(collectives: bool, node_needs_help: bool, owes_copies: bool) -> Self {
-        Self { requests: true, neighbours: collectives || node_needs_help, copies: owes_copies }
+    pub fn most(neighbours: bool, copies: bool) -> Self {
+        Self { requests: true, neighbours, copies }
     }
 
     /// The part of `state` that the progress thread must care for; `None`: nothing. `has_deadlines` says that
@@ -524,7 +524,7 @@ mod tests {
                 (false, false, ..) | (false, true, false, false) => None,
             };
             assert_eq!(outstanding, expected, "{state:?} {deadlines}");
-            let most = Outstanding::most(collectives, node_needs_help, owes_copies);
+            let most = Outstanding::most(collectives || node_needs_help, owes_copies);
             assert!(outstanding.is_none_or(|outstanding| {
                 most.requests && (most.neighbours || !outstanding.neighbours) && (most.copies || !outstanding.copies)
             }));

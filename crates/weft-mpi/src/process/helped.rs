@@ -167,7 +167,8 @@ impl Process {
         if self.waiters.any() {
             return;
         }
-        let most = Outstanding::most(self.serves_others(), engine.node_needs_help(), engine.owes_copies());
+        let neighbours = self.serves_others() || engine.node_needs_help();
+        let most = Outstanding::most(neighbours, engine.owes_copies());
         if let Some(thread) = &mut self.progress_thread
             && !thread.trusts()
             && thread.covers(engine, &most)

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{leave, take_part};
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::object::full;
 use crate::process::{self, Phase};
@@ -58,7 +59,8 @@ pub fn close_session(handle: usize) -> Result<()> {
     }
     process::block_until(|process| {
         let is_complete = process.unfinished().is_empty();
-        process.engine().map_or(Some(()), |engine| (is_complete && engine.is_quiet()).then_some(()))
+        let is_quiet = |engine: &mut Engine| engine.is_quiet() && !engine.keeps_messages();
+        process.engine().map_or(Some(()), |engine| (is_complete && is_quiet(engine)).then_some(()))
     });
     let mut process = process::lock();
     if process.objects.sessions.is_empty() && process.phase != Phase::Active {

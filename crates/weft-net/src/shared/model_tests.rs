@@ -277,6 +277,27 @@ fn a_message_does_not_overtake_one_that_is_being_handled() {
     }
 }
 
+/// A sender relocates its message, and the program overwrites the memory, while the receiver copies.   Expect:
+/// a receiver that has copied what the program wrote later finds the new address.
+#[test]
+fn a_receiver_that_has_copied_too_late_knows_where_the_message_is() {
+    check(|| {
+        let (receiver, sender) = posted_tables();
+        let memory = Arc::new(crate::atomic::AtomicU64::default());
+        let program = Arc::clone(&memory);
+        let relocating = thread::spawn(move || {
+            sender.note_relocated(0, Some((7, 99)));
+            program.store(1, Ordering::Relaxed);
+            sender
+        });
+        let copied = memory.load(Ordering::Relaxed);
+        let relocated = receiver.relocated(7);
+        assert!(copied == 0 || relocated == Some(99), "{copied} {relocated:?}");
+        assert_eq!(receiver.relocated(8), None);
+        drop(relocating.join().unwrap());
+    });
+}
+
 #[test]
 fn a_receive_that_is_posted_meanwhile_is_taken_whole_or_not_at_all() {
     check(|| {

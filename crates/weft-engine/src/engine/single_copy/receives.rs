@@ -150,9 +150,11 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Forgets a receive of this process, whatever its state: afterwards no sender writes to its memory.
+    /// Forgets a receive of this process, whatever its state: afterwards no sender writes to its memory. A send
+    /// is forgotten as well: nothing reads its memory any more.
     pub fn abandon_receive(&mut self, handle: usize) {
         self.settle_copies();
+        self.abandon_early(handle);
         for _ in 0..ABANDON_LOOKS_MAX {
             if self.withdraw_receive(handle)
                 && !self.peers.near.cooperative.iter().any(|shared| shared.handle == handle)

@@ -14,7 +14,6 @@
 
 use crate::engine::PointToPoint;
 use crate::group::PeerId;
-
 use crate::memory::SharedBuffer;
 use crate::protocols::{Facts, Protocol};
 use crate::request::{Hold, Mode, NO_COMMUNICATOR, Send, State};
@@ -50,6 +49,10 @@ impl<P: Platform> PointToPoint<P> {
         send: &Send,
     ) -> Option<(usize, u64)> {
         if self.said_eager_limit.is_some() || send.mode != Mode::Standard || !self.is_large(facts.bytes) {
+            return None;
+        }
+        // A process of another job may fetch a message after this job has ended.
+        if !self.peers[peer].is_of_own_job() {
             return None;
         }
         let looks = self.choices.looks_before_relocation(facts)?;
@@ -163,8 +166,9 @@ impl<P: Platform> PointToPoint<P> {
         self.single_copy.early.iter().any(|early| early.sent.is_some())
     }
 
-    /// Returns whether the data of a message that was announced early is still here, relocated or not.
-    pub(in crate::engine) fn has_early(&self) -> bool {
+    /// Returns whether the data of a message that was announced early is still here, relocated or not: its
+    /// receiver has not fetched it.
+    pub fn keeps_messages(&self) -> bool {
         !self.single_copy.early.is_empty()
     }
 

@@ -289,7 +289,7 @@ impl Proc {
         let (collectives, node_needs_help) = (self.serves_others(), self.engine.node_needs_help());
         let coalescing = self.engine.coalescing_time().is_some();
         let owes_copies = self.engine.owes_copies();
-        let most = Outstanding::most(collectives, node_needs_help, owes_copies);
+        let most = Outstanding::most(collectives || node_needs_help, owes_copies);
         if self.waiters.any() || (!self.coverage.trusts() && self.coverage.is_covered(&most, coalescing)) {
             return;
         }
