@@ -862,8 +862,8 @@ fn a_message_that_is_announced_early_completes_without_its_receiver() {
     }
 }
 
-/// A message is announced early, and its operation is given up: the program's memory goes away.   Expect: nothing
-/// is relocated, and nothing is left of the message.
+/// A message is announced early, and its operation is given up: the program's memory goes away.   Expect:
+/// nothing is relocated, and nothing is left of the message.
 #[test]
 fn a_message_that_is_announced_early_and_given_up_is_not_relocated() {
     let Some(mut all) = engines_with_quick_kernel() else { return };

@@ -277,8 +277,8 @@ fn a_message_does_not_overtake_one_that_is_being_handled() {
     }
 }
 
-/// A sender relocates its message, and the program overwrites the memory, while the receiver copies.   Expect:
-/// a receiver that has copied what the program wrote later finds the new address.
+/// A sender relocates its message, and the program overwrites the memory, while the receiver copies.
+/// Expect: a receiver that has copied what the program wrote later finds the new address.
 #[test]
 fn a_receiver_that_has_copied_too_late_knows_where_the_message_is() {
     check(|| {

@@ -94,6 +94,11 @@ impl fmt::Display for Played {
     }
 }
 
+/// Returns whether all that a process has sent is there.
+fn is_quiet(proc: &Proc) -> bool {
+    proc.engine.is_quiet() && !proc.engine.keeps_messages()
+}
+
 struct Job {
     procs: Vec<Rc<RefCell<Proc>>>,
     random: Random,
@@ -203,7 +208,7 @@ impl Job {
 
     /// Returns whether all processes wait for each other at the end, and no packet is on its way.
     fn is_over(&self, carriers: &Carriers) -> Result<bool, String> {
-        for proc in self.living().map(|proc| proc.borrow()).filter(|proc| proc.finalizes && proc.engine.is_quiet()) {
+        for proc in self.living().map(|proc| proc.borrow()).filter(|proc| proc.finalizes && is_quiet(proc)) {
             let waiting = carriers.network.waiting(proc.rank);
             if waiting > 0 {
                 return Err(format!(
@@ -216,7 +221,7 @@ impl Job {
         // it does for the dead must come to an end.
         let serves_the_dead = |proc: &Proc| proc.mortal.is_some() && proc.engine.messages.are_under_way();
         Ok(self.living().all(|proc| proc.borrow().finalizes)
-            && self.living().all(|proc| proc.borrow().engine.is_quiet())
+            && self.living().all(|proc| is_quiet(&proc.borrow()))
             && !self.living().any(|proc| serves_the_dead(&proc.borrow()))
             && !self.living().any(|proc| carriers.network.is_expected(proc.borrow().rank))
             && carriers.nodes.iter().all(|node| node.borrow().is_empty()))

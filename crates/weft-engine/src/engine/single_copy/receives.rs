@@ -150,8 +150,8 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Forgets a receive of this process, whatever its state: afterwards no sender writes to its memory. A send
-    /// is forgotten as well: nothing reads its memory any more.
+    /// Forgets a receive of this process, whatever its state: afterwards no sender writes to its memory. A
+    /// send is forgotten as well: nothing reads its memory any more.
     pub fn abandon_receive(&mut self, handle: usize) {
         self.settle_copies();
         self.abandon_early(handle);
