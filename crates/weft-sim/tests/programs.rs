@@ -39,11 +39,12 @@ fn programs_of_four_processes_end_as_they_must() {
 }
 
 /// Rare programs. In the first three, a thread that waited for room in a collective slot woke the sleeping
-/// thread of its process all the time; in the last one, a FIN came after the program had freed the window of
-/// the message.
+/// thread of its process all the time. In the next one, a FIN came after the program had freed the window of
+/// the message. In the fifth, a window was closed behind a batch of operations whose sender had died. In the
+/// last one, a message is relocated.
 #[test]
 fn rare_programs_that_have_failed_once_end_as_they_must() {
-    for seed in [0xb96, 0xc4c, 0x40_0b51, 0x7_7ade] {
+    for seed in [0xb96, 0xc4c, 0x40_0b51, 0x7_7ade, 0xb7_2f94, 0x97] {
         play(seed..seed + 1, None);
     }
 }

@@ -124,8 +124,11 @@ impl<P: Platform> OneSided<'_, P> {
                 self.link.abandon(handle);
             }
             for batch in &source.batches {
-                if let Batch::Announced { unexpected, .. } = batch {
-                    self.link.drop_unexpected(*unexpected);
+                match batch {
+                    Batch::Announced { unexpected, .. } => self.link.drop_unexpected(*unexpected),
+                    // Its sender has died, and nobody has looked since.
+                    Batch::Arriving(handle, _) => self.link.abandon(*handle),
+                    Batch::Whole(_) => {}
                 }
             }
         }
