@@ -549,21 +549,22 @@ impl<P: Platform> PointToPoint<P> {
     /// its receiver has asked.
     #[inline]
     pub fn node_needs_help(&self) -> bool {
-        self.node.is_some() && (!self.peers.near.copies || self.is_asked_on_node())
+        self.node.is_some()
+            && (!self.peers.near.copies || (!self.messages.regions.is_empty() && self.is_asked_on_node()))
     }
 
     /// Returns whether a message has been asked for, here or by a process of this node, and is under way
-    /// through a ring.
-    #[inline]
+    /// through a ring. Seldom called: then a region is open.
+    #[inline(never)]
     fn is_asked_on_node(&self) -> bool {
         let is_near = |peer: PeerId| matches!(self.peers[peer].route, Route::Shared(_));
-        !self.messages.regions.is_empty() && self.messages.regions.peers().any(is_near)
+        self.peers.near.copies && self.messages.regions.peers().any(is_near)
     }
 
     /// Returns whether messages of the node are left that move on only if this process makes passes.
     #[inline]
     pub fn needs_passes(&self) -> bool {
-        self.owes_copies() || (self.peers.near.copies && self.is_asked_on_node())
+        self.owes_copies() || (!self.messages.regions.is_empty() && self.is_asked_on_node())
     }
 
     /// Wakes the thread of this process that sleeps until a neighbour wakes it; returns `false` when no

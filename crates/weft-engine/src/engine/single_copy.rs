@@ -347,9 +347,8 @@ impl<P: Platform> PointToPoint<P> {
     /// Fetches messages that are due, in the order of their announcements, until `bytes` bytes are here.
     fn fetch_due(&mut self, bytes: u64) {
         let mut fetched_bytes = 0;
-        while fetched_bytes < bytes
-            && let Some(announced) = self.peers.near.due.pop_front()
-        {
+        while fetched_bytes < bytes && !self.peers.near.due.is_empty() {
+            let announced = self.peers.near.due.remove(0);
             let Announced { handle, peer, request, limit, .. } = announced;
             // If a message of this process waits for the peer, the peer has one to fetch, too.
             let alone = self.has_offer(peer);

@@ -70,7 +70,7 @@ pub const ROWS: [Row; 6] = [
     Row {
         protocol: Protocol::Eager,
         name: "eager",
-        when: "sent at once, within the eager limit and the receiver's credit",
+        when: "sent at once, within the eager limit and the receiver's credit; announced first where the kernel copies more quickly",
         offer: eager,
     },
 ];

@@ -410,8 +410,8 @@ impl Process {
         wait.next(Fact::Assessed { oversubscribed }, &mut self.learned)
     }
 
-    /// Ends the wait, and the call leaves MPI.
-    #[inline(always)]
+    /// Ends the wait, and the call leaves MPI. There are many places that wait, so this is there once.
+    #[inline(never)]
     fn conclude(&mut self, wait: &Wait) {
         if !wait.is_brief() {
             self.leave_wait(wait);

@@ -177,7 +177,7 @@ impl<P: Platform> PeerAccess for Peers<P> {
         if let Some(posted_table) = self.posted_table(announced.peer) {
             posted_table.note_fetching(true);
         }
-        self.near.due.push_back(announced);
+        self.near.due.push(announced);
         Fetched::Begun
     }
 }
