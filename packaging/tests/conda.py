@@ -81,3 +81,7 @@ def main():
 
 if __name__ == "__main__":
     main()
+    # All is done. A worker of rattler that has still to drop a Python object would crash an interpreter that
+    # ends (a segmentation fault in libpython, now and then).
+    sys.stdout.flush()
+    os._exit(0)
