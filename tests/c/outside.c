@@ -74,10 +74,27 @@ static void start_sends(int peer, const unsigned char *out, int length, int coun
         MPI_Isend(out + (size_t)i * LONGEST, length, MPI_BYTE, peer, i, MPI_COMM_WORLD, &request[i]);
 }
 
+/* Sends all messages, and says so to the other rank by a file. */
+static void send_and_give_sign(int peer, const unsigned char *out, int length, int count)
+{
+    MPI_Request request[MOST];
+    start_sends(peer, out, length, count, request);
+    MPI_Waitall(count, request, MPI_STATUSES_IGNORE);
+    give_sign(peer);
+}
+
 static void check_all(const unsigned char *in, int length, int count, int peer)
 {
     for (int i = 0; i < count; i++)
         CHECK_EQUAL(wrong_bytes(in + (size_t)i * LONGEST, length, peer, i), 0);
+}
+
+/* Waits outside of MPI until the other rank has sent all messages, and then ends the receives. */
+static void end_receives_after_sign(int peer, const unsigned char *in, int length, int count, MPI_Request *request)
+{
+    await_sign(peer);
+    MPI_Waitall(count, request, MPI_STATUSES_IGNORE);
+    check_all(in, length, count, peer);
 }
 
 /* The receiver posts first and goes away. Of several long messages that are announced, the sender can write
@@ -88,14 +105,10 @@ static void receives_are_posted(int peer, unsigned char *out, unsigned char *in,
     if (rank > peer) {
         start_receives(peer, in, length, count, request);
         give_sign(peer);
-        await_sign(peer);
-        MPI_Waitall(count, request, MPI_STATUSES_IGNORE);
-        check_all(in, length, count, peer);
+        end_receives_after_sign(peer, in, length, count, request);
     } else {
         await_sign(peer);
-        start_sends(peer, out, length, count, request);
-        MPI_Waitall(count, request, MPI_STATUSES_IGNORE);
-        give_sign(peer);
+        send_and_give_sign(peer, out, length, count);
     }
 }
 
@@ -107,13 +120,9 @@ static void messages_are_there(int peer, unsigned char *out, unsigned char *in, 
         for (int i = 0; i < count; i++)
             MPI_Probe(peer, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         start_receives(peer, in, length, count, request);
-        await_sign(peer);
-        MPI_Waitall(count, request, MPI_STATUSES_IGNORE);
-        check_all(in, length, count, peer);
+        end_receives_after_sign(peer, in, length, count, request);
     } else {
-        start_sends(peer, out, length, count, request);
-        MPI_Waitall(count, request, MPI_STATUSES_IGNORE);
-        give_sign(peer);
+        send_and_give_sign(peer, out, length, count);
     }
 }
 

@@ -544,17 +544,17 @@ impl<P: Platform> PointToPoint<P> {
         !self.network.carriers.is_empty()
     }
 
-    /// Returns whether a large message of the node needs its receiver or sender to help while the other is
-    /// inside MPI: always where the kernel does not copy, else while a message goes through a ring for which
-    /// its receiver has asked.
+    /// Returns whether large messages of the node move on only while both ends make passes. That is always so
+    /// where the kernel may not copy. Elsewhere it is so while a receiver has asked for a message, and the
+    /// sender writes the data to a ring.
     #[inline]
     pub fn node_needs_help(&self) -> bool {
         self.node.is_some()
             && (!self.peers.near.copies || (!self.messages.regions.is_empty() && self.is_asked_on_node()))
     }
 
-    /// Returns whether a message has been asked for, here or by a process of this node, and is under way
-    /// through a ring. Seldom called: then a region is open.
+    /// Returns whether a receiver has asked for a message, and its data is going through a ring, from this
+    /// process or to it. Callers look first whether any region is open, which is quick and mostly not so.
     #[inline(never)]
     fn is_asked_on_node(&self) -> bool {
         let is_near = |peer: PeerId| matches!(self.peers[peer].route, Route::Shared(_));

@@ -23,8 +23,8 @@ impl<P: Platform> Peers<P> {
         }
     }
 
-    /// The address where the sender keeps the message by now, if it has relocated the message.
-    pub(super) fn relocated(&mut self, announced: &Announced) -> Option<u64> {
+    /// The address where the sender keeps the message now; `None`: the sender has not relocated the message.
+    fn relocated(&mut self, announced: &Announced) -> Option<u64> {
         let found = self.posted_table(announced.peer)?.relocated(announced.request);
         found.filter(|_| !cfg!(weft_mutant = "relocations_overlooked"))
     }
