@@ -94,6 +94,8 @@ struct Peer {
     connection: Option<usize>,
     /// The frames that wait to leave.
     outgoing: Outgoing,
+    /// Memory to which the peer is likely to write next, the first one first.
+    expected: VecDeque<Registration>,
     /// The time before which this process does not connect.
     connects_from: Instant,
     /// Writes are refused for a time after no connection could be made while only writes waited for it.
@@ -235,6 +237,7 @@ impl Tcp {
                 token,
                 connection,
                 outgoing: Outgoing::default(),
+                expected: VecDeque::new(),
                 connects_from: Instant(0),
                 distrust: Distrust::default(),
             });
@@ -297,7 +300,7 @@ impl Tcp {
         self.strangers.retain(|stranger| *stranger != number);
         self.connecting -= usize::from(connection.state == State::Connects);
         let peer = connection.peer.filter(|peer| self.peers[*peer].connection == Some(number))?;
-        self.peers[peer].connection = None;
+        (self.peers[peer].connection, self.peers[peer].expected) = (None, VecDeque::new());
         Some((peer, connection.state))
     }
 
@@ -510,7 +513,10 @@ impl Tcp {
         };
         let mut begun = None;
         let mut hand_over = |packet: &[u8]| on_arrival(Arrival::packet(packet));
-        let (packets, looked) = connection.look(limit, &mut self.memory, &mut self.buffer, &mut begun, &mut hand_over);
+        let mut none = VecDeque::new();
+        let expected = connection.peer.map_or(&mut none, |peer| &mut self.peers[peer].expected);
+        let (packets, looked) =
+            connection.look(limit, &mut self.memory, expected, &mut self.buffer, &mut begun, &mut hand_over);
         match begun {
             Some(Handshake::Greeted(token)) => self.answer(number, token),
             Some(Handshake::Accepted) => {
@@ -695,6 +701,12 @@ impl RemoteMemoryAccess for Tcp {
 
     fn poll_completion(&mut self) -> Option<u64> {
         self.done.pop_front()
+    }
+
+    fn expect(&mut self, from: &Address, registration: Registration) {
+        if let Ok(peer) = self.peer(from) {
+            self.peers[peer].expected.push_back(registration);
+        }
     }
 
     fn has_room_for(&self, from: &Address) -> bool {

@@ -48,8 +48,13 @@ impl<P: Platform> PointToPoint<P> {
         let scheme = self.choose_scheme(peer, total);
         let Self { messages, network, peers, .. } = self;
         let remote = network.remotes.get(peer).filter(|_| scheme == RendezvousScheme::RemoteWrite);
-        let carrier = remote.and_then(|remote| remote.access.as_ref()).map(|access| access.carrier_path.carrier);
-        let registered = carrier.and_then(|carrier| network.carriers.register(carrier, &data, total));
+        let path = remote.and_then(|remote| remote.access.as_ref()).map(|access| access.carrier_path);
+        let registered = path.and_then(|path| network.carriers.register(path.carrier, &data, total));
+        if let (Some(path), Some((Registered { registration, .. }, _))) = (path, registered)
+            && let Some(rma) = network.carriers.rma(path.carrier)
+        {
+            rma.expect(&path.to, registration);
+        }
         let head = match registered {
             Some((registered, target)) => {
                 messages.regions.note_registered(key, registered);

@@ -385,6 +385,13 @@ pub trait RemoteMemoryAccess {
     /// the memory is registered.
     fn register(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)>;
 
+    /// Notes that the process at `from` is likely to write to the beginning of registered memory next. Until
+    /// that write begins nobody reads the memory, and nobody else writes there: the carrier may use it for
+    /// what arrives.
+    fn expect(&mut self, from: &Address, registration: Registration) {
+        let _ = (from, registration);
+    }
+
     /// Ends the access to registered memory: no access that begins after this call succeeds.
     fn deregister(&mut self, registration: Registration);
 

@@ -1,17 +1,22 @@
 //! One connection: its state, and the bytes that have arrived and are no whole frame.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::TcpStream;
 
 use weft_core::time::Instant;
 
-use super::memory::Memory;
+use super::memory::{Expected, Memory};
 use super::socket;
-use super::wire::{Parser, Part, Write, Wrong};
+use super::wire::{Parser, Part, WRITE_HEAD_BYTES, Write, Wrong};
+use crate::carrier::Registration;
 use crate::clock;
 
 /// Most system calls that receive in one look at a connection: other connections have their turn.
 const READS_MAX: usize = 8;
+/// Most bytes that are received where they are expected before the head of their write is known. If it is
+/// another frame they are copied.
+const EXPECTED_BYTES_MAX: u64 = 128 << 10;
 
 /// The steps of the handshake that the other end has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +53,18 @@ pub(super) enum Looked {
     Broken(i32),
 }
 
+/// The bytes that a system call has received.
+struct Received {
+    /// The bytes that are in their place.
+    placed: usize,
+    /// The end of those in the buffer, with what was there before.
+    end: usize,
+    /// Set if there were no more.
+    is_all: bool,
+    /// The write to which the placed bytes belong.
+    write: Option<Write>,
+}
+
 /// A connection.
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
@@ -78,12 +95,14 @@ impl Connection {
     }
 
     /// Hands packets that have arrived to `on_packet`, `limit` of them at most, and writes data to the memory
-    /// that it is for. `buffer` is memory for what arrives, larger than a frame. The beginning of the
-    /// connection is told by `begun`. Returns how many packets were handed over.
+    /// that it is for. The peer is likely to write to the memory that is `expected` next. `buffer` is memory
+    /// for what arrives, larger than a frame. The beginning of the connection is told by `begun`. Returns how
+    /// many packets were handed over.
     pub(super) fn look(
         &mut self,
         limit: usize,
         memory: &mut Memory,
+        expected: &mut VecDeque<Registration>,
         buffer: &mut [u8],
         begun: &mut Option<Handshake>,
         on_packet: &mut dyn FnMut(&[u8]),
@@ -105,23 +124,37 @@ impl Connection {
             // What is kept is no whole frame, and shorter than the buffer.
             let begin = self.kept.len() - self.taken;
             buffer[..begin].copy_from_slice(&self.kept[self.taken..]);
+            let guess =
+                if begin == 0 && self.parser.is_between_frames() { memory.expected_from(expected) } else { None };
             let write = self.parser.write().filter(|_| begin == 0);
             let target = write.and_then(|write| Some((memory.target(&write)?, write.address, write.bytes)));
             let placed_max = target.map_or(0, |(_, _, bytes)| bytes as usize);
-            let received = match socket::receive(&self.stream, target, &mut buffer[begin..]) {
-                Ok(0) => return (packets, Looked::Ended),
+            let received = match &guess {
+                Some(guess) => self.receive_expected(guess, buffer),
+                None => socket::receive(&self.stream, &mut [], target, &mut buffer[begin..]).map(|received| {
+                    let placed = received.min(placed_max);
+                    let is_all = received < placed_max + buffer.len() - begin;
+                    Received { placed, end: begin + received - placed, is_all, write }
+                }),
+            };
+            let Received { placed, end, is_all, write } = match received {
+                Ok(Received { placed: 0, end, .. }) if end == begin => return (packets, Looked::Ended),
                 Ok(received) => received,
                 Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => return (packets, Looked::Done),
                 Err(cause) if cause.kind() == io::ErrorKind::Interrupted => continue,
                 Err(cause) => return (packets, Looked::Broken(cause.raw_os_error().unwrap_or(0))),
             };
-            let placed = received.min(placed_max);
+            if guess.is_some() {
+                // Right or wrong, nothing of it is expected any more.
+                expected.pop_front();
+                if let Some(write) = write {
+                    self.parser.begin_write(write);
+                }
+            }
             if let Some(write) = write.filter(|_| placed > 0) {
                 memory.note_written(&Write { bytes: placed as u64, ..write });
             }
             self.parser.written(placed as u64);
-            let end = begin + received - placed;
-            let is_all = received < placed_max + buffer.len() - begin;
             let bytes = &buffer[..end];
             match self.parse(bytes, 0, limit - packets, memory, begun, on_packet) {
                 Ok((at, count)) => {
@@ -139,10 +172,35 @@ impl Connection {
         (packets, Looked::Done)
     }
 
+    /// Receives bytes where the next frame is likely to be a write to this memory: its data goes there at
+    /// once. If it is another frame, all bytes are put to the front of `buffer`, as they came.
+    fn receive_expected(&self, guess: &Expected, buffer: &mut [u8]) -> io::Result<Received> {
+        let Expected { data, length, key } = guess;
+        let part = (*length).min(EXPECTED_BYTES_MAX);
+        // Behind the beginning of a longer write there is only more of it, which has its place.
+        let room = if *length > part { 0 } else { buffer.len() - WRITE_HEAD_BYTES - part as usize };
+        let mut head = [0; WRITE_HEAD_BYTES];
+        let received = socket::receive(&self.stream, &mut head, Some((data, 0, part)), &mut buffer[..room])?;
+        let is_all = received < head.len() + part as usize + room;
+        let (behind_head, end) =
+            (received.saturating_sub(head.len()), received.saturating_sub(head.len() + part as usize));
+        let placed = behind_head - end;
+        let is_expected =
+            |write: &Write| write.key == *key && write.address == 0 && (part..=*length).contains(&write.bytes);
+        let write = Write::parse(&head[..received.min(head.len())]).filter(is_expected);
+        if write.is_some() {
+            return Ok(Received { placed, end, is_all, write });
+        }
+        buffer.copy_within(..end, head.len() + placed);
+        data.read(0, &mut buffer[head.len()..][..placed]);
+        buffer[..head.len()].copy_from_slice(&head);
+        Ok(Received { placed: 0, end: received, is_all, write: None })
+    }
+
     /// Takes in what has arrived, and drops it.
     pub(super) fn drain(&mut self, buffer: &mut [u8]) {
         for _ in 0..READS_MAX {
-            if !matches!(socket::receive(&self.stream, None, buffer), Ok(1..)) {
+            if !matches!(socket::receive(&self.stream, &mut [], None, buffer), Ok(1..)) {
                 return;
             }
         }

@@ -18,6 +18,14 @@ struct Exposed {
     key: u64,
 }
 
+/// Memory that a peer is likely to write to next: one run, of which nothing has been written.
+pub(super) struct Expected {
+    pub(super) data: UserData,
+    /// The bytes that are registered.
+    pub(super) length: u64,
+    pub(super) key: u64,
+}
+
 /// The registered memory. Keys cannot be guessed: only a process that was told a key can write.
 #[derive(Default)]
 pub(super) struct Memory {
@@ -85,6 +93,17 @@ impl Memory {
     /// Returns whether there is such a part.
     pub(super) fn has_written(&self) -> bool {
         !self.written.is_empty()
+    }
+
+    /// The first of these registrations that has not ended; those before it are taken out.
+    pub(super) fn expected_from(&self, expected: &mut VecDeque<Registration>) -> Option<Expected> {
+        while let Some(Registration(first)) = expected.front() {
+            if let Some(Some(Exposed { data, length, key })) = self.exposed.get(*first as usize) {
+                return Some(Expected { data: data.clone(), length: *length, key: *key });
+            }
+            expected.pop_front();
+        }
+        None
     }
 
     /// The memory that `write` is for, if all of it is registered.

@@ -54,23 +54,29 @@ pub(super) fn send(stream: &TcpStream, parts: &[IoSlice<'_>]) -> io::Result<usiz
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Receives bytes: the first ones to the bytes from `offset` on of `data`, at most `length` of them, if there
-/// is a target, and the others to `buffer`. Returns the number of bytes; 0: the peer sends no more.
+/// Receives bytes: the first ones to `head`, the next ones to the bytes from `offset` on of `data`, at most
+/// `length` of them, if there is a target, and the others to `buffer`. Returns the number of bytes; 0: the
+/// peer sends no more.
 pub(super) fn receive(
     stream: &TcpStream,
+    head: &mut [u8],
     target: Option<(&UserData, u64, u64)>,
     buffer: &mut [u8],
 ) -> io::Result<usize> {
-    let mut parts = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; 2];
+    let mut parts = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; 3];
     let mut count = 0;
+    if !head.is_empty() {
+        parts[0] = libc::iovec { iov_base: head.as_mut_ptr().cast(), iov_len: head.len() };
+        count = 1;
+    }
     if let Some((data, offset, length)) = target
         && let Some(start) = data.program_run(&(offset..offset + length))
     {
-        parts[0] = libc::iovec { iov_base: start.cast(), iov_len: length as usize };
-        count = 1;
+        parts[count] = libc::iovec { iov_base: start.cast(), iov_len: length as usize };
+        count += 1;
     }
     parts[count] = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: the buffer is borrowed. The maker of `data` promised that its memory can be written until its
+    // SAFETY: head and buffer are borrowed. The maker of `data` promised that its memory can be written until its
     // operation is over; the engine has the memory deregistered before that, and then it is no target.
     let received = unsafe { libc::readv(stream.as_raw_fd(), parts.as_ptr(), count as libc::c_int + 1) };
     usize::try_from(received).map_err(|_| io::Error::last_os_error())

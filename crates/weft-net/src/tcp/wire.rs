@@ -74,6 +74,14 @@ impl Write {
         }
         bytes
     }
+
+    /// Reads the bytes in front of the data; `None` if they are something else.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes =
+            bytes.first_chunk::<WRITE_HEAD_BYTES>().filter(|bytes| bytes[..HEAD_BYTES] == head(WRITE, WRITE_BYTES))?;
+        let words = &bytes[HEAD_BYTES..];
+        Some(Self { key: word(words), address: word(&words[8..]), bytes: word(&words[16..]) })
+    }
 }
 
 /// A part of what has arrived.
@@ -123,6 +131,16 @@ impl Parser {
     /// The write whose data comes next.
     pub(super) fn write(&self) -> Option<Write> {
         self.write
+    }
+
+    /// Returns whether the next byte is the first one of a frame.
+    pub(super) fn is_between_frames(&self) -> bool {
+        self.beginning == Beginning::Frames && self.write.is_none()
+    }
+
+    /// Begins a write whose head, the next frame's, has been taken already.
+    pub(super) fn begin_write(&mut self, write: Write) {
+        self.write = Some(write);
     }
 
     /// Notes that the next `count` bytes of the write have been taken.
