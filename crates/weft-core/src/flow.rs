@@ -60,6 +60,8 @@ use outgoing::Outgoing;
 /// smaller [`SMALLER_BYTES`] more. A flow that is not used for long is parked, and is smaller then
 /// ([`PARKED_BYTES_MAX`]).
 pub const IDLE_BYTES_MAX: usize = 1208;
+/// Bytes on their way that are frames without data: beside them a message counts as alone.
+const CONTROL_BYTES_MAX: usize = 256;
 const _: () = assert!(size_of::<Flow>() + Outgoing::KEPT <= IDLE_BYTES_MAX);
 
 /// Bytes that a flow keeps once it has used so many paths beside path 0.
@@ -317,7 +319,10 @@ impl Flow {
     /// The progress of messages, for the choice of the long path.
     pub fn sending(&self, now: Instant) -> Sending {
         let (acknowledged, submitted) = self.outgoing.queue.positions();
-        Sending { now, is_idle: self.outgoing.is_idle(), acknowledged, submitted }
+        let Outgoing { queue, .. } = &self.outgoing;
+        let on_their_way = queue.bytes().max(self.outgoing.in_flight() as usize);
+        let is_idle = !queue.has_unsent() && on_their_way <= CONTROL_BYTES_MAX;
+        Sending { now, is_idle, acknowledged, submitted }
     }
 
     /// Returns whether nothing is unacknowledged or queued, and no acknowledgement is owed.

@@ -7,7 +7,7 @@
 //! take one path, until the flow is idle or the burst has many messages. There the time counts in which its
 //! bytes were acknowledged. Both kinds of messages are chosen apart.
 
-use crate::measured_choice::ChoiceBySize;
+use crate::measured_choice::{ChoiceBySize, MeasuredChoice};
 use crate::time::Instant;
 
 /// The most messages of a burst: where messages never pause, one burst follows another.
@@ -48,8 +48,9 @@ struct Alone {
     began: Instant,
     is_long: bool,
     bytes: u64,
-    /// The position in the flow's messages up to which they must be acknowledged.
-    until: u32,
+    /// The position in the flow's messages up to which they must be acknowledged; `None`: the data does not
+    /// go through the flow, and the receiver says when it has it.
+    until: Option<u32>,
 }
 
 /// Messages that were sent while others were under way.
@@ -69,7 +70,8 @@ struct Burst {
 pub struct Sending {
     /// The present time.
     pub now: Instant,
-    /// All that was sent is acknowledged.
+    /// All that was sent is acknowledged, but for a few frames without data: the word that the last message
+    /// of the other direction has arrived may be under way.
     pub is_idle: bool,
     /// The position behind the messages that are acknowledged, in bytes. It wraps.
     pub acknowledged: u32,
@@ -81,16 +83,18 @@ impl LongPathChoice {
     /// Begins a message of `bytes` bytes, which is to be submitted. Returns whether it is for the long path.
     /// If that path takes none, the caller says so by [`LongPathMessages::refused`].
     pub fn begin(&mut self, messages: &mut LongPathMessages, sending: &Sending, bytes: u64) -> bool {
-        if messages.long_path != LongPathUse::Measured {
-            messages.is_last_long = messages.long_path == LongPathUse::Always;
-            return messages.is_last_long;
-        }
+        let long_path = messages.long_path;
+        let choose = |choice: &mut MeasuredChoice| match long_path {
+            LongPathUse::Measured => choice.choose(),
+            LongPathUse::Always => true,
+            LongPathUse::Never => false,
+        };
         let Sending { now: began, acknowledged: from, submitted, .. } = *sending;
         if sending.is_idle {
             // The times at which earlier messages were acknowledged are not known.
             messages.forget();
-            let is_long = self.alone.of_mut(bytes).choose();
-            let until = submitted.wrapping_add(bytes as u32);
+            let is_long = choose(self.alone.of_mut(bytes));
+            let until = Some(submitted.wrapping_add(bytes as u32));
             messages.alone = Some(Alone { began, is_long, bytes, until });
             messages.is_last_long = is_long;
             return is_long;
@@ -98,8 +102,8 @@ impl LongPathChoice {
         if messages.burst.is_some_and(|burst| burst.messages >= BURST_MESSAGES_MAX) {
             self.end_burst(messages, sending);
         }
-        let choose = || Burst { began, is_long: self.in_burst.of_mut(bytes).choose(), bytes, messages: 0, from };
-        let burst = messages.burst.get_or_insert_with(choose);
+        let begin = || Burst { began, is_long: choose(self.in_burst.of_mut(bytes)), bytes, messages: 0, from };
+        let burst = messages.burst.get_or_insert_with(begin);
         burst.messages += 1;
         messages.is_last_long = burst.is_long;
         burst.is_long
@@ -107,12 +111,20 @@ impl LongPathChoice {
 
     /// Measures messages that are acknowledged just now.
     pub fn measure(&mut self, messages: &mut LongPathMessages, sending: &Sending) {
-        let is_acknowledged = |alone: &Alone| sending.acknowledged.wrapping_sub(alone.until) as i32 >= 0;
+        let has_passed = |until: u32| sending.acknowledged.wrapping_sub(until) as i32 >= 0;
+        let is_acknowledged = |alone: &Alone| alone.until.is_some_and(has_passed);
         if let Some(Alone { began, is_long, bytes, .. }) = messages.alone.take_if(|alone| is_acknowledged(alone)) {
             self.alone.of_mut(bytes).measure(is_long, sending.now.since(began), bytes);
         }
         if sending.is_idle {
             self.end_burst(messages, sending);
+        }
+    }
+
+    /// Measures the message that was [written](LongPathMessages::written), and has arrived just now.
+    pub fn arrived(&mut self, messages: &mut LongPathMessages, now: Instant) {
+        if let Some(Alone { began, is_long, bytes, .. }) = messages.alone.take_if(|alone| alone.until.is_none()) {
+            self.alone.of_mut(bytes).measure(is_long, now.since(began), bytes);
         }
     }
 
@@ -143,6 +155,20 @@ impl LongPathMessages {
         match (&mut self.burst, &mut self.alone) {
             (Some(Burst { is_long, .. }), _) | (None, Some(Alone { is_long, .. })) => *is_long = false,
             (None, None) => {}
+        }
+    }
+
+    /// Returns whether the message that has just begun found the flow idle, and no burst.
+    pub fn is_alone(&self) -> bool {
+        self.alone.is_some() && self.burst.is_none()
+    }
+
+    /// Notes that the message that has just begun is written by the carrier of the long path, and is no
+    /// packet of the flow.
+    pub fn written(&mut self) {
+        self.is_last_long = false;
+        if let Some(alone) = &mut self.alone {
+            alone.until = None;
         }
     }
 

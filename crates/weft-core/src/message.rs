@@ -63,6 +63,8 @@ pub enum Frame<'a> {
     /// `total` bytes wait in the sender's `request`; `address` is where they lie, when they are one run of
     /// memory.
     Rendezvous { envelope: Envelope, request: u32, total: u64, address: Option<u64> },
+    /// `total` bytes of the sender's `request` follow: its carrier writes them without an invitation.
+    EagerWrite { envelope: Envelope, request: u32, total: u64 },
     /// The receiver takes the first `total` bytes of `request` at `remote_key`; those before `limit` may be
     /// sent now.
     ClearToSend { request: u32, remote_key: u32, limit: u64, total: u64 },
@@ -102,6 +104,7 @@ const CLEAR_TO_PLACE: u8 = 11;
 const PLACED: u8 = 12;
 const GIVEN_UP: u8 = 13;
 const REVOKED: u8 = 14;
+const EAGER_WRITE: u8 = 15;
 
 /// Bit of the second byte: the optional field of the frame is present.
 const WITH_OPTION: u8 = 1;
@@ -176,6 +179,11 @@ impl Head {
     /// Head that announces a large message.
     pub fn rendezvous(envelope: Envelope, request: u32, total: u64, address: Option<u64>) -> Self {
         Self::new(RENDEZVOUS, address.is_some()).envelope(envelope).u32(request).u64(total).u64(address.unwrap_or(0))
+    }
+
+    /// Head of a message whose data the sender's carrier writes without an invitation.
+    pub fn eager_write(envelope: Envelope, request: u32, total: u64) -> Self {
+        Self::new(EAGER_WRITE, false).envelope(envelope).u32(request).u64(total)
     }
 
     /// Head that permits the bytes before `limit`, of the `total` that are wanted, to be sent.
@@ -299,6 +307,7 @@ impl<'a> Frame<'a> {
                 let (envelope, request, total, address) = (r.envelope()?, r.u32()?, r.u64()?, r.u64()?);
                 Self::Rendezvous { envelope, request, total, address: with_option.then_some(address) }
             }
+            EAGER_WRITE => Self::EagerWrite { envelope: r.envelope()?, request: r.u32()?, total: r.u64()? },
             CLEAR_TO_SEND => {
                 Self::ClearToSend { request: r.u32()?, remote_key: r.u32()?, limit: r.u64()?, total: r.u64()? }
             }
@@ -362,6 +371,10 @@ mod tests {
             (
                 round_trip(Head::rendezvous(ENVELOPE, 1, 1 << 40, Some(77)), b""),
                 Frame::Rendezvous { envelope: ENVELOPE, request: 1, total: 1 << 40, address: Some(77) },
+            ),
+            (
+                round_trip(Head::eager_write(ENVELOPE, 1, 1 << 16), b""),
+                Frame::EagerWrite { envelope: ENVELOPE, request: 1, total: 1 << 16 },
             ),
             (
                 round_trip(Head::clear_to_send(1, 2, 3, 4), b""),

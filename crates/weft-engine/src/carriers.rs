@@ -29,7 +29,7 @@ use crate::transport::{
     Address, Carrier, CarrierAttributes, Multicast, Placement, Registration, RemoteMemory, RemoteMemoryAccess,
 };
 pub use coalescing::Attendance;
-pub(crate) use coalescing::{COALESCE_TIME_MAX, Coalescing, coalesced_bytes_max};
+pub(crate) use coalescing::{COALESCE_TIME_MAX, Coalescing, Company, coalesced_bytes_max};
 
 /// A carrier of any kind.
 pub type BoxedCarrier = Box<dyn Carrier + std::marker::Send>;
@@ -166,6 +166,20 @@ impl Carriers {
         Some((Registered { carrier: id, registration }, memory))
     }
 
+    /// Registers memory for what a peer writes unasked under this `name`, by the carrier that leads there.
+    pub(crate) fn register_unasked(
+        &mut self,
+        from: &CarrierPath,
+        name: u32,
+        data: &UserData,
+        bytes: u64,
+    ) -> Option<Registered> {
+        let registration = self.rma(from.carrier)?.register_unasked(&from.to, name, data, bytes)?;
+        self.open[usize::from(from.carrier.0)].registered += 1;
+        self.count_awaited();
+        Some(Registered { carrier: from.carrier, registration })
+    }
+
     /// Deregisters memory: peers reach it no more.
     pub(crate) fn deregister(&mut self, registered: Registered) {
         if let Some(rma) = self.rma(registered.carrier) {
@@ -283,6 +297,7 @@ pub struct Remote {
     /// Set while the flow is idle and still has its memory.
     pub(crate) cached: bool,
     pub(crate) coalescing: Coalescing,
+    pub(crate) company: Company,
     /// The packets and bytes that have left on each rail, where there are several.
     sent: Box<[Sent]>,
 }
@@ -315,6 +330,17 @@ pub(crate) struct Access {
     distrust: Distrust,
     /// The messages that may take the long path.
     long_messages: LongPathMessages,
+}
+
+/// The way of an eager message to a peer on another host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Packets as long as the carriers of the flow take.
+    Packets,
+    /// Packets of the long path, with so many bytes of head and payload at most.
+    LongPackets(usize),
+    /// The carrier of the long path writes it.
+    EagerWrite,
 }
 
 /// The protocol to which messages for a peer are submitted.
@@ -433,6 +459,7 @@ impl Remote {
             active: false,
             cached: false,
             coalescing: Coalescing::default(),
+            company: Company::default(),
             sent: vec![Sent::default(); counted].into(),
         }
     }
@@ -547,28 +574,44 @@ impl Remote {
         self.long().filter(|_| self.settings.is_long(path)).map(|access| access.carrier_path)
     }
 
-    /// The largest message that fits a packet of the long path, head and payload, in bytes, if a message of
-    /// `length` bytes is for that path and it is open. To be asked once for each message.
-    pub(crate) fn long_frame_max(
+    /// The way of a message of `length` bytes, head included. To be asked once for each message. If the
+    /// carrier of the long path `may_write` the message, it does so where the message would take that path
+    /// alone.
+    pub(crate) fn way(
         &mut self,
         length: usize,
+        may_write: bool,
         carriers: &mut Carriers,
         choice: &mut LongPathChoice,
         now: impl FnOnce() -> Instant,
-    ) -> Option<usize> {
-        let flow = self.current_flow().filter(|flow| flow.may_take_long_path(length))?;
+    ) -> Way {
+        let Some(flow) = self.current_flow().filter(|flow| flow.may_take_long_path(length)) else {
+            return Way::Packets;
+        };
         let sending = flow.sending(now());
-        if !choice.begin(&mut self.access.as_deref_mut()?.long_messages, &sending, length as u64) {
-            return None;
+        let Some(access) = self.access.as_deref_mut() else { return Way::Packets };
+        if !choice.begin(&mut access.long_messages, &sending, length as u64) {
+            return Way::Packets;
         }
         self.look_at_long_path(carriers, sending.now);
+        let state = self.current_flow().map_or(LongPath::Closed, Flow::long_path);
         let most = self.current_flow().and_then(Flow::long_frame_max);
-        if most.is_none()
-            && let Some(access) = &mut self.access
-        {
+        let Some(access) = self.access.as_deref_mut() else { return Way::Packets };
+        if may_write && access.placement.unasked && state == LongPath::Open && access.long_messages.is_alone() {
+            access.long_messages.written();
+            return Way::EagerWrite;
+        }
+        if most.is_none() {
             access.long_messages.refused();
         }
-        most
+        most.map_or(Way::Packets, Way::LongPackets)
+    }
+
+    /// Measures the message that the carrier of the long path has written, and that has arrived just now.
+    pub(crate) fn measure_written(&mut self, choice: &mut LongPathChoice, now: Instant) {
+        if let Some(access) = &mut self.access {
+            choice.arrived(&mut access.long_messages, now);
+        }
     }
 
     /// Returns whether the message of `length` bytes that was submitted last to `flow`, the one to the peer,

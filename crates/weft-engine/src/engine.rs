@@ -16,6 +16,7 @@
 //! The process in `weft-mpi` calls the engine under its lock; `weft-sim` calls it in virtual time.
 
 mod awaited;
+mod eager_writes;
 mod farewell;
 mod immediate;
 mod link;
@@ -47,6 +48,7 @@ use crate::peers::Peers;
 use crate::protocols::{Choices, CostModel};
 use crate::transport::Platform;
 use crate::windows::Windows;
+use eager_writes::{EagerWrite, OF_AN_EAGER_WRITE};
 use link::Link;
 use multicast::Heard;
 use network::Network;
@@ -112,6 +114,8 @@ pub struct PointToPoint<P: Platform> {
     pub peers: Peers<P>,
     node: Option<P::Node>,
     single_copy: SingleCopies,
+    /// The eager writes whose FIN has not come.
+    eager_writes: Vec<EagerWrite>,
     network: Network,
     /// The eager limit that the user has set, for all routes.
     said_eager_limit: Option<u64>,
@@ -353,6 +357,8 @@ impl<P: Platform> Engine<P> {
             if done & placement::OF_A_WINDOW != 0 {
                 self.windows.note_piece(done as u32);
                 self.messages.notify();
+            } else if done & OF_AN_EAGER_WRITE != 0 {
+                self.note_eager_write((done & !OF_AN_EAGER_WRITE) as usize);
             } else if done & placement::OF_A_STREAM != 0 {
                 self.groups.note_written(done as u32);
             } else {

@@ -11,6 +11,7 @@ mod awaited;
 mod completions;
 mod contexts;
 mod eager;
+mod eager_writes;
 mod errors;
 mod frames;
 mod given_up;
@@ -20,6 +21,7 @@ mod rendezvous;
 
 pub use access::{Announced, Fetched, PeerAccess, Withdrawal, Written};
 pub use awaited::Unfinished;
+pub use eager_writes::{EAGER_WRITE_BYTES_MAX, EAGER_WRITES_MAX};
 pub use errors::failure;
 pub use peer::Peer;
 pub use recovery::{Bar, Recovery};
@@ -57,6 +59,11 @@ const KEPT_BYTES_TOLD: u64 = CREDIT_BYTES / 4;
 pub enum Outgoing {
     /// A frame without payload.
     Control(Head),
+    /// The word that an eager write of this name has arrived. It may wait for company.
+    Fin {
+        /// The sender's name for the message.
+        request: u32,
+    },
     /// News of the peer's room: nothing leaves, but messages that wait for room go on.
     Room,
     /// A queued eager or rendezvous send; its request says which.
@@ -73,6 +80,14 @@ pub enum Outgoing {
     },
     /// Asks the sender's carrier to write its message `asked` to the memory of the receive `request`.
     Invite {
+        /// The handle of the receive.
+        request: usize,
+        /// The sender's name for the message.
+        asked: u32,
+    },
+    /// Tells our carrier where the message `asked` goes, which the sender's carrier writes unasked: to the
+    /// memory of the receive `request`.
+    Expect {
         /// The handle of the receive.
         request: usize,
         /// The sender's name for the message.
@@ -119,7 +134,7 @@ impl Unexpected {
     pub fn front(&self) -> &[u8] {
         match &self.body {
             Body::Whole { bytes, .. } | Body::Arriving { bytes, .. } => bytes,
-            Body::Announced { .. } => &[],
+            Body::Announced { .. } | Body::EagerWrite { .. } => &[],
         }
     }
 
@@ -127,7 +142,7 @@ impl Unexpected {
     pub fn held_bytes(&self) -> u64 {
         match &self.body {
             Body::Whole { bytes, .. } | Body::Arriving { bytes, .. } => bytes.len() as u64,
-            Body::Announced { .. } => 0,
+            Body::Announced { .. } | Body::EagerWrite { .. } => 0,
         }
     }
 }
@@ -139,6 +154,8 @@ enum Body {
     Arriving { bytes: Vec<u8>, acknowledge: Option<u32>, stream: Stream },
     /// An announcement: the sender keeps the message in `request`.
     Announced { request: u32, address: Option<u64> },
+    /// The sender's carrier writes the message `request`, or has written it: our carrier keeps what arrives.
+    EagerWrite { request: u32 },
 }
 
 /// The number of the source that brings the frames of a peer in order: its ring or flow ([`OWN_STREAM`]), or
@@ -432,6 +449,7 @@ impl Messages {
         self.under_way -= std::mem::take(&mut request.weight);
         request.ticket = None;
         let before = std::mem::replace(&mut request.state, State::Complete);
+        before.land();
         let freed = request.hold == Hold::Freed;
         if let State::Receiving { region: Some(key), .. } | State::Sending { region: Some(key), .. } = &before {
             self.end_access(*key, matches!(before, State::Receiving { pulled: Some(_), .. }));

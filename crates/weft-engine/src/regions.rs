@@ -174,6 +174,15 @@ impl Regions {
         }
     }
 
+    /// Has an open region stand for other memory with the same contents.
+    pub fn replace(&mut self, key: RegionKey, data: UserData) {
+        if let Some(entry) = self.entries.get_mut(key.index()).filter(|entry| entry.generation == key.generation())
+            && let Some(region) = &mut entry.region
+        {
+            region.data = data;
+        }
+    }
+
     /// The peers of the open regions, some of them more than once.
     pub fn peers(&self) -> impl Iterator<Item = PeerId> + '_ {
         self.entries.iter().filter_map(|entry| Some(entry.region.as_ref()?.peer))

@@ -28,7 +28,7 @@ pub use carrier::{
     VerbsAddress, receive_packets, send_one_by_one, wrong_address,
 };
 pub use node::{Frames, Liveness, Node, NodeCosts, NodeProcessors, PeerFault, SleepMode, Sleeping};
-pub use placement::{Begun, Placement, Proof, Registration, RemoteMemory, Written};
+pub use placement::{Begun, Placement, Proof, Registration, RemoteMemory, Unasked, Written};
 pub use posted::{
     Candidate, Claim, Cooperation, Ending, NUMBER_BITS, Offered, Piece, PostState, PostedReceive, PostedReceives,
     PostedTable, RELOCATED_MAX, Remainder, Taker, Ticket, number_near,

@@ -225,6 +225,7 @@ const PLACEMENT: Placement = Placement {
     one_sided_min: 1,
     proof: Proof::Completion,
     tells: false,
+    unasked: false,
 };
 const GROUP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(239, 192, 0, 1)), 7);
 const ABLE: CarrierAttributes = CarrierAttributes {

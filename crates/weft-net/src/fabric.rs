@@ -187,6 +187,7 @@ fn placing(offer: &Offer) -> Placement {
         one_sided_min: ONE_SIDED_MIN,
         proof: Proof::Answer,
         tells: false,
+        unasked: false,
     }
 }
 

@@ -36,7 +36,7 @@ pub mod carrier {
     pub use weft_engine::transport::{
         Address, Arrival, Begun, Carrier, CarrierAttributes, Delivery, Diagnostics, EthernetAddress, FabricAddress,
         JOINED_MAX, Look, Multicast, MulticastAttributes, Outcome, Placement, Proof, Registration, RemoteMemory,
-        RemoteMemoryAccess, TcpAddress, VerbsAddress, Wrapper, Written, receive_packets, send_one_by_one,
+        RemoteMemoryAccess, TcpAddress, Unasked, VerbsAddress, Wrapper, Written, receive_packets, send_one_by_one,
         wrong_address,
     };
 }

@@ -31,13 +31,13 @@ use weft_engine::memory::UserData;
 
 use crate::carrier::{
     Address, Arrival, Begun, Carrier, CarrierAttributes, Delivery, Diagnostics, Look, Outcome, Placement, Proof,
-    Registration, RemoteMemory, RemoteMemoryAccess, TcpAddress, Written, wrong_address,
+    Registration, RemoteMemory, RemoteMemoryAccess, TcpAddress, Unasked, Written, wrong_address,
 };
 use crate::udp::{self, Candidate};
 use crate::{Error, clock, sys};
 use connection::{Connection, Handshake, Looked, State};
 pub use endpoint_address::EndpointAddress;
-use memory::Memory;
+use memory::{Memory, Name};
 use outgoing::{Outgoing, try_send};
 use wire::{Beginning, HEAD_BYTES, Parser, Write};
 
@@ -84,6 +84,7 @@ const PLACEMENT: Placement = Placement {
     one_sided_min: PLACED_MIN,
     proof: Proof::Answer,
     tells: true,
+    unasked: true,
 };
 
 /// A process that this one may send to.
@@ -514,9 +515,12 @@ impl Tcp {
         let mut begun = None;
         let mut hand_over = |packet: &[u8]| on_arrival(Arrival::packet(packet));
         let mut none = VecDeque::new();
-        let expected = connection.peer.map_or(&mut none, |peer| &mut self.peers[peer].expected);
-        let (packets, looked) =
-            connection.look(limit, &mut self.memory, expected, &mut self.buffer, &mut begun, &mut hand_over);
+        let Self { memory, buffer, peers, .. } = self;
+        let (token, expected) = match connection.peer {
+            Some(peer) => (peers[peer].token, &mut peers[peer].expected),
+            None => (connection.token.unwrap_or(0), &mut none),
+        };
+        let (packets, looked) = connection.look(limit, token, memory, expected, buffer, &mut begun, &mut hand_over);
         match begun {
             Some(Handshake::Greeted(token)) => self.answer(number, token),
             Some(Handshake::Accepted) => {
@@ -687,12 +691,37 @@ impl RemoteMemoryAccess for Tcp {
             let may_come = self.peers[peer].distrust.is_over(clock::now()) && self.has_room(peer);
             return if may_come { Begun::NotNow } else { Begun::Never };
         };
-        let write = Write { key: target.key, address: target.address, bytes: range.end - range.start };
+        let (key, address, bytes) = (target.key, target.address, range.end - range.start);
+        let write = Write { key, address, bytes, is_unasked: false };
         if !self.peers[peer].outgoing.write(write, data, range, number) {
             return Begun::NotNow;
         }
         self.flush(connection);
         Begun::Yes
+    }
+
+    fn write_unasked(&mut self, to: &Address, data: &UserData, name: u32, number: u64) -> Unasked {
+        let range = 0..data.len();
+        let Ok(peer) = self.peer(to) else { return Unasked::Refused };
+        if range.is_empty() || data.program_run(&range).is_none() {
+            return Unasked::Refused;
+        }
+        let Some(connection) = self.open_connection(peer) else { return Unasked::Refused };
+        let write = Write { key: name.into(), address: 0, bytes: range.end, is_unasked: true };
+        if !self.peers[peer].outgoing.write(write, data, range, number) {
+            return Unasked::Refused;
+        }
+        self.flush(connection);
+        if self.done.pop_back_if(|done| *done == number).is_some() { Unasked::Taken } else { Unasked::Begun }
+    }
+
+    fn register_unasked(&mut self, from: &Address, name: u32, data: &UserData, length: u64) -> Option<Registration> {
+        let peer = self.peer(from).ok()?;
+        let Peer { token, expected, .. } = &mut self.peers[peer];
+        let name = Name::Unasked { token: *token, name: name.into() };
+        let registration = self.memory.register_unasked(name, data, length)?;
+        expected.push_back(registration);
+        Some(registration)
     }
 
     fn read(&mut self, _: &Address, _: &UserData, _: Range<u64>, _: RemoteMemory, _: u64) -> Begun {
@@ -743,8 +772,8 @@ pub fn take_foreign_apart(bytes: &[u8]) {
 /// Valid bytes, for [`take_foreign_apart`] to begin with.
 pub fn foreign_seeds() -> Vec<Vec<u8>> {
     let packet = [&wire::packet_head(5)[..], b"hello"].concat();
-    let write = [&Write { key: 1, address: 2, bytes: 3 }.head()[..], b"abc"].concat();
-    let frames = [packet, write].concat();
+    let write = |is_unasked| [&Write { key: 1, address: 2, bytes: 3, is_unasked }.head()[..], b"abc"].concat();
+    let frames = [packet, write(false), write(true)].concat();
     let begins = |first: u8, beginning: &[u8]| [&[first], beginning, &frames].concat();
     vec![begins(1, &wire::greeting(9, FOREIGN_TOKEN)), begins(5, &wire::accepted()), begins(9, &[])]
 }

@@ -256,6 +256,7 @@ fn attributes(device: &Device, bytes_min: u64) -> CarrierAttributes {
         one_sided_min: ONE_SIDED_MIN,
         proof: if device.is_iwarp { Proof::Read } else { Proof::Completion },
         tells: false,
+        unasked: false,
     };
     CarrierAttributes {
         delivery: Delivery::Ordered,

@@ -31,6 +31,7 @@ const PLACEMENT: Placement = Placement {
     one_sided_min: 1,
     proof: Proof::Completion,
     tells: false,
+    unasked: false,
 };
 
 /// The state that all ends share.

@@ -246,6 +246,10 @@ impl<P: Platform> PointToPoint<P> {
         while at < self.network.active.len() {
             let peer = self.network.active[at];
             if let Some(remote) = self.network.remotes.get_mut(peer) {
+                if remote.company.waits() && self.network.attendance != Attendance::None {
+                    at += 1;
+                    continue;
+                }
                 remote.coalescing.end(true);
                 remote.note_held(&self.network.carriers, now);
             }
@@ -295,6 +299,7 @@ impl<P: Platform> PointToPoint<P> {
             return;
         }
         let Some(remote) = self.network.remotes.get_mut(peer) else { return };
+        remote.company.joined();
         let train = self.network.train.len();
         let attendance = self.network.attendance;
         let may_coalesce = attendance != Attendance::None

@@ -11,7 +11,7 @@ use weft_core::message::{HEAD_MAX, Head};
 
 use super::network::Network;
 use super::{FLOW_QUEUE_BYTES, PointToPoint};
-use crate::carriers::{Remote, Submission};
+use crate::carriers::{Remote, Submission, Way};
 use crate::group::PeerId;
 use crate::memory::UserData;
 use crate::messages::{CREDIT_PER_MESSAGE, Outgoing};
@@ -68,10 +68,21 @@ impl<P: Platform> PointToPoint<P> {
     pub(super) fn push(&mut self, peer: PeerId, outgoing: &mut Outgoing) -> bool {
         match outgoing {
             Outgoing::Control(head) => self.carry(peer, head, &UserData::empty(), 0, 0),
+            Outgoing::Fin { request } => {
+                let is_submitted = self.carry(peer, &Head::fin(*request), &UserData::empty(), 0, 0);
+                if let Some(remote) = self.network.remotes.get_mut(peer).filter(|_| is_submitted) {
+                    remote.company.submitted();
+                }
+                is_submitted
+            }
             Outgoing::Room => true,
             Outgoing::Send { request } => self.push_send(peer, *request),
             Outgoing::Remainder { request, offset } => self.push_remainder(peer, *request, offset),
             Outgoing::Invite { request, asked } => self.push_invitation(peer, *request, *asked),
+            Outgoing::Expect { request, asked } => {
+                self.push_expectation(peer, *request, *asked);
+                true
+            }
             Outgoing::Place { request, remote_key, total, target } => {
                 self.push_placement(peer, *request, *remote_key, *total, *target);
                 true
@@ -188,7 +199,11 @@ impl<P: Platform> PointToPoint<P> {
         let is_synchronous = send.mode == Mode::Synchronous;
         let acknowledge = is_synchronous.then(|| self.messages.requests.wire(handle));
         let context = send.envelope.context;
-        let Some(sent) = self.push_eager(peer, &send, acknowledge) else { return false };
+        let way = self.way(peer, &send);
+        if way == Way::EagerWrite {
+            return self.write_eagerly(peer, handle, send);
+        }
+        let Some(sent) = self.push_eager(peer, &send, acknowledge, way) else { return false };
         let state = &mut self.peers[peer];
         state.matching.credit -= bytes + CREDIT_PER_MESSAGE;
         state.put(bytes);
@@ -241,17 +256,16 @@ impl<P: Platform> PointToPoint<P> {
 
     /// Puts a message, or its first piece, on the route to `peer`; returns how many bytes. `None` when the
     /// route is full.
-    fn push_eager(&mut self, peer: PeerId, send: &Send, acknowledge: Option<u32>) -> Option<u64> {
+    fn push_eager(&mut self, peer: PeerId, send: &Send, acknowledge: Option<u32>, way: Way) -> Option<u64> {
         let total = send.data.len();
         let (whole, first) =
             (Head::eager(send.envelope, acknowledge), Head::eager_first(send.envelope, acknowledge, total));
         let more = Head::eager_more();
-        let mut long = None;
         let frame_max = match &self.peers[peer].route {
-            Route::Remote(()) => {
-                long = self.long_frame_max(peer, whole.as_bytes().len() as u64 + total);
-                long.unwrap_or_else(|| self.submission(peer).frame_max()) as u64
-            }
+            Route::Remote(()) => match way {
+                Way::LongPackets(frame_max) => frame_max as u64,
+                Way::Packets | Way::EagerWrite => self.submission(peer).frame_max() as u64,
+            },
             Route::Shared(_) => {
                 let piece_max = self.piece_max(peer);
                 if total <= piece_max {
@@ -267,7 +281,8 @@ impl<P: Platform> PointToPoint<P> {
         // The queue of a flow takes all pieces once it takes the first. The first piece fills up the rest of
         // the last packet of earlier messages. All others but the last fill a packet each. Pieces for the
         // long path share no packet.
-        let room = if long.is_some() { 0 } else { self.submission(peer).frame_room() as u64 };
+        let is_long = matches!(way, Way::LongPackets(_));
+        let room = if is_long { 0 } else { self.submission(peer).frame_room() as u64 };
         let first_max = if room > FIRST_PIECE_MIN { room } else { frame_max };
         let mut offset = first_max - first.as_bytes().len() as u64;
         if !self.carry(peer, &first, &send.data, 0, offset) {
@@ -281,13 +296,19 @@ impl<P: Platform> PointToPoint<P> {
         Some(total)
     }
 
-    /// The largest piece, head included, of a message of `length` bytes that takes the flow's long path;
-    /// `None` if it does not, or if the flow takes no message at present.
-    fn long_frame_max(&mut self, peer: PeerId, length: u64) -> Option<usize> {
+    /// The way of an eager message, if it goes to another host and the flow takes a message at present.
+    fn way(&mut self, peer: PeerId, send: &Send) -> Way {
+        if !matches!(self.peers[peer].route, Route::Remote(())) {
+            return Way::Packets;
+        }
+        let may_write = self.may_write_eagerly(peer, send);
+        let length = Head::eager(send.envelope, None).as_bytes().len() + send.data.len() as usize;
         let Self { network, platform, .. } = self;
         let Network { remotes, carriers, long_path_choice, .. } = network;
-        let remote = remotes.get_mut(peer).filter(|remote| remote.queued_bytes() <= FLOW_QUEUE_BYTES)?;
-        remote.long_frame_max(length as usize, carriers, long_path_choice, || platform.now())
+        match remotes.get_mut(peer).filter(|remote| remote.queued_bytes() <= FLOW_QUEUE_BYTES) {
+            Some(remote) => remote.way(length, may_write, carriers, long_path_choice, || platform.now()),
+            None => Way::Packets,
+        }
     }
 
     /// Puts the pieces of a message from `offset` on into the ring of `peer`, as long as there is room.

@@ -75,6 +75,25 @@ impl<P: Platform> PointToPoint<P> {
         self.carry(peer, &head, &UserData::empty(), 0, 0)
     }
 
+    /// Tells our carrier where an eager write goes. If it cannot put it there, the message is asked for.
+    pub(super) fn push_expectation(&mut self, peer: PeerId, handle: usize, asked: u32) {
+        let Self { messages, network, .. } = self;
+        let entry = messages.requests.get(handle);
+        let Some(State::Receiving { data, total, region: Some(key), .. }) = entry.map(|entry| &entry.state) else {
+            return;
+        };
+        let access = network.remotes.get(peer).and_then(|remote| remote.access.as_ref());
+        let registered =
+            access.and_then(|access| network.carriers.register_unasked(&access.carrier_path, asked, data, *total));
+        match registered {
+            Some(registered) => {
+                messages.regions.note_registered(*key, registered);
+                self.progress_of_writes.expect(peer, self.platform.now());
+            }
+            None => messages.ask_for_eager_write(handle),
+        }
+    }
+
     /// Chooses what brings an announced message.
     fn choose_scheme(&mut self, peer: PeerId, bytes: u64) -> RendezvousScheme {
         let Self { messages, network, peers, platform, .. } = self;
@@ -146,7 +165,8 @@ impl<P: Platform> PointToPoint<P> {
             return;
         }
         let is_writing = |peer: &PeerId| network.remotes.get(*peer).is_some_and(Remote::is_writing);
-        network.writes = network.active.iter().any(is_writing);
+        let is_any = network.active.iter().any(is_writing);
+        self.network.writes = is_any || self.is_writing_eagerly();
     }
 
     /// Notes that a peer's carrier has written to memory of this process, as our carrier tells.
@@ -168,6 +188,7 @@ impl<P: Platform> PointToPoint<P> {
     /// messages have arrived.
     #[inline]
     pub(super) fn look_after_writes(&mut self, now: Instant) {
+        self.look_after_eager_writes(now);
         if std::mem::take(&mut self.messages.has_news_of_writes) {
             self.take_news_of_writes(now);
         }
@@ -219,6 +240,7 @@ impl<P: Platform> PointToPoint<P> {
         if let Some(rma) = network.carriers.rma(access.carrier_path.carrier) {
             rma.disconnect(&access.carrier_path.to);
         }
+        self.end_eager_writes(peer);
         self.messages.end_writes(peer);
     }
 

@@ -58,6 +58,7 @@ impl<P: Platform> PointToPoint<P> {
             peers,
             node: parts.node,
             single_copy: SingleCopies::default(),
+            eager_writes: Vec::new(),
             network: Network::new(parts.carriers, Jobs::new(parts.name, parts.secret)),
             said_eager_limit: parts.eager_limit,
             eager_limit,
@@ -347,6 +348,7 @@ impl<P: Platform> PointToPoint<P> {
     pub fn abandon(&mut self, handle: usize) {
         self.settle_copies();
         self.abandon_early(handle);
+        self.abandon_eager_write(handle);
         self.messages.abandon(handle, &self.peers);
         self.end_accesses();
     }
@@ -520,6 +522,7 @@ impl<P: Platform> PointToPoint<P> {
         self.backlog.retain(|waiting| *waiting != peer);
         (state.waiting, state.ahead_of_room) = (false, None);
         self.withdraw_receives_from_anybody(peer);
+        self.drop_eager_writes(peer);
         self.messages.peer_failed(peer, &reason, &mut self.peers);
         // An operation that waits in a slot for something of this peer has no request, and finds the failure
         // by looking.

@@ -56,6 +56,9 @@ impl Messages {
             Body::Announced { request, address } => {
                 self.pull(handle, peer, envelope, request, message.total, address, peers);
             }
+            Body::EagerWrite { request } => {
+                self.receive_write(handle, peer, envelope, request, message.total, peers);
+            }
         }
     }
 
@@ -190,8 +193,7 @@ impl Messages {
     fn receive_pieces(&mut self, handle: usize, peer: PeerId, envelope: Envelope, total: u64) {
         let Some((data, fits)) = self.begin_receive(handle, envelope, total) else { return };
         if let Some(request) = self.requests.get_mut(handle) {
-            request.state =
-                State::Receiving { peer, data, total: fits, received: 0, region: None, pulled: None, written: None };
+            request.state = State::receiving(peer, data, fits);
         }
     }
 

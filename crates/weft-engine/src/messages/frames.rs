@@ -65,6 +65,9 @@ impl Messages {
             Frame::Rendezvous { envelope, request, total, address } => {
                 self.handle_rendezvous(peer, envelope, request, total, address, peers);
             }
+            Frame::EagerWrite { envelope, request, total } => {
+                self.handle_eager_write(peer, envelope, request, total, peers);
+            }
             Frame::ClearToSend { request, remote_key, limit, total } => {
                 self.handle_clear_to_send(peer, request, remote_key, limit, total, peers)
             }
@@ -143,15 +146,7 @@ impl Messages {
         match (begun, rest) {
             (Some((data, fits)), Some(Remainder { bytes, request })) if bytes <= fits => {
                 if let Some(entry) = self.requests.get_mut(handle) {
-                    entry.state = State::Receiving {
-                        peer,
-                        data,
-                        total: bytes,
-                        received: 0,
-                        region: None,
-                        pulled: None,
-                        written: None,
-                    };
+                    entry.state = State::receiving(peer, data, bytes);
                 }
                 self.ask(handle, peer, request, bytes, peers);
             }

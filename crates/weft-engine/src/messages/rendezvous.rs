@@ -16,7 +16,7 @@ use super::{
 use crate::group::PeerId;
 use crate::memory::{self, SharedBuffer, UserData};
 use crate::regions::{AccessKind, Purpose, Region, RegionKey};
-use crate::request::{Cancellation, Fin, Hold, Pulled, Request, Send, State};
+use crate::request::{ByCarrier, Cancellation, Fin, Hold, Pulled, Request, Send, State};
 
 /// The bytes still to come above which arriving data bypasses a processor's own caches: it would not stay
 /// there until the program reads it. Those caches have 1 or 2 MiB today.
@@ -51,8 +51,7 @@ impl Messages {
         if fetched != Fetched::Whole
             && let Some(request) = self.requests.get_mut(handle)
         {
-            request.state =
-                State::Receiving { peer, data, total: fits, received: 0, region: None, pulled: None, written: None };
+            request.state = State::receiving(peer, data, fits);
         }
         if source.is_none() && fetched == Fetched::Refused {
             return self.ask(handle, peer, request, fits, peers);
@@ -159,7 +158,7 @@ impl Messages {
     /// Notes that the sender's carrier writes the message of a receive, and may fail at that.
     pub fn note_invited(&mut self, handle: usize, request: u32) {
         if let Some(State::Receiving { written, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state) {
-            *written = Some(request);
+            *written = Some(ByCarrier { request, is_unasked: false });
         }
     }
 
@@ -169,7 +168,7 @@ impl Messages {
         for (key, handle) in open {
             let state = self.requests.get_mut(handle).map(|entry| &mut entry.state);
             let Some(State::Receiving { received, region, written, .. }) = state else { continue };
-            let Some(request) = written.take() else { continue };
+            let Some(ByCarrier { request, .. }) = written.take() else { continue };
             let Some(old) = self.regions.get(key).cloned() else { continue };
             self.regions.close(key);
             let Some(new) = self.regions.open(old) else { continue };
@@ -317,8 +316,8 @@ impl Messages {
         match entry.state {
             State::Receiving { peer, total, region: Some(key), pulled, written, .. } => {
                 self.end_access(key, pulled.is_some());
-                if let Some(request) = written.filter(|_| peers.peer(peer).failed.is_none()) {
-                    self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
+                if let Some(written) = written.filter(|_| peers.peer(peer).failed.is_none()) {
+                    self.outbox.push((peer, Outgoing::Control(Head::fin(written.request))));
                 }
                 if let Some(pulled) = pulled.filter(|_| peers.peer(peer).failed.is_none()) {
                     self.outbox
@@ -487,10 +486,14 @@ impl Messages {
             {
                 *received += length;
                 if *received == *total {
-                    if let Some(request) = *written {
-                        self.arrived_whole.push((peer, *total));
-                        self.has_news_of_writes = true;
-                        self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
+                    if let Some(ByCarrier { request, is_unasked }) = *written {
+                        if is_unasked {
+                            self.outbox.push((peer, Outgoing::Fin { request }));
+                        } else {
+                            self.arrived_whole.push((peer, *total));
+                            self.has_news_of_writes = true;
+                            self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
+                        }
                     }
                     self.complete(handle);
                 }
@@ -534,7 +537,7 @@ impl Messages {
                 self.arrived_whole.push((peer, *total));
                 self.has_news_of_writes = true;
             }
-            if let Some(request) = *written {
+            if let Some(ByCarrier { request, .. }) = *written {
                 self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
             }
             self.complete(handle);
@@ -588,7 +591,9 @@ impl Messages {
             unexpected.get(*id).is_some_and(|message| {
                 message.peer == peer
                     && match &message.body {
-                        Body::Announced { request: announced, .. } => *announced == request,
+                        Body::Announced { request: announced, .. } | Body::EagerWrite { request: announced } => {
+                            *announced == request
+                        }
                         Body::Whole { acknowledge, .. } => *acknowledge == Some(request),
                         Body::Arriving { .. } => false,
                     }

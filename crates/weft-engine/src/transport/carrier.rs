@@ -12,7 +12,7 @@ use std::os::fd::RawFd;
 use weft_core::flow::LongPath;
 use weft_core::rails::Role;
 
-use super::placement::{Begun, Placement, Registration, RemoteMemory, Written};
+use super::placement::{Begun, Placement, Registration, RemoteMemory, Unasked, Written};
 use crate::memory::UserData;
 
 /// The address to which a link sends a packet. Each kind of carrier has its own kind of address.
@@ -400,6 +400,22 @@ pub trait RemoteMemoryAccess {
     /// The bytes must not change until [`Self::poll_completion`] has returned `number`, unless the carrier
     /// has said before that the peer is lost ([`Carrier::take_broken`]).
     fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun;
+
+    /// Writes all bytes of `data`, one run of memory, to the process at `to`, under the conditions of
+    /// [`Self::write`]. The receiver names the place by [`Self::register_unasked`], before the bytes arrive
+    /// or later. `name` is a number of the sender that no other such write has at the time.
+    fn write_unasked(&mut self, to: &Address, data: &UserData, name: u32, number: u64) -> Unasked {
+        let _ = (to, data, name, number);
+        Unasked::Refused
+    }
+
+    /// Puts what the process at `from` has written, or will write, under this `name` to the first `length`
+    /// bytes of `data`, one run of memory, until [`Self::deregister`]. Bytes that have arrived already count
+    /// as written now. `None` where that cannot be done at present.
+    fn register_unasked(&mut self, from: &Address, name: u32, data: &UserData, length: u64) -> Option<Registration> {
+        let _ = (from, name, data, length);
+        None
+    }
 
     /// Reads the bytes at `target` of the process at `to` into `range` of `data`, under the conditions of
     /// [`Self::write`].

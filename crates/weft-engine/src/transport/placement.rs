@@ -35,6 +35,9 @@ pub struct Placement {
     /// Set if the carrier tells the process whose memory it is of each write that has ended there
     /// ([`super::RemoteMemoryAccess::poll_written`]). Otherwise the writer has to tell it.
     pub tells: bool,
+    /// Set if the carrier writes messages that their receivers have not asked for
+    /// ([`super::RemoteMemoryAccess::write_unasked`]).
+    pub unasked: bool,
 }
 
 /// A write of a peer that has ended in memory of this process.
@@ -46,6 +49,17 @@ pub struct Written {
     pub offset: u64,
     /// The number of bytes.
     pub length: u64,
+}
+
+/// The answer of a carrier that is given an unasked write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unasked {
+    /// The carrier has taken all bytes, and reads the memory no more.
+    Taken,
+    /// The carrier has begun, and tells the end as that of any write.
+    Begun,
+    /// The carrier does not write.
+    Refused,
 }
 
 /// The proof that a carrier's write is in the memory of the peer, and not only on its way.

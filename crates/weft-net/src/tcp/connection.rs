@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use weft_core::time::Instant;
 
-use super::memory::{Expected, Memory};
+use super::memory::{Expected, Memory, Name};
 use super::socket;
 use super::wire::{Parser, Part, WRITE_HEAD_BYTES, Write, Wrong};
 use crate::carrier::Registration;
@@ -95,12 +95,13 @@ impl Connection {
     }
 
     /// Hands packets that have arrived to `on_packet`, `limit` of them at most, and writes data to the memory
-    /// that it is for. The peer is likely to write to the memory that is `expected` next. `buffer` is memory
-    /// for what arrives, larger than a frame. The beginning of the connection is told by `begun`. Returns how
+    /// that it is for. The peer, the process with this `token`, is likely to write to the memory that is
+    /// `expected` next. `buffer` is memory for what arrives, larger than a frame. The beginning of the connection is told by `begun`. Returns how
     /// many packets were handed over.
     pub(super) fn look(
         &mut self,
         limit: usize,
+        token: u64,
         memory: &mut Memory,
         expected: &mut VecDeque<Registration>,
         buffer: &mut [u8],
@@ -110,7 +111,7 @@ impl Connection {
         let mut packets = 0;
         if self.has_kept() {
             let kept = std::mem::take(&mut self.kept);
-            let parsed = self.parse(&kept, self.taken, limit, memory, begun, on_packet);
+            let parsed = self.parse(&kept, self.taken, limit, (token, &mut *memory), begun, on_packet);
             let (at, count) = match parsed {
                 Ok(parsed) => parsed,
                 Err(Wrong) => return (packets, Looked::Wrong),
@@ -127,10 +128,10 @@ impl Connection {
             let guess =
                 if begin == 0 && self.parser.is_between_frames() { memory.expected_from(expected) } else { None };
             let write = self.parser.write().filter(|_| begin == 0);
-            let target = write.and_then(|write| Some((memory.target(&write)?, write.address, write.bytes)));
+            let target = write.and_then(|write| Some((memory.target(token, &write)?, write.address, write.bytes)));
             let placed_max = target.map_or(0, |(_, _, bytes)| bytes as usize);
             let received = match &guess {
-                Some(guess) => self.receive_expected(guess, buffer),
+                Some(guess) => self.receive_expected(guess, token, buffer),
                 None => socket::receive(&self.stream, &mut [], target, &mut buffer[begin..]).map(|received| {
                     let placed = received.min(placed_max);
                     let is_all = received < placed_max + buffer.len() - begin;
@@ -152,11 +153,11 @@ impl Connection {
                 }
             }
             if let Some(write) = write.filter(|_| placed > 0) {
-                memory.note_written(&Write { bytes: placed as u64, ..write });
+                memory.note_written(token, &Write { bytes: placed as u64, ..write });
             }
             self.parser.written(placed as u64);
             let bytes = &buffer[..end];
-            match self.parse(bytes, 0, limit - packets, memory, begun, on_packet) {
+            match self.parse(bytes, 0, limit - packets, (token, &mut *memory), begun, on_packet) {
                 Ok((at, count)) => {
                     packets += count;
                     self.kept.clear();
@@ -174,8 +175,8 @@ impl Connection {
 
     /// Receives bytes where the next frame is likely to be a write to this memory: its data goes there at
     /// once. If it is another frame, all bytes are put to the front of `buffer`, as they came.
-    fn receive_expected(&self, guess: &Expected, buffer: &mut [u8]) -> io::Result<Received> {
-        let Expected { data, length, key } = guess;
+    fn receive_expected(&self, guess: &Expected, token: u64, buffer: &mut [u8]) -> io::Result<Received> {
+        let Expected { data, length, name } = guess;
         let part = (*length).min(EXPECTED_BYTES_MAX);
         // Behind the beginning of a longer write there is only more of it, which has its place.
         let room = if *length > part { 0 } else { buffer.len() - WRITE_HEAD_BYTES - part as usize };
@@ -185,8 +186,9 @@ impl Connection {
         let (behind_head, end) =
             (received.saturating_sub(head.len()), received.saturating_sub(head.len() + part as usize));
         let placed = behind_head - end;
-        let is_expected =
-            |write: &Write| write.key == *key && write.address == 0 && (part..=*length).contains(&write.bytes);
+        let is_expected = |write: &Write| {
+            Name::of(write, token) == *name && write.address == 0 && (part..=*length).contains(&write.bytes)
+        };
         let write = Write::parse(&head[..received.min(head.len())]).filter(is_expected);
         if write.is_some() {
             return Ok(Received { placed, end, is_all, write });
@@ -213,7 +215,7 @@ impl Connection {
         bytes: &[u8],
         mut at: usize,
         limit: usize,
-        memory: &mut Memory,
+        (token, memory): (u64, &mut Memory),
         begun: &mut Option<Handshake>,
         on_packet: &mut dyn FnMut(&[u8]),
     ) -> Result<(usize, usize), Wrong> {
@@ -227,12 +229,14 @@ impl Connection {
                     packets += 1;
                     on_packet(&bytes[range]);
                 }
-                // A write that is for no registered memory comes too late, and is dropped.
                 Some(Part::Data(write, range)) => {
-                    if let Some(data) = memory.target(&write) {
+                    if let Some(data) = memory.target(token, &write) {
                         data.write(write.address, &bytes[range]);
-                        memory.note_written(&write);
+                        memory.note_written(token, &write);
+                    } else if write.is_unasked && !memory.keep(token, &write, &bytes[range]) {
+                        return Err(Wrong);
                     }
+                    // Another write that is for no registered memory comes too late, and is dropped.
                 }
             }
         }

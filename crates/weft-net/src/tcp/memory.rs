@@ -11,11 +11,33 @@ use crate::carrier::{Registration, RemoteMemory, Written};
 /// Most pieces of memory that are registered at a time.
 const REGISTERED_MAX: usize = 1 << 16;
 
+/// Most bytes of unasked writes of a peer that are kept while nobody has named their place. The peer's engine
+/// has a lower limit (`weft_engine::messages::EAGER_WRITES_MAX`).
+const KEPT_BYTES_MAX: usize = 512 << 10;
+
 /// Memory that peers may write to: one run.
 struct Exposed {
     data: UserData,
     length: u64,
-    key: u64,
+    name: Name,
+    /// Set once a write has begun here.
+    is_begun: bool,
+}
+
+/// The name by which a peer writes to memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Name {
+    /// A key that this process has told.
+    Key(u64),
+    /// The name of an unasked write of the process with this token.
+    Unasked { token: u64, name: u64 },
+}
+
+impl Name {
+    /// The name of the memory of `write`, which the process with this token makes.
+    pub(super) fn of(write: &Write, token: u64) -> Self {
+        if write.is_unasked { Self::Unasked { token, name: write.key } } else { Self::Key(write.key) }
+    }
 }
 
 /// Memory that a peer is likely to write to next: one run, of which nothing has been written.
@@ -23,7 +45,7 @@ pub(super) struct Expected {
     pub(super) data: UserData,
     /// The bytes that are registered.
     pub(super) length: u64,
-    pub(super) key: u64,
+    pub(super) name: Name,
 }
 
 /// The registered memory. Keys cannot be guessed: only a process that was told a key can write.
@@ -36,7 +58,9 @@ pub(super) struct Memory {
     /// By the numbers of registrations.
     exposed: Vec<Option<Exposed>>,
     free: Vec<u32>,
-    by_key: HashMap<u64, u32>,
+    by_name: HashMap<Name, u32>,
+    /// What has arrived of unasked writes whose places nobody has named.
+    kept: HashMap<Name, Vec<u8>>,
     /// Data of writes that has arrived, and of which nobody has been told.
     written: VecDeque<Written>,
 }
@@ -46,36 +70,75 @@ impl Memory {
     /// cannot be done at present.
     pub(super) fn register(&mut self, data: &UserData, length: u64) -> Option<(Registration, RemoteMemory)> {
         data.program_run(&(0..length))?;
-        if self.by_key.len() >= REGISTERED_MAX {
-            return None;
-        }
         self.made += 1;
         let key = self.secret.hash_one(self.made);
-        if self.by_key.contains_key(&key) {
+        let registration = self.insert(Name::Key(key), data, length)?;
+        Some((registration, RemoteMemory { key, address: 0 }))
+    }
+
+    /// Puts unasked writes under this name to the first `length` bytes of `data`, also what has arrived of
+    /// them; `None` as for [`Self::register`].
+    pub(super) fn register_unasked(&mut self, name: Name, data: &UserData, length: u64) -> Option<Registration> {
+        data.program_run(&(0..length))?;
+        let registration = self.insert(name, data, length)?;
+        if let Some(kept) = self.kept.remove(&name) {
+            let bytes = &kept[..kept.len().min(length as usize)];
+            data.write(0, bytes);
+            self.written.push_back(Written { registration, offset: 0, length: bytes.len() as u64 });
+            if let Some(Some(exposed)) = self.exposed.get_mut(registration.0 as usize) {
+                exposed.is_begun = true;
+            }
+        }
+        Some(registration)
+    }
+
+    /// Keeps data of an unasked write until somebody names its place. Returns `false` where that is more than
+    /// a peer may make this process keep.
+    pub(super) fn keep(&mut self, token: u64, write: &Write, bytes: &[u8]) -> bool {
+        let of_peer = |name: &Name| matches!(name, Name::Unasked { token: of, .. } if *of == token);
+        let all: usize = self.kept.iter().filter(|(name, _)| of_peer(name)).map(|(_, kept)| kept.len()).sum();
+        if all + bytes.len() > KEPT_BYTES_MAX {
+            return false;
+        }
+        let kept = self.kept.entry(Name::of(write, token)).or_default();
+        if write.address == 0 {
+            kept.clear();
+        }
+        if kept.len() as u64 == write.address {
+            kept.extend_from_slice(bytes);
+        }
+        true
+    }
+
+    fn insert(&mut self, name: Name, data: &UserData, length: u64) -> Option<Registration> {
+        if self.by_name.len() >= REGISTERED_MAX || self.by_name.contains_key(&name) {
             return None;
         }
         let number = self.free.pop().unwrap_or_else(|| {
             self.exposed.push(None);
             self.exposed.len() as u32 - 1
         });
-        self.exposed[number as usize] = Some(Exposed { data: data.clone(), length, key });
-        self.by_key.insert(key, number);
-        Some((Registration(number), RemoteMemory { key, address: 0 }))
+        self.exposed[number as usize] = Some(Exposed { data: data.clone(), length, name, is_begun: false });
+        self.by_name.insert(name, number);
+        Some(Registration(number))
     }
 
     /// Ends the registration: nothing is written there any more.
     pub(super) fn deregister(&mut self, Registration(number): Registration) {
         if let Some(exposed) = self.exposed.get_mut(number as usize).and_then(Option::take) {
-            self.by_key.remove(&exposed.key);
+            self.by_name.remove(&exposed.name);
             // Other memory may get the number.
             self.written.retain(|written| written.registration.0 != number);
             self.free.push(number);
         }
     }
 
-    /// Notes that the data of `write` is in its place.
-    pub(super) fn note_written(&mut self, write: &Write) {
-        let Some(&number) = self.by_key.get(&write.key) else { return };
+    /// Notes that the data of `write` by the process with this token is in its place.
+    pub(super) fn note_written(&mut self, token: u64, write: &Write) {
+        let Some(&number) = self.by_name.get(&Name::of(write, token)) else { return };
+        if let Some(Some(exposed)) = self.exposed.get_mut(number as usize) {
+            exposed.is_begun = true;
+        }
         let written = Written { registration: Registration(number), offset: write.address, length: write.bytes };
         match self.written.back_mut() {
             Some(last) if last.registration == written.registration && last.offset + last.length == written.offset => {
@@ -95,20 +158,21 @@ impl Memory {
         !self.written.is_empty()
     }
 
-    /// The first of these registrations that has not ended; those before it are taken out.
+    /// The first of these registrations that has not ended, and to which no write has begun; those before it
+    /// are taken out.
     pub(super) fn expected_from(&self, expected: &mut VecDeque<Registration>) -> Option<Expected> {
         while let Some(Registration(first)) = expected.front() {
-            if let Some(Some(Exposed { data, length, key })) = self.exposed.get(*first as usize) {
-                return Some(Expected { data: data.clone(), length: *length, key: *key });
+            if let Some(Some(Exposed { data, length, name, is_begun: false })) = self.exposed.get(*first as usize) {
+                return Some(Expected { data: data.clone(), length: *length, name: *name });
             }
             expected.pop_front();
         }
         None
     }
 
-    /// The memory that `write` is for, if all of it is registered.
-    pub(super) fn target(&self, write: &Write) -> Option<&UserData> {
-        let exposed = self.exposed.get(*self.by_key.get(&write.key)? as usize)?.as_ref()?;
+    /// The memory that `write` by the process with this token is for, if all of it is registered.
+    pub(super) fn target(&self, token: u64, write: &Write) -> Option<&UserData> {
+        let exposed = self.exposed.get(*self.by_name.get(&Name::of(write, token))? as usize)?.as_ref()?;
         let end = write.address.checked_add(write.bytes)?;
         (end <= exposed.length).then_some(&exposed.data)
     }
@@ -125,9 +189,9 @@ mod tests {
         let (mut memory, data) = (Memory::default(), UserData::leaked(100));
         let [one, other] = [(); 2].map(|()| memory.register(&data, 100).expect("there is room"));
         for (there, address, bytes) in [(&one, 0, 10), (&one, 10, 5), (&other, 15, 1), (&one, 50, 2), (&one, 52, 3)] {
-            memory.note_written(&Write { key: there.1.key, address, bytes });
+            memory.note_written(0, &Write { key: there.1.key, address, bytes, is_unasked: false });
         }
-        memory.note_written(&Write { key: !one.1.key, address: 0, bytes: 1 });
+        memory.note_written(0, &Write { key: !one.1.key, address: 0, bytes: 1, is_unasked: false });
         let told = |registration, offset, length| Some(Written { registration, offset, length });
         assert_eq!(memory.take_written(), told(one.0, 0, 15));
         memory.deregister(other.0);
@@ -140,14 +204,14 @@ mod tests {
     fn only_what_is_registered_is_a_target() {
         let (mut memory, data) = (Memory::default(), UserData::leaked(100));
         let (first, there) = memory.register(&data, 60).expect("there is room");
-        let write = |key, address, bytes| Write { key, address, bytes };
-        assert!(memory.target(&write(there.key, 0, 60)).is_some());
-        assert!(memory.target(&write(there.key, 59, 1)).is_some());
+        let write = |key, address, bytes| Write { key, address, bytes, is_unasked: false };
+        assert!(memory.target(0, &write(there.key, 0, 60)).is_some());
+        assert!(memory.target(0, &write(there.key, 59, 1)).is_some());
         for (key, address, bytes) in [(there.key, 1, 60), (there.key, u64::MAX, 2), (!there.key, 0, 1)] {
-            assert!(memory.target(&write(key, address, bytes)).is_none());
+            assert!(memory.target(0, &write(key, address, bytes)).is_none());
         }
         memory.deregister(first);
-        assert!(memory.target(&write(there.key, 0, 1)).is_none());
+        assert!(memory.target(0, &write(there.key, 0, 1)).is_none());
         let (second, again) = memory.register(&data, 100).expect("there is room");
         assert_eq!(first, second, "numbers are used again");
         assert_ne!(there.key, again.key, "and keys are not");

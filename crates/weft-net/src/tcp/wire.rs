@@ -8,6 +8,7 @@
 //! accepted:  length 3 = 0, kind 1 = 0x41
 //! packet:    length 3, kind 1 = 0x50; then the packet
 //! write:     length 3 = 24, kind 1 = 0x57; key 8, address 8, bytes 8; then the bytes
+//! unasked:   length 3 = 24, kind 1 = 0x55; name 8, address 8, bytes 8; then the bytes
 //! ```
 //!
 //! Nothing in them is trusted: [`Parser`] takes bytes of any origin apart.
@@ -28,6 +29,7 @@ pub(super) const WRITE_HEAD_BYTES: usize = HEAD_BYTES + WRITE_BYTES;
 const ACCEPTED: u8 = 0x41;
 const PACKET: u8 = 0x50;
 const WRITE: u8 = 0x57;
+const UNASKED: u8 = 0x55;
 
 /// Makes the greeting of a process with the token `own` to the process with the token `peer`.
 pub(super) fn greeting(own: u64, peer: u64) -> [u8; GREETING_BYTES] {
@@ -55,19 +57,22 @@ pub(super) fn packet_head(length: usize) -> [u8; HEAD_BYTES] {
 /// A write to memory of the process that receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Write {
-    /// The key of the memory.
+    /// The key of the memory; of an unasked write, the sender's name for it.
     pub(super) key: u64,
     /// The first byte, as the carrier of that process counts.
     pub(super) address: u64,
     /// The number of bytes.
     pub(super) bytes: u64,
+    /// Set if the receiver has not asked for it.
+    pub(super) is_unasked: bool,
 }
 
 impl Write {
     /// Makes the bytes in front of the data.
     pub(super) fn head(&self) -> [u8; WRITE_HEAD_BYTES] {
         let mut bytes = [0; WRITE_HEAD_BYTES];
-        bytes[..HEAD_BYTES].copy_from_slice(&head(WRITE, WRITE_BYTES));
+        let kind = if self.is_unasked { UNASKED } else { WRITE };
+        bytes[..HEAD_BYTES].copy_from_slice(&head(kind, WRITE_BYTES));
         let words = [self.key, self.address, self.bytes];
         for (to, word) in bytes[HEAD_BYTES..].chunks_exact_mut(8).zip(words) {
             to.copy_from_slice(&word.to_le_bytes());
@@ -77,10 +82,13 @@ impl Write {
 
     /// Reads the bytes in front of the data; `None` if they are something else.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        let bytes =
-            bytes.first_chunk::<WRITE_HEAD_BYTES>().filter(|bytes| bytes[..HEAD_BYTES] == head(WRITE, WRITE_BYTES))?;
-        let words = &bytes[HEAD_BYTES..];
-        Some(Self { key: word(words), address: word(&words[8..]), bytes: word(&words[16..]) })
+        let (start, words) = bytes.first_chunk::<WRITE_HEAD_BYTES>()?.split_first_chunk::<HEAD_BYTES>()?;
+        let is_unasked = *start == head(UNASKED, WRITE_BYTES);
+        (is_unasked || *start == head(WRITE, WRITE_BYTES)).then(|| Self::of_words(words, is_unasked))
+    }
+
+    fn of_words(words: &[u8], is_unasked: bool) -> Self {
+        Self { key: word(words), address: word(&words[8..]), bytes: word(&words[16..]), is_unasked }
     }
 }
 
@@ -193,7 +201,7 @@ impl Parser {
         }
         match kind {
             PACKET if length <= self.packet_max => {}
-            WRITE if length == WRITE_BYTES => {}
+            WRITE | UNASKED if length == WRITE_BYTES => {}
             _ => return Err(Wrong),
         }
         if rest.len() < HEAD_BYTES + length {
@@ -204,8 +212,7 @@ impl Parser {
         if kind == PACKET {
             return Ok(Some(Part::Packet(range)));
         }
-        let words = &bytes[range];
-        let write = Write { key: word(words), address: word(&words[8..]), bytes: word(&words[16..]) };
+        let write = Write::of_words(&bytes[range], kind == UNASKED);
         if write.bytes == 0 {
             return Err(Wrong);
         }
@@ -262,7 +269,7 @@ mod tests {
     fn what_arrives_in_any_pieces_is_taken_apart_alike() {
         let mut stream = Vec::new();
         let packets: Vec<Vec<u8>> = [0, 1, 50, PACKET_MAX].map(|length| vec![length as u8; length]).into();
-        let write = Write { key: 5, address: 1000, bytes: 300 };
+        let write = Write { key: 5, address: 1000, bytes: 300, is_unasked: false };
         for packet in &packets {
             stream.extend(packet_head(packet.len()));
             stream.extend(packet);
@@ -284,7 +291,7 @@ mod tests {
 
     #[test]
     fn what_is_none_of_the_protocol_is_refused() {
-        let nothing = Write { key: 1, address: 2, bytes: 0 };
+        let nothing = Write { key: 1, address: 2, bytes: 0, is_unasked: true };
         for (stream, beginning) in [
             (greeting(9, 6).to_vec(), Beginning::Greeting(7)),
             (b"GET / HTTP/1.1\r\nHost: somewhere\r\n".to_vec(), Beginning::Greeting(7)),

@@ -499,6 +499,7 @@ fn weaker(one: Placement, other: Placement) -> Placement {
         // that such a rail carries beside the rail of packets are proved by reads of their own.
         proof: if one.proof == other.proof { one.proof } else { Proof::Read },
         tells: one.tells && other.tells,
+        unasked: false,
     }
 }
 

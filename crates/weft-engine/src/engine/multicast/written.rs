@@ -261,6 +261,7 @@ mod tests {
         one_sided_min: 1,
         proof: Proof::Completion,
         tells: false,
+        unasked: false,
     };
     const ATTRIBUTES: CarrierAttributes = CarrierAttributes {
         remote_memory: Some(PLACEMENT),

@@ -155,6 +155,7 @@ impl<P: Platform> PointToPoint<P> {
     pub fn abandon_receive(&mut self, handle: usize) {
         self.settle_copies();
         self.abandon_early(handle);
+        self.abandon_eager_write(handle);
         for _ in 0..ABANDON_LOOKS_MAX {
             if self.withdraw_receive(handle)
                 && !self.peers.near.cooperative.iter().any(|shared| shared.handle == handle)

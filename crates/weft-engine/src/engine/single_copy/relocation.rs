@@ -166,10 +166,10 @@ impl<P: Platform> PointToPoint<P> {
         self.single_copy.early.iter().any(|early| early.sent.is_some())
     }
 
-    /// Returns whether the data of a message that was announced early is still here, relocated or not: its
-    /// receiver has not fetched it.
+    /// Returns whether the data of messages is still here that are no operations of the program any more:
+    /// their receivers have not fetched them, or have not said that they have arrived.
     pub fn keeps_messages(&self) -> bool {
-        !self.single_copy.early.is_empty()
+        !self.single_copy.early.is_empty() || !self.eager_writes.is_empty()
     }
 
     /// Forgets the announcement of a message whose request `handle` is abandoned.

@@ -54,6 +54,7 @@ impl Played {
             one_sided_min: 1,
             proof,
             tells: false,
+            unasked: false,
         };
         let attributes = CarrierAttributes {
             delivery: Delivery::Ordered,
