@@ -17,6 +17,7 @@ use weft_core::connection::Connection;
 use weft_core::distrust::Distrust;
 use weft_core::flow::{Counters, Event, Flow, LongPath, Parked, Settings as FlowSettings};
 use weft_core::long_path_choice::{LongPathChoice, LongPathMessages, LongPathUse};
+use weft_core::message::Head;
 use weft_core::path_validation::{Ends, Keys};
 use weft_core::placement::Placements;
 use weft_core::rails::{Handled, PathFrame, RAILS_MAX, RailCarrier, Rails, Role};
@@ -29,7 +30,7 @@ use crate::transport::{
     Address, Carrier, CarrierAttributes, Multicast, Placement, Registration, RemoteMemory, RemoteMemoryAccess,
 };
 pub use coalescing::Attendance;
-pub(crate) use coalescing::{COALESCE_TIME_MAX, Coalescing, Company, coalesced_bytes_max};
+pub(crate) use coalescing::{COALESCE_TIME_MAX, Coalescing, coalesced_bytes_max};
 
 /// A carrier of any kind.
 pub type BoxedCarrier = Box<dyn Carrier + std::marker::Send>;
@@ -297,7 +298,11 @@ pub struct Remote {
     /// Set while the flow is idle and still has its memory.
     pub(crate) cached: bool,
     pub(crate) coalescing: Coalescing,
-    pub(crate) company: Company,
+    /// The eager writes of the peer that have arrived, and when, of which the peer has not been told: the
+    /// next message takes the word along, or the next pass but one.
+    owed_fins: Vec<(u32, Instant)>,
+    /// Set once a pass has left these words to the next message.
+    has_left_fins: bool,
     /// The packets and bytes that have left on each rail, where there are several.
     sent: Box<[Sent]>,
 }
@@ -459,7 +464,8 @@ impl Remote {
             active: false,
             cached: false,
             coalescing: Coalescing::default(),
-            company: Company::default(),
+            owed_fins: Vec::new(),
+            has_left_fins: false,
             sent: vec![Sent::default(); counted].into(),
         }
     }
@@ -772,6 +778,37 @@ impl Remote {
         self.current_flow().is_none_or(Flow::is_idle)
             && !self.current_connection().is_some_and(held)
             && !self.is_writing()
+            && self.owed_fins.is_empty()
+    }
+
+    /// Owes the peer the word that its eager write of this name has arrived. Nobody waits for it.
+    pub(crate) fn owe_fin(&mut self, request: u32, arrived: Instant) {
+        self.owed_fins.push((request, arrived));
+        self.has_left_fins = false;
+    }
+
+    /// Submits the words that are owed, ahead of a message that is about to be submitted.
+    #[inline]
+    pub(crate) fn submit_fins(&mut self, jobs: &Jobs, now: impl FnOnce() -> Instant) {
+        if !self.owed_fins.is_empty() {
+            self.submit_all_fins(jobs, now());
+        }
+    }
+
+    #[inline(never)]
+    fn submit_all_fins(&mut self, jobs: &Jobs, now: Instant) {
+        for (request, arrived) in std::mem::take(&mut self.owed_fins) {
+            let head = Head::late_fin(request, now.since(arrived));
+            self.submission(jobs).submit_message(head.as_bytes(), &[]);
+        }
+    }
+
+    /// Submits the words that are owed, if a pass has left them to the next message before.
+    #[inline]
+    pub(crate) fn submit_left_fins(&mut self, jobs: &Jobs, now: Instant) {
+        if !self.owed_fins.is_empty() && std::mem::replace(&mut self.has_left_fins, true) {
+            self.submit_all_fins(jobs, now);
+        }
     }
 
     /// Tells the connection, if there is one, how many of its packets the carrier still holds.

@@ -29,6 +29,7 @@ pub use recovery::{Bar, Recovery};
 use weft_core::grants::Grants;
 use weft_core::matching::{Envelope, Matcher};
 use weft_core::message::Head;
+use weft_core::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::events::{Events, Kind as EventKind};
@@ -59,7 +60,7 @@ const KEPT_BYTES_TOLD: u64 = CREDIT_BYTES / 4;
 pub enum Outgoing {
     /// A frame without payload.
     Control(Head),
-    /// The word that an eager write of this name has arrived. It may wait for company.
+    /// The word that an eager write of this name has arrived. It may wait for the next message to the peer.
     Fin {
         /// The sender's name for the message.
         request: u32,
@@ -225,6 +226,9 @@ pub struct Messages {
     pub malformed_frames: u64,
     /// The number of writes to peers' memory that carriers have been given.
     pub remote_writes: u64,
+    /// Sends that have arrived, by their names: the time for which their receivers had them before they said
+    /// so.
+    pub late_fins: Vec<(u32, Duration)>,
     /// The number of announced messages that were relocated, since their receives did not come in time.
     pub relocated: u64,
     /// The number of messages that were asked for anew, as packets, since a carrier did not write them.
@@ -277,6 +281,7 @@ impl Messages {
             remnants: Vec::new(),
             malformed_frames: 0,
             remote_writes: 0,
+            late_fins: Vec::new(),
             relocated: 0,
             asked_anew: 0,
             remote_reads: 0,
@@ -387,6 +392,14 @@ impl Messages {
         if let Some(request) = self.requests.get_mut(handle).filter(|request| request.weight == FULL_WEIGHT) {
             request.weight = NODE_WEIGHT;
             self.under_way -= FULL_WEIGHT - NODE_WEIGHT;
+        }
+    }
+
+    /// Notes that the program has not to wait for this request, and that its message needs this process no
+    /// more than a packet that is not acknowledged.
+    fn note_as_sent(&mut self, handle: usize) {
+        if let Some(request) = self.requests.get_mut(handle) {
+            self.under_way -= std::mem::take(&mut request.weight);
         }
     }
 

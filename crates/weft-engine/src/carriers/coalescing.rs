@@ -84,50 +84,6 @@ impl Coalescing {
     }
 }
 
-/// The number of frames in a row that a message of the program has followed, from which on the next one waits
-/// for a message.
-const FOLLOWED_MIN: u8 = 2;
-
-/// A frame to a peer for which nobody waits: the word that its last message has arrived. Where programs
-/// answer each message in the next call, the frame leaves with the answer.
-#[derive(Default)]
-pub(crate) struct Company {
-    /// The number of such frames in a row that a message of the program has followed at once.
-    followed: u8,
-    /// The passes since the last one, until the next message; `None`: there is none.
-    passes: Option<u8>,
-}
-
-impl Company {
-    /// Notes that such a frame has been submitted.
-    pub(crate) fn submitted(&mut self) {
-        self.passes = Some(0);
-    }
-
-    /// Notes that a message of the program follows.
-    pub(crate) fn joined(&mut self) {
-        if self.passes.take().is_some() {
-            self.followed = self.followed.saturating_add(1);
-        }
-    }
-
-    /// Notes that a pass is about to send. Returns whether it leaves the frame to the next message: only one
-    /// pass does so.
-    pub(crate) fn waits(&mut self) -> bool {
-        match &mut self.passes {
-            Some(passes @ 0) => {
-                *passes = 1;
-                self.followed >= FOLLOWED_MIN
-            }
-            Some(_) => {
-                (self.passes, self.followed) = (None, 0);
-                false
-            }
-            None => false,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,25 +92,6 @@ mod tests {
     fn short_messages_fill_a_packet_and_longer_ones_a_train() {
         let most = |length| coalesced_bytes_max(length, 1352, 64_000);
         assert_eq!([1, 84, 85, 1352, 1353, 4000].map(most), [1352, 1352, 64_000, 64_000, 64_000, 64_000]);
-    }
-
-    /// A program that answers each message, then one that computes.   Expect: the third frame waits, and the
-    /// first one that no message follows leaves a pass later, and the next ones at once.
-    #[test]
-    fn a_frame_waits_for_the_message_that_has_always_followed() {
-        let mut company = Company::default();
-        assert!(!company.waits(), "there is none");
-        for expected in [false, false, true, true] {
-            company.submitted();
-            assert_eq!(company.waits(), expected);
-            company.joined();
-            assert!(!company.waits());
-        }
-        for expected in [true, false, false] {
-            company.submitted();
-            assert_eq!(company.waits(), expected);
-            assert!(!company.waits(), "the next pass sends it");
-        }
     }
 
     #[test]

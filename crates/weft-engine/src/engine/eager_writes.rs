@@ -18,7 +18,7 @@
 //! lives until the FIN. The program's request is complete when the data may change.
 
 use weft_core::message::Head;
-use weft_core::time::Instant;
+use weft_core::time::{Duration, Instant};
 
 use super::PointToPoint;
 use crate::group::PeerId;
@@ -63,13 +63,14 @@ impl<P: Platform> PointToPoint<P> {
         }
         let name = self.messages.requests.wire(announced);
         let head = Head::eager_write(send.envelope, name, bytes);
+        let Self { network, platform, .. } = self;
+        if let Some(remote) = network.remotes.get_mut(peer) {
+            remote.submit_fins(&network.jobs, || platform.now());
+        }
         if !self.carry(peer, &head, &UserData::empty(), 0, 0) {
             // Nobody has heard of it. The request disappears.
             self.messages.complete(announced);
             return false;
-        }
-        if let Some(remote) = self.network.remotes.get_mut(peer) {
-            remote.company.joined();
         }
         self.transmit_to(peer, self.platform.now());
         let data = send.data.clone();
@@ -129,13 +130,16 @@ impl<P: Platform> PointToPoint<P> {
                 return true;
             }
             if let Some(remote) = network.remotes.get_mut(write.peer) {
-                remote.measure_written(&mut network.long_path_choice, now);
+                let late = messages.late_fins.iter().find(|(name, _)| *name == write.name);
+                let arrived = now - late.map_or(Duration(0), |(_, late)| *late);
+                remote.measure_written(&mut network.long_path_choice, arrived);
             }
             if let Some(sent) = write.sent {
                 messages.complete(sent);
             }
             false
         });
+        messages.late_fins.clear();
     }
 
     /// Forgets the eager writes to a peer that has failed: their requests have failed.

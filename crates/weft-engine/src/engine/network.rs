@@ -246,11 +246,8 @@ impl<P: Platform> PointToPoint<P> {
         while at < self.network.active.len() {
             let peer = self.network.active[at];
             if let Some(remote) = self.network.remotes.get_mut(peer) {
-                if remote.company.waits() && self.network.attendance != Attendance::None {
-                    at += 1;
-                    continue;
-                }
                 remote.coalescing.end(true);
+                remote.submit_left_fins(&self.network.jobs, now);
                 remote.note_held(&self.network.carriers, now);
             }
             self.transmit_to(peer, now);
@@ -299,7 +296,6 @@ impl<P: Platform> PointToPoint<P> {
             return;
         }
         let Some(remote) = self.network.remotes.get_mut(peer) else { return };
-        remote.company.joined();
         let train = self.network.train.len();
         let attendance = self.network.attendance;
         let may_coalesce = attendance != Attendance::None

@@ -69,11 +69,14 @@ impl<P: Platform> PointToPoint<P> {
         match outgoing {
             Outgoing::Control(head) => self.carry(peer, head, &UserData::empty(), 0, 0),
             Outgoing::Fin { request } => {
-                let is_submitted = self.carry(peer, &Head::fin(*request), &UserData::empty(), 0, 0);
-                if let Some(remote) = self.network.remotes.get_mut(peer).filter(|_| is_submitted) {
-                    remote.company.submitted();
+                let now = self.platform.now();
+                if let Some(remote) = self.network.remotes.get_mut(peer) {
+                    remote.owe_fin(*request, now);
+                    if !std::mem::replace(&mut remote.active, true) {
+                        self.network.active.push(peer);
+                    }
                 }
-                is_submitted
+                true
             }
             Outgoing::Room => true,
             Outgoing::Send { request } => self.push_send(peer, *request),

@@ -141,6 +141,7 @@ impl Messages {
                 (send.data, send.blocking) = (copy.describe_all(), false);
                 self.regions.replace(*key, copy.describe_all());
                 self.keep_remnant(handle, copy);
+                self.note_as_sent(handle);
             }
             // The receiver has asked for the message anew, and gets it as packets out of the program's memory.
             Fin::NotNeeded => return false,
