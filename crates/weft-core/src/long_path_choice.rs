@@ -3,9 +3,11 @@
 //!
 //! The sender measures both ([`crate::measured_choice`]), for all peers together: what a packet costs is a
 //! fact of the machine. A message that is sent while the flow is idle has no train to share and nothing to
-//! wait for: the time until its acknowledgement counts. Messages that follow before that are a *burst*, and
-//! take one path, until the flow is idle or the burst has many messages. There the time counts in which its
-//! bytes were acknowledged. Both kinds of messages are chosen apart.
+//! wait for: the time until the program's next message to the same peer counts. Acknowledgements would
+//! mislead: they leave with the peer's next message, ahead of its data or behind it. Messages that follow
+//! while others are under way are a *burst*, and take one path, until the flow is idle or the burst has many
+//! messages. There the time counts in which its bytes were acknowledged. Both kinds of messages are chosen
+//! apart.
 
 use crate::measured_choice::{ChoiceBySize, MeasuredChoice};
 use crate::time::Instant;
@@ -48,8 +50,8 @@ struct Alone {
     began: Instant,
     is_long: bool,
     bytes: u64,
-    /// The position in the flow's messages up to which they must be acknowledged; `None`: the data does not
-    /// go through the flow, and the receiver says when it has it.
+    /// The position in the flow's messages up to which it must be acknowledged: that counts where the next
+    /// message is sent before. `None`: its data does not go through the flow.
     until: Option<u32>,
 }
 
@@ -91,7 +93,10 @@ impl LongPathChoice {
         };
         let Sending { now: began, acknowledged: from, submitted, .. } = *sending;
         if sending.is_idle {
-            // The times at which earlier messages were acknowledged are not known.
+            if let (Some(last), None) = (messages.alone, messages.burst) {
+                self.alone.of_mut(last.bytes).measure(last.is_long, began.since(last.began), last.bytes);
+            }
+            // The times at which the messages of a burst were acknowledged are not known.
             messages.forget();
             let is_long = choose(self.alone.of_mut(bytes));
             let until = Some(submitted.wrapping_add(bytes as u32));
@@ -109,22 +114,17 @@ impl LongPathChoice {
         burst.is_long
     }
 
-    /// Measures messages that are acknowledged just now.
+    /// Measures messages that others have followed, and that are acknowledged just now.
     pub fn measure(&mut self, messages: &mut LongPathMessages, sending: &Sending) {
         let has_passed = |until: u32| sending.acknowledged.wrapping_sub(until) as i32 >= 0;
         let is_acknowledged = |alone: &Alone| alone.until.is_some_and(has_passed);
-        if let Some(Alone { began, is_long, bytes, .. }) = messages.alone.take_if(|alone| is_acknowledged(alone)) {
-            self.alone.of_mut(bytes).measure(is_long, sending.now.since(began), bytes);
+        if messages.burst.is_some()
+            && let Some(alone) = messages.alone.take_if(|alone| is_acknowledged(alone))
+        {
+            self.alone.of_mut(alone.bytes).measure(alone.is_long, sending.now.since(alone.began), alone.bytes);
         }
         if sending.is_idle {
             self.end_burst(messages, sending);
-        }
-    }
-
-    /// Measures the message that was [written](LongPathMessages::written), and has arrived just now.
-    pub fn arrived(&mut self, messages: &mut LongPathMessages, now: Instant) {
-        if let Some(Alone { began, is_long, bytes, .. }) = messages.alone.take_if(|alone| alone.until.is_none()) {
-            self.alone.of_mut(bytes).measure(is_long, now.since(began), bytes);
         }
     }
 
@@ -164,7 +164,7 @@ impl LongPathMessages {
     }
 
     /// Notes that the message that has just begun is written by the carrier of the long path, and is no
-    /// packet of the flow.
+    /// packet of the flow: its acknowledgement says nothing.
     pub fn written(&mut self) {
         self.is_last_long = false;
         if let Some(alone) = &mut self.alone {
@@ -178,10 +178,11 @@ impl LongPathMessages {
         self.is_last_long
     }
 
-    /// Returns whether messages are being measured.
+    /// Returns whether the messages of a burst are being measured.
     #[inline]
     pub fn is_under_way(&self) -> bool {
-        self.alone.is_some() || self.burst.is_some()
+        // A message alone is measured as the next one begins.
+        self.burst.is_some()
     }
 }
 

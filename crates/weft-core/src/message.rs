@@ -20,7 +20,6 @@
 
 use crate::matching::Envelope;
 use crate::placement::RemoteMemory;
-use crate::time::Duration;
 
 /// The largest head, in bytes.
 pub const HEAD_MAX: usize = 40;
@@ -76,8 +75,8 @@ pub enum Frame<'a> {
     Placed { remote_key: u32, offset: u64, length: u64 },
     /// Bytes of the data that was granted at `remote_key`, from `offset` on.
     Data { remote_key: u32, offset: u64, payload: &'a [u8] },
-    /// The sender's `request` is complete. `late`: it has been for this many nanoseconds, as far as is told.
-    Fin { request: u32, late: u32 },
+    /// The sender's `request` is complete.
+    Fin { request: u32 },
     /// The receiver has consumed `bytes` of eager payload.
     Credit { bytes: u64 },
     /// The sender wants `request` back.
@@ -214,11 +213,6 @@ impl Head {
         Self::new(FIN, false).u32(request)
     }
 
-    /// Head that tells the sender of a message that the receiver has had it for this time.
-    pub fn late_fin(request: u32, late: Duration) -> Self {
-        Self::new(FIN, true).u32(request).u32(u32::try_from(late.0).unwrap_or(u32::MAX))
-    }
-
     /// Head that returns credit for consumed eager bytes.
     pub fn credit(bytes: u64) -> Self {
         Self::new(CREDIT, false).u64(bytes)
@@ -324,7 +318,7 @@ impl<'a> Frame<'a> {
             }
             PLACED => Self::Placed { remote_key: r.u32()?, offset: r.u64()?, length: r.u64()? },
             DATA => Self::Data { remote_key: r.u32()?, offset: r.u64()?, payload: r.0 },
-            FIN => Self::Fin { request: r.u32()?, late: if with_option { r.u32()? } else { 0 } },
+            FIN => Self::Fin { request: r.u32()? },
             CREDIT => Self::Credit { bytes: r.u64()? },
             RETRACT => Self::Retract { context: r.u32()?, request: r.u32()? },
             RETRACTED => Self::Retracted { request: r.u32()?, forgotten: with_option },
@@ -389,9 +383,7 @@ mod tests {
             (round_trip(Head::clear_to_place(&INVITATION), b""), Frame::ClearToPlace(INVITATION)),
             (round_trip(Head::placed(2, 1 << 33, 9), b""), Frame::Placed { remote_key: 2, offset: 1 << 33, length: 9 }),
             (round_trip(Head::data(2, 1 << 33), b"d"), Frame::Data { remote_key: 2, offset: 1 << 33, payload: b"d" }),
-            (round_trip(Head::fin(8), b""), Frame::Fin { request: 8, late: 0 }),
-            (round_trip(Head::late_fin(8, Duration(9)), b""), Frame::Fin { request: 8, late: 9 }),
-            (round_trip(Head::late_fin(8, Duration(1 << 40)), b""), Frame::Fin { request: 8, late: u32::MAX }),
+            (round_trip(Head::fin(8), b""), Frame::Fin { request: 8 }),
             (round_trip(Head::credit(1 << 20), b""), Frame::Credit { bytes: 1 << 20 }),
             (round_trip(Head::retract(7, 8), b""), Frame::Retract { context: 7, request: 8 }),
             (round_trip(Head::retracted(8, true), b""), Frame::Retracted { request: 8, forgotten: true }),

@@ -298,9 +298,9 @@ pub struct Remote {
     /// Set while the flow is idle and still has its memory.
     pub(crate) cached: bool,
     pub(crate) coalescing: Coalescing,
-    /// The eager writes of the peer that have arrived, and when, of which the peer has not been told: the
+    /// The eager writes of the peer that have arrived, by its names, of which the peer has not been told: the
     /// next message takes the word along, or the next pass but one.
-    owed_fins: Vec<(u32, Instant)>,
+    owed_fins: Vec<u32>,
     /// Set once a pass has left these words to the next message.
     has_left_fins: bool,
     /// The packets and bytes that have left on each rail, where there are several.
@@ -613,13 +613,6 @@ impl Remote {
         most.map_or(Way::Packets, Way::LongPackets)
     }
 
-    /// Measures the message that the carrier of the long path has written, and that has arrived just now.
-    pub(crate) fn measure_written(&mut self, choice: &mut LongPathChoice, now: Instant) {
-        if let Some(access) = &mut self.access {
-            choice.arrived(&mut access.long_messages, now);
-        }
-    }
-
     /// Returns whether the message of `length` bytes that was submitted last to `flow`, the one to the peer,
     /// has taken the long path.
     pub(crate) fn has_taken_long_path(&self, flow: &Flow, length: usize) -> bool {
@@ -782,32 +775,31 @@ impl Remote {
     }
 
     /// Owes the peer the word that its eager write of this name has arrived. Nobody waits for it.
-    pub(crate) fn owe_fin(&mut self, request: u32, arrived: Instant) {
-        self.owed_fins.push((request, arrived));
+    pub(crate) fn owe_fin(&mut self, request: u32) {
+        self.owed_fins.push(request);
         self.has_left_fins = false;
     }
 
     /// Submits the words that are owed, ahead of a message that is about to be submitted.
     #[inline]
-    pub(crate) fn submit_fins(&mut self, jobs: &Jobs, now: impl FnOnce() -> Instant) {
+    pub(crate) fn submit_fins(&mut self, jobs: &Jobs) {
         if !self.owed_fins.is_empty() {
-            self.submit_all_fins(jobs, now());
+            self.submit_all_fins(jobs);
         }
     }
 
     #[inline(never)]
-    fn submit_all_fins(&mut self, jobs: &Jobs, now: Instant) {
-        for (request, arrived) in std::mem::take(&mut self.owed_fins) {
-            let head = Head::late_fin(request, now.since(arrived));
-            self.submission(jobs).submit_message(head.as_bytes(), &[]);
+    fn submit_all_fins(&mut self, jobs: &Jobs) {
+        for request in std::mem::take(&mut self.owed_fins) {
+            self.submission(jobs).submit_message(Head::fin(request).as_bytes(), &[]);
         }
     }
 
     /// Submits the words that are owed, if a pass has left them to the next message before.
     #[inline]
-    pub(crate) fn submit_left_fins(&mut self, jobs: &Jobs, now: Instant) {
+    pub(crate) fn submit_left_fins(&mut self, jobs: &Jobs) {
         if !self.owed_fins.is_empty() && std::mem::replace(&mut self.has_left_fins, true) {
-            self.submit_all_fins(jobs, now);
+            self.submit_all_fins(jobs);
         }
     }
 

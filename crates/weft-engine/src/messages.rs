@@ -29,7 +29,6 @@ pub use recovery::{Bar, Recovery};
 use weft_core::grants::Grants;
 use weft_core::matching::{Envelope, Matcher};
 use weft_core::message::Head;
-use weft_core::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::events::{Events, Kind as EventKind};
@@ -226,9 +225,6 @@ pub struct Messages {
     pub malformed_frames: u64,
     /// The number of writes to peers' memory that carriers have been given.
     pub remote_writes: u64,
-    /// Sends that have arrived, by their names: the time for which their receivers had them before they said
-    /// so.
-    pub late_fins: Vec<(u32, Duration)>,
     /// The number of announced messages that were relocated, since their receives did not come in time.
     pub relocated: u64,
     /// The number of messages that were asked for anew, as packets, since a carrier did not write them.
@@ -281,7 +277,7 @@ impl Messages {
             remnants: Vec::new(),
             malformed_frames: 0,
             remote_writes: 0,
-            late_fins: Vec::new(),
+
             relocated: 0,
             asked_anew: 0,
             remote_reads: 0,

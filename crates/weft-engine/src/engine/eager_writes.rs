@@ -18,7 +18,6 @@
 //! lives until the FIN. The program's request is complete when the data may change.
 
 use weft_core::message::Head;
-use weft_core::time::{Duration, Instant};
 
 use super::PointToPoint;
 use crate::group::PeerId;
@@ -63,9 +62,8 @@ impl<P: Platform> PointToPoint<P> {
         }
         let name = self.messages.requests.wire(announced);
         let head = Head::eager_write(send.envelope, name, bytes);
-        let Self { network, platform, .. } = self;
-        if let Some(remote) = network.remotes.get_mut(peer) {
-            remote.submit_fins(&network.jobs, || platform.now());
+        if let Some(remote) = self.network.remotes.get_mut(peer) {
+            remote.submit_fins(&self.network.jobs);
         }
         if !self.carry(peer, &head, &UserData::empty(), 0, 0) {
             // Nobody has heard of it. The request disappears.
@@ -114,32 +112,24 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Forgets the eager writes that have arrived, and measures how long they took.
+    /// Forgets the eager writes that have arrived.
     #[inline]
-    pub(super) fn look_after_eager_writes(&mut self, now: Instant) {
+    pub(super) fn look_after_eager_writes(&mut self) {
         if !self.eager_writes.is_empty() {
-            self.forget_eager_writes(now);
+            self.forget_eager_writes();
         }
     }
 
     #[inline(never)]
-    fn forget_eager_writes(&mut self, now: Instant) {
-        let Self { eager_writes, messages, network, .. } = self;
-        eager_writes.retain_mut(|write| {
-            if messages.requests.from_wire(write.name).is_some() {
-                return true;
-            }
-            if let Some(remote) = network.remotes.get_mut(write.peer) {
-                let late = messages.late_fins.iter().find(|(name, _)| *name == write.name);
-                let arrived = now - late.map_or(Duration(0), |(_, late)| *late);
-                remote.measure_written(&mut network.long_path_choice, arrived);
-            }
-            if let Some(sent) = write.sent {
+    fn forget_eager_writes(&mut self) {
+        let Self { eager_writes, messages, .. } = self;
+        eager_writes.retain(|write| {
+            let is_there = messages.requests.from_wire(write.name).is_some();
+            if let Some(sent) = write.sent.filter(|_| !is_there) {
                 messages.complete(sent);
             }
-            false
+            is_there
         });
-        messages.late_fins.clear();
     }
 
     /// Forgets the eager writes to a peer that has failed: their requests have failed.

@@ -247,7 +247,7 @@ impl<P: Platform> PointToPoint<P> {
             let peer = self.network.active[at];
             if let Some(remote) = self.network.remotes.get_mut(peer) {
                 remote.coalescing.end(true);
-                remote.submit_left_fins(&self.network.jobs, now);
+                remote.submit_left_fins(&self.network.jobs);
                 remote.note_held(&self.network.carriers, now);
             }
             self.transmit_to(peer, now);

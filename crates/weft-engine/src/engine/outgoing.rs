@@ -69,9 +69,8 @@ impl<P: Platform> PointToPoint<P> {
         match outgoing {
             Outgoing::Control(head) => self.carry(peer, head, &UserData::empty(), 0, 0),
             Outgoing::Fin { request } => {
-                let now = self.platform.now();
                 if let Some(remote) = self.network.remotes.get_mut(peer) {
-                    remote.owe_fin(*request, now);
+                    remote.owe_fin(*request);
                     if !std::mem::replace(&mut remote.active, true) {
                         self.network.active.push(peer);
                     }

@@ -188,7 +188,7 @@ impl<P: Platform> PointToPoint<P> {
     /// messages have arrived.
     #[inline]
     pub(super) fn look_after_writes(&mut self, now: Instant) {
-        self.look_after_eager_writes(now);
+        self.look_after_eager_writes();
         if std::mem::take(&mut self.messages.has_news_of_writes) {
             self.take_news_of_writes(now);
         }

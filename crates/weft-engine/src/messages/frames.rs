@@ -74,7 +74,7 @@ impl Messages {
             Frame::ClearToPlace(invitation) => self.handle_clear_to_place(peer, invitation, peers),
             Frame::Placed { remote_key, offset, length } => self.handle_placed(peer, remote_key, offset, length, peers),
             Frame::Data { remote_key, offset, payload } => self.handle_data(peer, remote_key, offset, payload, peers),
-            Frame::Fin { request, late } => self.handle_fin(peer, request, late),
+            Frame::Fin { request } => self.handle_fin(peer, request),
             Frame::Credit { bytes } => {
                 let state = peers.peer_mut(peer);
                 state.credit = state.credit.saturating_add(bytes).min(CREDIT_BYTES);

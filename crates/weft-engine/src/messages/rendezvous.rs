@@ -546,7 +546,7 @@ impl Messages {
         }
     }
 
-    pub(super) fn handle_fin(&mut self, peer: PeerId, request: u32, late: u32) {
+    pub(super) fn handle_fin(&mut self, peer: PeerId, request: u32) {
         let handle = self.requests.from_wire(request);
         let Some((handle, entry)) = handle.and_then(|handle| Some((handle, self.requests.get_mut(handle)?))) else {
             // The send has been abandoned, as those of a window are that the program frees: the peer has its
@@ -558,9 +558,6 @@ impl Messages {
             State::AwaitingMatch { peer: to, .. } => *to == peer,
             State::Sending { send, fin: fin @ Fin::Awaited, left, .. } if send.peer == Some(peer) => {
                 *fin = Fin::Arrived;
-                if late > 0 {
-                    self.late_fins.push((request, Duration(late.into())));
-                }
                 if *left > 0 {
                     return;
                 }
