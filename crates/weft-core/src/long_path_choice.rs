@@ -3,13 +3,11 @@
 //!
 //! The sender measures both ([`crate::measured_choice`]), for all peers together: what a packet costs is a
 //! fact of the machine. A message that is sent while the flow is idle has no train to share and nothing to
-//! wait for: the time until the program's next message to the same peer counts. Acknowledgements would
-//! mislead: they leave with the peer's next message, ahead of its data or behind it. Messages that follow
-//! while others are under way are a *burst*, and take one path, until the flow is idle or the burst has many
-//! messages. There the time counts in which its bytes were acknowledged. Both kinds of messages are chosen
-//! apart.
+//! wait for: the time until its acknowledgement counts. Messages that follow before that are a *burst*, and
+//! take one path, until the flow is idle or the burst has many messages. There the time counts in which its
+//! bytes were acknowledged. Both kinds of messages are chosen apart.
 
-use crate::measured_choice::{ChoiceBySize, MeasuredChoice};
+use crate::measured_choice::ChoiceBySize;
 use crate::time::Instant;
 
 /// The most messages of a burst: where messages never pause, one burst follows another.
@@ -50,9 +48,8 @@ struct Alone {
     began: Instant,
     is_long: bool,
     bytes: u64,
-    /// The position in the flow's messages up to which it must be acknowledged: that counts where the next
-    /// message is sent before. `None`: its data does not go through the flow.
-    until: Option<u32>,
+    /// The position in the flow's messages up to which they must be acknowledged.
+    until: u32,
 }
 
 /// Messages that were sent while others were under way.
@@ -85,21 +82,16 @@ impl LongPathChoice {
     /// Begins a message of `bytes` bytes, which is to be submitted. Returns whether it is for the long path.
     /// If that path takes none, the caller says so by [`LongPathMessages::refused`].
     pub fn begin(&mut self, messages: &mut LongPathMessages, sending: &Sending, bytes: u64) -> bool {
-        let long_path = messages.long_path;
-        let choose = |choice: &mut MeasuredChoice| match long_path {
-            LongPathUse::Measured => choice.choose(),
-            LongPathUse::Always => true,
-            LongPathUse::Never => false,
-        };
+        if messages.long_path != LongPathUse::Measured {
+            messages.is_last_long = messages.long_path == LongPathUse::Always;
+            return messages.is_last_long;
+        }
         let Sending { now: began, acknowledged: from, submitted, .. } = *sending;
         if sending.is_idle {
-            if let (Some(last), None) = (messages.alone, messages.burst) {
-                self.alone.of_mut(last.bytes).measure(last.is_long, began.since(last.began), last.bytes);
-            }
-            // The times at which the messages of a burst were acknowledged are not known.
+            // The times at which earlier messages were acknowledged are not known.
             messages.forget();
-            let is_long = choose(self.alone.of_mut(bytes));
-            let until = Some(submitted.wrapping_add(bytes as u32));
+            let is_long = self.alone.of_mut(bytes).choose();
+            let until = submitted.wrapping_add(bytes as u32);
             messages.alone = Some(Alone { began, is_long, bytes, until });
             messages.is_last_long = is_long;
             return is_long;
@@ -107,21 +99,18 @@ impl LongPathChoice {
         if messages.burst.is_some_and(|burst| burst.messages >= BURST_MESSAGES_MAX) {
             self.end_burst(messages, sending);
         }
-        let begin = || Burst { began, is_long: choose(self.in_burst.of_mut(bytes)), bytes, messages: 0, from };
-        let burst = messages.burst.get_or_insert_with(begin);
+        let choose = || Burst { began, is_long: self.in_burst.of_mut(bytes).choose(), bytes, messages: 0, from };
+        let burst = messages.burst.get_or_insert_with(choose);
         burst.messages += 1;
         messages.is_last_long = burst.is_long;
         burst.is_long
     }
 
-    /// Measures messages that others have followed, and that are acknowledged just now.
+    /// Measures messages that are acknowledged just now.
     pub fn measure(&mut self, messages: &mut LongPathMessages, sending: &Sending) {
-        let has_passed = |until: u32| sending.acknowledged.wrapping_sub(until) as i32 >= 0;
-        let is_acknowledged = |alone: &Alone| alone.until.is_some_and(has_passed);
-        if messages.burst.is_some()
-            && let Some(alone) = messages.alone.take_if(|alone| is_acknowledged(alone))
-        {
-            self.alone.of_mut(alone.bytes).measure(alone.is_long, sending.now.since(alone.began), alone.bytes);
+        let is_acknowledged = |alone: &Alone| sending.acknowledged.wrapping_sub(alone.until) as i32 >= 0;
+        if let Some(Alone { began, is_long, bytes, .. }) = messages.alone.take_if(|alone| is_acknowledged(alone)) {
+            self.alone.of_mut(bytes).measure(is_long, sending.now.since(began), bytes);
         }
         if sending.is_idle {
             self.end_burst(messages, sending);
@@ -144,6 +133,11 @@ impl LongPathMessages {
         Self { long_path, ..Self::default() }
     }
 
+    /// The use of the long path.
+    pub fn long_path(&self) -> LongPathUse {
+        self.long_path
+    }
+
     /// Forgets the messages that are under way: how long they take says nothing of either path.
     pub fn forget(&mut self) {
         (self.alone, self.burst) = (None, None);
@@ -158,31 +152,16 @@ impl LongPathMessages {
         }
     }
 
-    /// Returns whether the message that has just begun found the flow idle, and no burst.
-    pub fn is_alone(&self) -> bool {
-        self.alone.is_some() && self.burst.is_none()
-    }
-
-    /// Notes that the message that has just begun is written by the carrier of the long path, and is no
-    /// packet of the flow: its acknowledgement says nothing.
-    pub fn written(&mut self) {
-        self.is_last_long = false;
-        if let Some(alone) = &mut self.alone {
-            alone.until = None;
-        }
-    }
-
     /// Returns whether the last message took the long path.
     #[inline]
     pub fn is_last_long(&self) -> bool {
         self.is_last_long
     }
 
-    /// Returns whether the messages of a burst are being measured.
+    /// Returns whether messages are being measured.
     #[inline]
     pub fn is_under_way(&self) -> bool {
-        // A message alone is measured as the next one begins.
-        self.burst.is_some()
+        self.alone.is_some() || self.burst.is_some()
     }
 }
 

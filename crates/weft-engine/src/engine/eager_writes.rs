@@ -22,7 +22,7 @@ use weft_core::message::Head;
 use super::PointToPoint;
 use crate::group::PeerId;
 use crate::memory::UserData;
-use crate::messages::{EAGER_WRITE_BYTES_MAX, EAGER_WRITES_MAX};
+use crate::messages::EAGER_WRITE_BYTES_MAX;
 use crate::request::{Hold, Mode, NO_COMMUNICATOR, Send, State};
 use crate::transport::{Platform, Unasked};
 
@@ -41,15 +41,15 @@ pub(super) struct EagerWrite {
 }
 
 impl<P: Platform> PointToPoint<P> {
-    /// Returns whether the carrier of a peer's long path may write this message. Others must leave as
-    /// packets.
+    /// Returns whether the carrier of a peer's long path may write this message. Others must leave as packets:
+    /// a message of which the peer has not said yet that it has arrived is the only one.
     pub(super) fn may_write_eagerly(&self, peer: PeerId, send: &Send) -> bool {
         let bytes = send.data.len();
         send.mode == Mode::Standard
             && bytes <= EAGER_WRITE_BYTES_MAX
             && send.data.program_run(&(0..bytes)).is_some()
             && self.peers[peer].matching.has_choice()
-            && self.eager_writes.iter().filter(|write| write.peer == peer).count() < EAGER_WRITES_MAX
+            && self.eager_writes.iter().all(|write| write.peer != peer)
     }
 
     /// Announces the message of the request `handle`, and gives its data to the carrier; returns `false` when

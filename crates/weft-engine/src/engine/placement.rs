@@ -61,7 +61,7 @@ impl<P: Platform> PointToPoint<P> {
                 let with_fin = peers[peer].matching.has_choice();
                 if with_fin {
                     messages.note_invited(handle, asked);
-                    self.progress_of_writes.expect(peer, self.platform.now());
+                    self.progress_of_writes.expect(peer, self.platform.now(), STALLED_AFTER);
                 }
                 let (request, remote_key) = (asked, key.wire());
                 Head::clear_to_place(&Invitation { request, remote_key, total, target, with_fin })
@@ -88,7 +88,7 @@ impl<P: Platform> PointToPoint<P> {
         match registered {
             Some(registered) => {
                 messages.regions.note_registered(*key, registered);
-                self.progress_of_writes.expect(peer, self.platform.now());
+                self.progress_of_writes.expect(peer, self.platform.now(), UNASKED_STALLED_AFTER);
             }
             None => messages.ask_for_eager_write(handle),
         }
@@ -210,8 +210,17 @@ impl<P: Platform> PointToPoint<P> {
         }
         for peer in self.progress_of_writes.take_stalled(now) {
             if !self.messages.regions.registered_for(peer).is_empty() {
+                self.distrust_long_path(peer, now);
                 self.give_up_writes(peer, now);
             }
+        }
+    }
+
+    /// Uses the long path to a peer no more for some time: its carrier does not deliver what it takes.
+    #[cold]
+    fn distrust_long_path(&mut self, peer: PeerId, now: Instant) {
+        if let Some(remote) = self.network.remotes.get_mut(peer) {
+            remote.give_up_long_path(now);
         }
     }
 
@@ -253,6 +262,7 @@ impl<P: Platform> PointToPoint<P> {
 
     fn drop_broken_writes(&mut self) {
         while let Some(peer) = self.messages.broken_writes.pop() {
+            self.distrust_long_path(peer, self.platform.now());
             self.drop_writes(peer);
         }
     }
@@ -269,41 +279,53 @@ impl<P: Platform> PointToPoint<P> {
 /// The time without progress after which a message is asked for anew, as packets, that a peer's carrier was
 /// to write: a firewall may have forgotten the connection, or an interface is down while others lead there.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
+/// The same for eager writes. Their data leaves right behind the announcement. On a network that loses
+/// packets a connection over TCP stands still for 200 ms now and then.
+const UNASKED_STALLED_AFTER: Duration = Duration::from_millis(100);
 
 /// The last progress of the peers that write to memory of this process beside their flows.
 #[derive(Default)]
 pub(super) struct ProgressOfWrites {
-    peers: Vec<(PeerId, Instant)>,
+    peers: Vec<Progress>,
     /// The next time to look whether one has stalled.
     pub(super) next: Option<Instant>,
 }
 
+/// The progress of a peer's writes.
+struct Progress {
+    peer: PeerId,
+    last: Instant,
+    /// The time without progress after which the writes have stalled.
+    patience: Duration,
+}
+
 impl ProgressOfWrites {
-    /// Expects writes of a peer from now on.
-    fn expect(&mut self, peer: PeerId, now: Instant) {
-        self.note(peer, now);
-        if !self.peers.iter().any(|(known, _)| *known == peer) {
-            self.peers.push((peer, now));
+    /// Expects writes of a peer from now on, and loses `patience` if nothing arrives for that time.
+    fn expect(&mut self, peer: PeerId, now: Instant, patience: Duration) {
+        match self.peers.iter_mut().find(|known| known.peer == peer) {
+            Some(known) => (known.last, known.patience) = (now, patience),
+            None => self.peers.push(Progress { peer, last: now, patience }),
         }
-        self.next.get_or_insert(now + STALLED_AFTER);
+        let ends = now + patience;
+        self.next = Some(self.next.map_or(ends, |next| next.min(ends)));
     }
 
     /// Notes that data of a peer has arrived.
     fn note(&mut self, peer: PeerId, now: Instant) {
-        for (_, last) in self.peers.iter_mut().filter(|(known, _)| *known == peer) {
-            *last = now;
+        for progress in self.peers.iter_mut().filter(|known| known.peer == peer) {
+            progress.last = now;
         }
     }
 
     /// Takes the peers of which nothing has arrived for long.
     fn take_stalled(&mut self, now: Instant) -> Vec<PeerId> {
         let mut stalled = Vec::new();
-        self.peers.retain(|(peer, last)| {
-            let has_stalled = now.since(*last) >= STALLED_AFTER;
-            stalled.extend(has_stalled.then_some(*peer));
+        self.peers.retain(|progress| {
+            let has_stalled = now.since(progress.last) >= progress.patience;
+            stalled.extend(has_stalled.then_some(progress.peer));
             !has_stalled
         });
-        self.next = self.peers.iter().map(|(_, last)| *last + STALLED_AFTER).min();
+        self.next = self.peers.iter().map(|progress| progress.last + progress.patience).min();
         stalled
     }
 }

@@ -15,11 +15,9 @@ use crate::memory::SharedBuffer;
 use crate::regions::{Purpose, Region};
 use crate::request::{ByCarrier, Fin, Landing, Send, State};
 
-/// The longest message that is an eager write, in bytes. Carriers keep messages without receives, and what
-/// one sender may make them keep is bounded.
+/// The longest message that is an eager write, in bytes. A carrier keeps a message without a receive, and a
+/// sender has one such message at a time.
 pub const EAGER_WRITE_BYTES_MAX: u64 = 64 << 10;
-/// The most eager writes to one peer of which it has not said yet that they have arrived.
-pub const EAGER_WRITES_MAX: usize = 4;
 
 impl Messages {
     /// Takes in the announcement of an eager write.

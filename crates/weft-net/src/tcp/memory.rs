@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
 use weft_engine::memory::UserData;
+use weft_engine::messages::EAGER_WRITE_BYTES_MAX;
 
 use super::wire::Write;
 use crate::carrier::{Registration, RemoteMemory, Written};
@@ -11,9 +12,9 @@ use crate::carrier::{Registration, RemoteMemory, Written};
 /// Most pieces of memory that are registered at a time.
 const REGISTERED_MAX: usize = 1 << 16;
 
-/// Most bytes of unasked writes of a peer that are kept while nobody has named their place. The peer's engine
-/// has a lower limit (`weft_engine::messages::EAGER_WRITES_MAX`).
-const KEPT_BYTES_MAX: usize = 512 << 10;
+/// Most bytes of unasked writes of a peer that are kept while nobody has named their place: twice as many as a
+/// peer sends that keeps to the limit.
+const KEPT_BYTES_MAX: usize = 2 * EAGER_WRITE_BYTES_MAX as usize;
 
 /// Memory that peers may write to: one run.
 struct Exposed {

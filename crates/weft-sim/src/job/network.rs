@@ -19,7 +19,7 @@ use weft_engine::memory::UserData;
 use weft_engine::transport::{
     Address, Arrival, Begun, Carrier, CarrierAttributes, Delivery, Diagnostics, EthernetAddress, JOINED_MAX, Look,
     Multicast as Groups, MulticastAttributes, Outcome, Registration, RemoteMemory, RemoteMemoryAccess, TcpAddress,
-    Written, send_one_by_one, wrong_address,
+    Unasked, Written, send_one_by_one, wrong_address,
 };
 use weft_random::Random;
 
@@ -560,6 +560,16 @@ impl RemoteMemoryAccess for Device {
     fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, there: RemoteMemory, number: u64) -> Begun {
         let Ok(to) = self.to(to) else { return Begun::Never };
         self.network.inner().access((self.rank, to), (data, range, true), there, number)
+    }
+
+    fn write_unasked(&mut self, to: &Address, data: &UserData, name: u32, number: u64) -> Unasked {
+        let Ok(to) = self.to(to) else { return Unasked::Refused };
+        self.network.inner().write_unasked((self.rank, to), data, name, number)
+    }
+
+    fn register_unasked(&mut self, from: &Address, name: u32, data: &UserData, length: u64) -> Option<Registration> {
+        let from = self.to(from).ok()?;
+        self.network.inner().register_unasked((from, self.rank), name, data, length)
     }
 
     fn read(&mut self, to: &Address, data: &UserData, range: Range<u64>, there: RemoteMemory, number: u64) -> Begun {

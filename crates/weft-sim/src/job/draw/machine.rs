@@ -127,6 +127,7 @@ pub(super) fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) 
             overtaken: random.pick(&[0, 500_000]),
             proof: random.pick(&[Proof::Answer, Proof::Completion, Proof::Read]),
             tells: false,
+            unasked: false,
         }),
         long_path: None,
     });
@@ -161,6 +162,7 @@ pub(super) fn add_streams(machine: &mut Machine, random: &mut Random) {
             overtaken: 0,
             proof: Proof::Answer,
             tells: true,
+            unasked: false,
         }),
         long_path: random.pick(&[
             None,
@@ -169,6 +171,10 @@ pub(super) fn add_streams(machine: &mut Machine, random: &mut Random) {
             Some((PACKET_SIZE_MAX, LongPathUse::Always)),
         ]),
     });
+    let placing = machine.wires.ordered.as_mut().and_then(|ordered| ordered.placing.as_mut());
+    if let Some(placing) = placing {
+        placing.unasked = placing.bytes_max == 1 << 20;
+    }
 }
 
 /// Makes the paths of one process, or of all, carry smaller packets for a time. The search for the path MTU

@@ -12,7 +12,7 @@ use weft_core::long_path_choice::LongPathUse;
 use weft_core::rails::Role;
 use weft_core::time::Instant;
 use weft_engine::memory::UserData;
-use weft_engine::transport::{Begun, Placement, Proof, Registration, RemoteMemory, Written};
+use weft_engine::transport::{Begun, Placement, Proof, Registration, RemoteMemory, Unasked, Written};
 
 /// The properties of a carrier that delivers every packet once and in order.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +52,8 @@ pub(in crate::job) struct Placing {
     pub(in crate::job) proof: Proof,
     /// Says whether the carrier tells the process whose memory it is of each write.
     pub(in crate::job) tells: bool,
+    /// Says whether the carrier writes messages that their receivers have not asked for.
+    pub(in crate::job) unasked: bool,
     /// The chance that the carrier refuses to expose memory to peers.
     pub(in crate::job) unexposed: u32,
     /// The chance that the carrier begins to refuse all writes for ever.
@@ -72,8 +74,17 @@ impl Placing {
             one_sided_min: self.one_sided_min,
             proof: self.proof,
             tells: self.tells,
+            unasked: self.unasked,
         }
     }
+}
+
+/// The bit that is set in the keys of unasked writes.
+const UNASKED: u64 = 1 << 63;
+
+/// The key of an unasked write of the process `from`.
+fn unasked_key(from: usize, name: u32) -> u64 {
+    UNASKED | (from as u64) << 32 | u64::from(name)
 }
 
 /// The memory that a process exposes to its peers, and the writes that have been made for it.
@@ -81,6 +92,8 @@ impl Placing {
 pub(super) struct Exposed {
     /// The exposed memory, by its key.
     memory: BTreeMap<u64, (Registration, UserData, u64)>,
+    /// Unasked writes for which no memory has been named, by their keys.
+    kept: BTreeMap<u64, Vec<u8>>,
     next: u32,
     /// Writes and reads that are over, each with the time from which on the carrier tells of it.
     done: VecDeque<(u64, u64)>,
@@ -368,6 +381,45 @@ impl Inner {
         Some((registration, RemoteMemory { key, address: 0 }))
     }
 
+    /// Puts what `from` writes unasked under this name to memory of a process, also if it has arrived.
+    pub(super) fn register_unasked(
+        &mut self,
+        (from, rank): (usize, usize),
+        name: u32,
+        data: &UserData,
+        length: u64,
+    ) -> Option<Registration> {
+        let placing = self.wires.ordered?.placing?;
+        if self.random.chance(placing.unexposed) {
+            return None;
+        }
+        let key = unasked_key(from, name);
+        let exposed = &mut self.exposed[rank];
+        exposed.next += 1;
+        let registration = Registration(exposed.next);
+        exposed.memory.insert(key, (registration, data.clone(), length));
+        if let Some(bytes) = exposed.kept.remove(&key) {
+            data.write(0, &bytes);
+            exposed.written.push_back(Written { registration, offset: 0, length: bytes.len() as u64 });
+        }
+        Some(registration)
+    }
+
+    /// Gives the carrier of a process a message that its receiver has not asked for.
+    pub(super) fn write_unasked(
+        &mut self,
+        (from, to): (usize, usize),
+        data: &UserData,
+        name: u32,
+        number: u64,
+    ) -> Unasked {
+        let there = RemoteMemory { key: unasked_key(from, name), address: 0 };
+        match self.access((from, to), (data, 0..data.len(), true), there, number) {
+            Begun::Yes => Unasked::Begun,
+            Begun::NotNow | Begun::Never => Unasked::Refused,
+        }
+    }
+
     /// Gives the carrier of a process an access to memory of a peer: a write or a read.
     pub(super) fn access(
         &mut self,
@@ -418,6 +470,10 @@ impl Inner {
         let tells = self.wires.ordered.and_then(|ordered| ordered.placing).is_some_and(|placing| placing.tells);
         let found = self.exposed[to].memory.get(&key);
         let Some((registration, data, _)) = found.filter(|(_, _, bytes)| address + length <= *bytes) else {
+            if key & UNASKED != 0 {
+                self.exposed[to].kept.insert(key, bytes.to_vec());
+                return;
+            }
             // A stream drops a write that comes too late.
             if self.wires.ordered.is_some_and(|ordered| ordered.beside) {
                 return;

@@ -30,6 +30,7 @@ const PLACING: Placing = Placing {
     refused: 0,
     overtaken: 0,
     tells: false,
+    unasked: false,
 };
 const ORDERED: Ordered = Ordered {
     beside: false,
