@@ -225,6 +225,8 @@ pub struct Messages {
     pub malformed_frames: u64,
     /// The number of writes to peers' memory that carriers have been given.
     pub remote_writes: u64,
+    /// The number of messages that carriers have written before their receivers asked for them.
+    pub written_eagerly: u64,
     /// The number of announced messages that were relocated, since their receives did not come in time.
     pub relocated: u64,
     /// The number of messages that were asked for anew, as packets, since a carrier did not write them.
@@ -278,6 +280,7 @@ impl Messages {
             malformed_frames: 0,
             remote_writes: 0,
 
+            written_eagerly: 0,
             relocated: 0,
             asked_anew: 0,
             remote_reads: 0,
@@ -458,7 +461,6 @@ impl Messages {
         self.under_way -= std::mem::take(&mut request.weight);
         request.ticket = None;
         let before = std::mem::replace(&mut request.state, State::Complete);
-        before.land();
         let freed = request.hold == Hold::Freed;
         if let State::Receiving { region: Some(key), .. } | State::Sending { region: Some(key), .. } = &before {
             self.end_access(*key, matches!(before, State::Receiving { pulled: Some(_), .. }));

@@ -11,7 +11,7 @@ use crate::arguments::{Bound, CollectiveScope};
 use crate::callbacks::{MPI_Grequest_cancel_function, MPI_Grequest_free_function, MPI_Grequest_query_function};
 use crate::error::Error;
 use crate::group::PeerId;
-use crate::memory::{SharedBuffer, UserData};
+use crate::memory::UserData;
 use crate::regions::RegionKey;
 use crate::transport::Ticket;
 
@@ -102,26 +102,6 @@ pub struct ByCarrier {
     pub is_unasked: bool,
 }
 
-/// A buffer in which a message arrives that does not fit into the program's memory as it is: that memory is
-/// no single run, or the message is longer.
-pub struct Landing {
-    /// The buffer.
-    pub buffer: SharedBuffer,
-    /// The memory of the program.
-    pub data: UserData,
-    /// Bytes of the message that have room there.
-    pub fits: u64,
-}
-
-impl Landing {
-    /// Puts what has arrived into the program's memory.
-    fn unpack(&self) {
-        let mut bytes = vec![0; self.fits as usize];
-        self.buffer.read(0, &mut bytes);
-        self.data.write(0, &bytes);
-    }
-}
-
 /// A receive whose message is granted in pieces.
 #[derive(Clone, Copy, Debug)]
 pub struct Pulled {
@@ -181,8 +161,6 @@ pub enum State {
         pulled: Option<Pulled>,
         /// Set if the sender's carrier writes the message, and may fail at that: then it is asked for anew.
         written: Option<ByCarrier>,
-        /// The way from `data` to the program's memory, if they differ.
-        landing: Option<Box<Landing>>,
     },
     /// A send and a receive under one handle (`MPI_Isendrecv`): the requests of both.
     Pair {
@@ -318,18 +296,8 @@ pub(crate) const FULL_WEIGHT: Weight = NODE_WEIGHT | 1 << 32;
 impl State {
     /// Makes the state of a receive to whose memory `total` bytes of `peer` will come.
     pub fn receiving(peer: PeerId, data: UserData, total: u64) -> Self {
-        let (region, pulled, written, landing) = (None, None, None, None);
-        Self::Receiving { peer, data, total, received: 0, region, pulled, written, landing }
-    }
-
-    /// Puts a message that has arrived in a buffer into the program's memory.
-    #[inline]
-    pub(crate) fn land(&self) {
-        if let Self::Receiving { landing: Some(landing), total, received, .. } = self
-            && received == total
-        {
-            landing.unpack();
-        }
+        let (region, pulled, written) = (None, None, None);
+        Self::Receiving { peer, data, total, received: 0, region, pulled, written }
     }
 
     /// Returns whether a carrier writes the data of this send to `to`, and the receiver has to say that it

@@ -700,10 +700,14 @@ impl RemoteMemoryAccess for Tcp {
         Begun::Yes
     }
 
+    fn may_write_unasked(&self, data: &UserData) -> bool {
+        !data.is_empty() && data.program_run(&(0..data.len())).is_some()
+    }
+
     fn write_unasked(&mut self, to: &Address, data: &UserData, name: u32, number: u64) -> Unasked {
         let range = 0..data.len();
         let Ok(peer) = self.peer(to) else { return Unasked::Refused };
-        if range.is_empty() || data.program_run(&range).is_none() {
+        if !self.may_write_unasked(data) {
             return Unasked::Refused;
         }
         let Some(connection) = self.open_connection(peer) else { return Unasked::Refused };
@@ -799,6 +803,7 @@ impl Drop for Tcp {
 mod tests {
     use super::*;
     use crate::carrier::receive_packets;
+    use weft_engine::messages::EAGER_WRITE_BYTES_MAX;
 
     const LIMIT: Duration = Duration::from_secs(20);
     const PACKETS: u8 = 100;
@@ -918,6 +923,109 @@ mod tests {
         }
         assert!(near.has_room_for(&there));
         assert_eq!(near.write(&there, &data, 0..100, target, 1), Begun::Yes);
+    }
+
+    /// Makes a connection by a packet, and returns when both ends have it.
+    fn connect([near, far]: &mut [(Tcp, Address); 2]) {
+        assert_eq!(near.0.send(&near.1, &[1]).expect("its address"), Outcome::Sent);
+        let began = clock::now();
+        let mut arrived = 0;
+        while arrived == 0 || near.0.long_path(&near.1) != LongPath::Open {
+            receive_packets(&mut near.0, &mut |_| {}, 64);
+            arrived += receive_packets(&mut far.0, &mut |_| {}, 64);
+            assert!(clock::now().since(began) < LIMIT, "no packet arrives");
+        }
+    }
+
+    fn filled(bytes: usize, with: u8) -> UserData {
+        let data = UserData::leaked(bytes);
+        data.write(0, &vec![with; bytes]);
+        data
+    }
+
+    fn contents(data: &UserData) -> Vec<u8> {
+        let mut bytes = vec![0; data.len() as usize];
+        data.read(0, &mut bytes);
+        bytes
+    }
+
+    /// Looks until something has been written here, `bytes` bytes in all.
+    fn await_written(tcp: &mut Tcp, bytes: u64) -> Registration {
+        let began = clock::now();
+        let mut all = 0;
+        loop {
+            receive_packets(tcp, &mut |_| {}, 64);
+            if let Some(Written { registration, length, .. }) = tcp.poll_written() {
+                all += length;
+                if all == bytes {
+                    return registration;
+                }
+            }
+            assert!(clock::now().since(began) < LIMIT, "{all} of {bytes} bytes arrive");
+        }
+    }
+
+    /// Unasked writes whose places are named before they come and after, a packet in the place of an expected
+    /// write, and a write that was asked for.   Expect: each is where it belongs, and no memory else changes.
+    #[test]
+    fn unasked_writes_find_the_memory_that_is_named_before_or_after() {
+        const BYTES: usize = 50_000;
+        let mut ends = pair();
+        connect(&mut ends);
+        let [(near, there), (far, back)] = &mut ends;
+        for (name, is_early) in [(7, true), (8, false), (9, true), (7, false)] {
+            let (data, place) = (filled(BYTES, name as u8), filled(BYTES, 0));
+            let expected = is_early.then(|| far.register_unasked(back, name, &place, BYTES as u64).expect("room"));
+            let mut packets = 0;
+            if name == 9 {
+                // A packet comes where the write is expected.
+                assert_eq!(near.send(there, &[5; 1000]).expect("its address"), Outcome::Sent);
+                let began = clock::now();
+                while packets == 0 {
+                    packets += receive_packets(far, &mut |packet| assert_eq!(packet, [5; 1000]), 64);
+                    assert!(clock::now().since(began) < LIMIT, "the packet does not arrive");
+                }
+            }
+            assert_ne!(near.write_unasked(there, &data, name, 1), Unasked::Refused);
+            let began = clock::now();
+            while !is_early && far.memory.kept_bytes() < BYTES {
+                receive_packets(near, &mut |_| {}, 64);
+                receive_packets(far, &mut |_| {}, 64);
+                assert!(clock::now().since(began) < LIMIT, "the write does not arrive");
+            }
+            let named =
+                expected.unwrap_or_else(|| far.register_unasked(back, name, &place, BYTES as u64).expect("room"));
+            assert_eq!(await_written(far, BYTES as u64), named);
+            assert!(contents(&place) == contents(&data) && far.memory.kept_bytes() == 0, "{name}");
+            far.deregister(named);
+        }
+        let (data, place) = (filled(BYTES, 3), filled(BYTES, 0));
+        let (named, target) = far.register(&place, BYTES as u64).expect("room");
+        far.expect(back, named);
+        assert_eq!(near.write(there, &data, 0..BYTES as u64, target, 2), Begun::Yes);
+        assert_eq!(await_written(far, BYTES as u64), named);
+        assert!(contents(&place) == contents(&data));
+    }
+
+    /// A peer that writes more than anybody has asked for, and more than it may.   Expect: its connection is
+    /// closed, and no memory is taken for it.
+    #[test]
+    fn what_a_peer_may_write_unasked_is_limited() {
+        let mut ends = pair();
+        connect(&mut ends);
+        let [(near, there), (far, _)] = &mut ends;
+        let data = filled(EAGER_WRITE_BYTES_MAX as usize, 1);
+        let began = clock::now();
+        for name in 0.. {
+            let _ = near.write_unasked(there, &data, name, 1);
+            receive_packets(near, &mut |_| {}, 64);
+            receive_packets(far, &mut |_| {}, 64);
+            assert!(far.memory.kept_bytes() <= 2 * EAGER_WRITE_BYTES_MAX as usize);
+            if far.rejected > 0 {
+                break;
+            }
+            assert!(clock::now().since(began) < LIMIT, "it is never refused");
+        }
     }
 
     /// A peer that listens no more.   Expect: it is told as broken, once.

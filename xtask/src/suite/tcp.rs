@@ -128,6 +128,19 @@ fn beside_udp() -> Vec<Case> {
             anyhow::Ok(Expected::code(0).judge(long_path(context, how)?.env(setting, value).finish()))
         })
     }));
+    let eager = [
+        ("auto: TCP writes eager messages at once", "written", ("WEFT_LINK", "auto")),
+        ("without raw frames: TCP writes eager messages at once", "written", ("WEFT_LINK", "shared,udp,tcp")),
+        ("without a progress thread: TCP writes eager messages at once", "written", ("WEFT_PROGRESS", "none")),
+        ("never: no eager message is written", "packets", ("WEFT_LONG_PATH", "never")),
+        ("sealed: no eager message is written", "packets", ("WEFT_SEALED", "1")),
+    ];
+    cases.extend(eager.map(|(name, how, (setting, value))| {
+        Case::new(name, move |context| {
+            let run = context.mpiexec_on_hosts(2)?.arg(context.compile("tests/c/eager_writes.c")?).arg(how);
+            anyhow::Ok(Expected::code(0).judge(run.env(setting, value).limit(LIMIT_SECONDS).finish()))
+        })
+    }));
     cases.extend([
         case("auto: TCP does not pass, and there is no long path", |context| {
             let _filter = Filter::of_packets(context, NO_TCP)?;

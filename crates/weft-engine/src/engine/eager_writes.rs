@@ -20,9 +20,11 @@
 use weft_core::message::Head;
 
 use super::PointToPoint;
+use super::network::Network;
 use crate::group::PeerId;
 use crate::memory::UserData;
 use crate::messages::EAGER_WRITE_BYTES_MAX;
+use crate::protocols::UNASKED_BYTES_MAX;
 use crate::request::{Hold, Mode, NO_COMMUNICATOR, Send, State};
 use crate::transport::{Platform, Unasked};
 
@@ -43,13 +45,16 @@ pub(super) struct EagerWrite {
 impl<P: Platform> PointToPoint<P> {
     /// Returns whether the carrier of a peer's long path may write this message. Others must leave as packets:
     /// a message of which the peer has not said yet that it has arrived is the only one.
-    pub(super) fn may_write_eagerly(&self, peer: PeerId, send: &Send) -> bool {
-        let bytes = send.data.len();
-        send.mode == Mode::Standard
-            && bytes <= EAGER_WRITE_BYTES_MAX
-            && send.data.program_run(&(0..bytes)).is_some()
+    pub(super) fn may_write_eagerly(&mut self, peer: PeerId, send: &Send) -> bool {
+        let is_possible = (UNASKED_BYTES_MAX + 1..=EAGER_WRITE_BYTES_MAX).contains(&send.data.len())
+            && send.mode == Mode::Standard
+            && send.data.address().is_some()
             && self.peers[peer].matching.has_choice()
-            && self.eager_writes.iter().all(|write| write.peer != peer)
+            && self.eager_writes.iter().all(|write| write.peer != peer);
+        let Network { remotes, carriers, .. } = &mut self.network;
+        let access = remotes.get(peer).and_then(|remote| remote.access.as_ref()).filter(|_| is_possible);
+        let rma = access.and_then(|access| carriers.rma(access.carrier_path.carrier));
+        rma.is_some_and(|rma| rma.may_write_unasked(&send.data))
     }
 
     /// Announces the message of the request `handle`, and gives its data to the carrier; returns `false` when
@@ -88,6 +93,7 @@ impl<P: Platform> PointToPoint<P> {
         let number = OF_AN_EAGER_WRITE | announced as u64;
         let answer = rma.write_unasked(&path.to, &data, name, number);
         self.messages.remote_writes += u64::from(answer != Unasked::Refused);
+        self.messages.written_eagerly += u64::from(answer != Unasked::Refused);
         match answer {
             Unasked::Begun => self.network.writes = true,
             // Of a message that the carrier has refused the receiver asks for the copy.

@@ -13,7 +13,7 @@ use super::{Body, EventKind, Matched, Messages, Outgoing, PeerAccess, Unexpected
 use crate::group::PeerId;
 use crate::memory::SharedBuffer;
 use crate::regions::{Purpose, Region};
-use crate::request::{ByCarrier, Fin, Landing, Send, State};
+use crate::request::{ByCarrier, Fin, Send, State};
 
 /// The longest message that is an eager write, in bytes. A carrier keeps a message without a receive, and a
 /// sender has one such message at a time.
@@ -65,18 +65,13 @@ impl Messages {
         total: u64,
         peers: &mut impl PeerAccess,
     ) {
-        let Some((data, fits)) = self.begin_receive(handle, envelope, total) else { return };
+        // Where the message does not fit, its end is dropped as it comes.
+        let Some((data, _)) = self.begin_receive(handle, envelope, total) else { return };
         if peers.peer(peer).failed.is_some() {
             // The message was announced while its sender lived.
             let error = failure(peer, peers);
             return self.fail_over(handle, error);
         }
-        let is_run = fits == total && data.program_run(&(0..total)).is_some();
-        let landing = (!is_run).then(|| {
-            let buffer = SharedBuffer::new(total as usize);
-            Box::new(Landing { buffer, data: data.clone(), fits })
-        });
-        let data = landing.as_ref().map_or(data, |landing| landing.buffer.describe_all());
         let opened = Region { peer, purpose: Purpose::Receive, data: data.clone(), length: total, owner: handle };
         let Some(key) = self.regions.open(opened) else {
             // The sender's operation is over, as if its message had been truncated to nothing.
@@ -92,7 +87,6 @@ impl Messages {
                 region: Some(key),
                 pulled: None,
                 written: Some(ByCarrier { request, is_unasked: true }),
-                landing,
             };
         }
         self.outbox.push((peer, Outgoing::Expect { request: handle, asked: request }));
@@ -135,6 +129,9 @@ impl Messages {
             }
             Fin::Awaited => {
                 *left = 0;
+                if cfg!(weft_mutant = "eager_write_not_copied") {
+                    return true;
+                }
                 let copy = SharedBuffer::packed(&send.data);
                 (send.data, send.blocking) = (copy.describe_all(), false);
                 self.regions.replace(*key, copy.describe_all());

@@ -525,7 +525,11 @@ impl Messages {
             self.malformed_frames += 1;
             return;
         }
-        if to_come.max(*total) >= BEYOND_CACHES_BYTES {
+        // An eager write may be longer than the memory that it goes to.
+        let fits = region.data.len().saturating_sub(offset).min(length);
+        let bytes = &bytes[..fits as usize];
+        if fits == 0 {
+        } else if to_come.max(*total) >= BEYOND_CACHES_BYTES {
             region.data.write_large(offset, bytes, writer);
         } else {
             region.data.write(offset, bytes);

@@ -401,6 +401,12 @@ pub trait RemoteMemoryAccess {
     /// has said before that the peer is lost ([`Carrier::take_broken`]).
     fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, target: RemoteMemory, number: u64) -> Begun;
 
+    /// Returns whether [`Self::write_unasked`] takes such data.
+    fn may_write_unasked(&self, data: &UserData) -> bool {
+        let _ = data;
+        false
+    }
+
     /// Writes all bytes of `data`, one run of memory, to the process at `to`, under the conditions of
     /// [`Self::write`]. The receiver names the place by [`Self::register_unasked`], before the bytes arrive
     /// or later. `name` is a number of the sender that no other such write has at the time.
@@ -409,9 +415,9 @@ pub trait RemoteMemoryAccess {
         Unasked::Refused
     }
 
-    /// Puts what the process at `from` has written, or will write, under this `name` to the first `length`
-    /// bytes of `data`, one run of memory, until [`Self::deregister`]. Bytes that have arrived already count
-    /// as written now. `None` where that cannot be done at present.
+    /// Puts the `length` bytes that the process at `from` has written, or will write, under this `name` to
+    /// `data`, which need be no run of memory, until [`Self::deregister`]. What has no room there is dropped.
+    /// Bytes that have arrived already count as written now. `None` where that cannot be done at present.
     fn register_unasked(&mut self, from: &Address, name: u32, data: &UserData, length: u64) -> Option<Registration> {
         let _ = (from, name, data, length);
         None

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use weft_core::time::Instant;
 
-use super::memory::{Expected, Memory, Name};
+use super::memory::{Expected, Memory, Name, is_run, put};
 use super::socket;
 use super::wire::{Parser, Part, WRITE_HEAD_BYTES, Write, Wrong};
 use crate::carrier::Registration;
@@ -129,6 +129,7 @@ impl Connection {
                 if begin == 0 && self.parser.is_between_frames() { memory.expected_from(expected) } else { None };
             let write = self.parser.write().filter(|_| begin == 0);
             let target = write.and_then(|write| Some((memory.target(token, &write)?, write.address, write.bytes)));
+            let target = target.filter(|(data, address, bytes)| is_run(data, *address, *bytes));
             let placed_max = target.map_or(0, |(_, _, bytes)| bytes as usize);
             let received = match &guess {
                 Some(guess) => self.receive_expected(guess, token, buffer),
@@ -231,7 +232,7 @@ impl Connection {
                 }
                 Some(Part::Data(write, range)) => {
                     if let Some(data) = memory.target(token, &write) {
-                        data.write(write.address, &bytes[range]);
+                        put(data, write.address, &bytes[range]);
                         memory.note_written(token, &write);
                     } else if write.is_unasked && !memory.keep(token, &write, &bytes[range]) {
                         return Err(Wrong);

@@ -41,6 +41,21 @@ impl Name {
     }
 }
 
+/// Writes bytes to packed `data` from `address` on, as far as they have room.
+pub(super) fn put(data: &UserData, address: u64, bytes: &[u8]) {
+    let fits = data.len().saturating_sub(address).min(bytes.len() as u64);
+    if fits > 0 {
+        data.write(address, &bytes[..fits as usize]);
+    }
+}
+
+/// Returns whether `length` bytes from `address` on can be received where they belong: `data` has them all, in
+/// one run of memory.
+pub(super) fn is_run(data: &UserData, address: u64, length: u64) -> bool {
+    let range = address..address.saturating_add(length);
+    range.end <= data.len() && data.program_run(&range).is_some()
+}
+
 /// Memory that a peer is likely to write to next: one run, of which nothing has been written.
 pub(super) struct Expected {
     pub(super) data: UserData,
@@ -77,14 +92,13 @@ impl Memory {
         Some((registration, RemoteMemory { key, address: 0 }))
     }
 
-    /// Puts unasked writes under this name to the first `length` bytes of `data`, also what has arrived of
-    /// them; `None` as for [`Self::register`].
+    /// Puts an unasked write of `length` bytes under this name to `data`, also what has arrived of it; `None`
+    /// where that cannot be done at present.
     pub(super) fn register_unasked(&mut self, name: Name, data: &UserData, length: u64) -> Option<Registration> {
-        data.program_run(&(0..length))?;
         let registration = self.insert(name, data, length)?;
         if let Some(kept) = self.kept.remove(&name) {
             let bytes = &kept[..kept.len().min(length as usize)];
-            data.write(0, bytes);
+            put(data, 0, bytes);
             self.written.push_back(Written { registration, offset: 0, length: bytes.len() as u64 });
             if let Some(Some(exposed)) = self.exposed.get_mut(registration.0 as usize) {
                 exposed.is_begun = true;
@@ -109,6 +123,12 @@ impl Memory {
             kept.extend_from_slice(bytes);
         }
         true
+    }
+
+    /// Bytes of unasked writes that are kept.
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.kept.values().map(Vec::len).sum()
     }
 
     fn insert(&mut self, name: Name, data: &UserData, length: u64) -> Option<Registration> {
@@ -163,7 +183,9 @@ impl Memory {
     /// are taken out.
     pub(super) fn expected_from(&self, expected: &mut VecDeque<Registration>) -> Option<Expected> {
         while let Some(Registration(first)) = expected.front() {
-            if let Some(Some(Exposed { data, length, name, is_begun: false })) = self.exposed.get(*first as usize) {
+            if let Some(Some(Exposed { data, length, name, is_begun: false })) = self.exposed.get(*first as usize)
+                && is_run(data, 0, *length)
+            {
                 return Some(Expected { data: data.clone(), length: *length, name: *name });
             }
             expected.pop_front();

@@ -562,6 +562,10 @@ impl RemoteMemoryAccess for Device {
         self.network.inner().access((self.rank, to), (data, range, true), there, number)
     }
 
+    fn may_write_unasked(&self, data: &UserData) -> bool {
+        data.address().is_some()
+    }
+
     fn write_unasked(&mut self, to: &Address, data: &UserData, name: u32, number: u64) -> Unasked {
         let Ok(to) = self.to(to) else { return Unasked::Refused };
         self.network.inner().write_unasked((self.rank, to), data, name, number)

@@ -33,6 +33,8 @@ pub struct Played {
     pub grouped: u64,
     /// Pieces of messages that carriers have written to memory of peers.
     pub placed: u64,
+    /// Messages that carriers have written before their receivers asked for them.
+    pub written_eagerly: u64,
     /// Announced messages that were relocated.
     pub relocated: u64,
     /// Messages that were asked for anew, since a carrier beside others did not write them.
@@ -58,6 +60,7 @@ impl Played {
         self.long += other.long;
         self.grouped += other.grouped;
         self.placed += other.placed;
+        self.written_eagerly += other.written_eagerly;
         self.relocated += other.relocated;
         self.anew += other.anew;
         self.frames += other.frames;
@@ -78,6 +81,7 @@ impl fmt::Display for Played {
             long,
             grouped,
             placed,
+            written_eagerly,
             relocated,
             anew,
             frames,
@@ -88,7 +92,7 @@ impl fmt::Display for Played {
         write!(
             f,
             "{calls} calls and {turns} turns in {} us; {packets} packets, {connected} of them over connections, {long} on long paths, {grouped} to groups, {placed} pieces written by carriers, {anew} messages asked for anew, {frames} frames, {copies} single copies, {written} \
-             receives written to, {shared} pieces copied from the other side, {relocated} messages relocated",
+             receives written to, {shared} pieces copied from the other side, {relocated} messages relocated, {written_eagerly} written eagerly",
             nanoseconds / 1000
         )
     }
@@ -255,6 +259,7 @@ impl Job {
         for proc in &self.procs {
             let proc = &mut *proc.borrow_mut();
             played.calls += proc.calls;
+            played.written_eagerly += proc.engine.messages.written_eagerly;
             played.relocated += proc.engine.messages.relocated;
             played.anew += proc.engine.messages.asked_anew;
             if !proc.dead {

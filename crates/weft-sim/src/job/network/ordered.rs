@@ -79,6 +79,12 @@ impl Placing {
     }
 }
 
+/// Writes bytes from `address` on, as far as they have room.
+fn put(data: &UserData, address: u64, bytes: &[u8]) {
+    let fits = data.len().saturating_sub(address).min(bytes.len() as u64);
+    data.write(address.min(data.len()), &bytes[..fits as usize]);
+}
+
 /// The bit that is set in the keys of unasked writes.
 const UNASKED: u64 = 1 << 63;
 
@@ -399,7 +405,7 @@ impl Inner {
         let registration = Registration(exposed.next);
         exposed.memory.insert(key, (registration, data.clone(), length));
         if let Some(bytes) = exposed.kept.remove(&key) {
-            data.write(0, &bytes);
+            put(data, 0, &bytes);
             exposed.written.push_back(Written { registration, offset: 0, length: bytes.len() as u64 });
         }
         Some(registration)
@@ -489,7 +495,7 @@ impl Inner {
                 self.tell((to, from), arrives, bytes, Placed::Answer(reading));
             }
             Placed::Write(_, number) => {
-                data.write(address, bytes);
+                put(data, address, bytes);
                 let registration = *registration;
                 if tells {
                     self.exposed[to].written.push_back(Written { registration, offset: address, length });
