@@ -337,12 +337,6 @@ pub(crate) struct Access {
     long_messages: LongPathMessages,
 }
 
-/// The length, head included, from which on a message that is sent alone is an eager write, bytes. A half
-/// round trip of 16 KB took 14 µs as packets and 15 as an eager write, of 32 KB 20 and 16, of 56 KB 29 and 21.
-/// An exchange of 16 KB took 14 and 18, of 24 KB 16 and 20, of 32 KB 22 and 22, of 56 KB 33 and 30. (Xeon of
-/// the Granite Rapids kind, two virtual hosts.)
-const EAGER_WRITE_BYTES_MIN: usize = 32 << 10;
-
 /// The way of an eager message to a peer on another host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -586,11 +580,11 @@ impl Remote {
         self.long().filter(|_| self.settings.is_long(path)).map(|access| access.carrier_path)
     }
 
-    /// The way of a message of `length` bytes, head included. To be asked once for each message. `may_write`:
-    /// the carrier of the long path may write it.
+    /// The way of a message of `bytes` bytes, and of `length` with its head. To be asked once for each
+    /// message. `may_write`: the carrier of the long path may write it.
     pub(crate) fn way(
         &mut self,
-        length: usize,
+        (bytes, length): (u64, usize),
         may_write: bool,
         carriers: &mut Carriers,
         choice: &mut LongPathChoice,
@@ -600,7 +594,7 @@ impl Remote {
             return Way::Packets;
         };
         let sending = flow.sending(now());
-        if may_write && sending.is_idle && self.writes_unasked(length) {
+        if may_write && sending.is_idle && self.writes_unasked(bytes) {
             self.look_at_long_path(carriers, sending.now);
             if self.current_flow().is_some_and(|flow| flow.long_path() == LongPath::Open)
                 && let Some(access) = &mut self.access
@@ -623,16 +617,10 @@ impl Remote {
         most.map_or(Way::Packets, Way::LongPackets)
     }
 
-    /// Returns whether the carrier of the long path writes messages of `length` bytes that are sent alone.
-    fn writes_unasked(&self, length: usize) -> bool {
-        self.long().is_some_and(|Access { placement, long_messages, .. }| {
-            placement.unasked
-                && match long_messages.long_path() {
-                    LongPathUse::Measured => length >= EAGER_WRITE_BYTES_MIN,
-                    LongPathUse::Always => true,
-                    LongPathUse::Never => false,
-                }
-        })
+    /// Returns whether the carrier of the long path writes a message of `bytes` bytes that finds the flow
+    /// idle.
+    fn writes_unasked(&self, bytes: u64) -> bool {
+        self.long().is_some_and(|access| access.placement.unasked && access.long_messages.is_eager_write(bytes))
     }
 
     /// Returns whether the message of `length` bytes that was submitted last to `flow`, the one to the peer,

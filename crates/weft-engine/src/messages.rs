@@ -21,7 +21,6 @@ mod rendezvous;
 
 pub use access::{Announced, Fetched, PeerAccess, Withdrawal, Written};
 pub use awaited::Unfinished;
-pub use eager_writes::EAGER_WRITE_BYTES_MAX;
 pub use errors::failure;
 pub use peer::Peer;
 pub use recovery::{Bar, Recovery};

@@ -38,6 +38,7 @@ pub type Parts = weft_engine::engine::Parts<Machine>;
 pub type SleepOn = weft_engine::engine::SleepOn<Machine>;
 
 pub use weft_core::flow::RUN_PACKETS;
+pub use weft_core::long_path_choice::EAGER_WRITE_BYTES_MIN;
 pub use weft_core::message::HEAD_MAX;
 pub use weft_engine::carriers::{BoxedCarrier, CARRIERS_MAX, CarrierId, CarrierPath, Carriers, RailTraffic, Remote};
 pub use weft_engine::engine::{Received, Traffic};

@@ -803,7 +803,7 @@ impl Drop for Tcp {
 mod tests {
     use super::*;
     use crate::carrier::receive_packets;
-    use weft_engine::messages::EAGER_WRITE_BYTES_MAX;
+    use weft_core::long_path_choice::EAGER_WRITE_BYTES_MAX;
 
     const LIMIT: Duration = Duration::from_secs(20);
     const PACKETS: u8 = 100;

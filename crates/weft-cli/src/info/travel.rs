@@ -8,7 +8,7 @@ use serde::Serialize;
 use weft_mpi::engine::protocols::{
     Choices, CostModel, PeerClass, Protocol, ROWS, Range, Receiver, RouteClass, Situation, eager_limit, offers,
 };
-use weft_mpi::engine::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Candidate, HEAD_MAX, RUN_PACKETS};
+use weft_mpi::engine::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Candidate, EAGER_WRITE_BYTES_MIN, HEAD_MAX, RUN_PACKETS};
 use weft_mpi::settings::Settings;
 use weft_net::shared;
 
@@ -388,6 +388,10 @@ fn over_network(here: &Here, protocol: Protocol, bytes: u64) -> String {
     if is_beside && protocol == Protocol::ClearToSend {
         let packets = by_packets(here, protocol, bytes);
         return format!("{packets}, or written to where it belongs by TCP, whichever has been quicker");
+    }
+    if here.network.beside.is_some() && protocol == Protocol::Eager && bytes >= EAGER_WRITE_BYTES_MIN {
+        let packets = by_packets(here, protocol, bytes);
+        return format!("{packets}; TCP, from {EAGER_WRITE_BYTES_MIN} bytes on if it is alone");
     }
     by_packets(here, protocol, bytes)
 }

@@ -17,13 +17,13 @@
 //! (`single_copy/relocation.rs`). The announcement has one of its own, whose name the receiver knows; it
 //! lives until the FIN. The program's request is complete when the data may change.
 
+use weft_core::long_path_choice::EAGER_WRITE_BYTES_MAX;
 use weft_core::message::Head;
 
 use super::PointToPoint;
 use super::network::Network;
 use crate::group::PeerId;
 use crate::memory::UserData;
-use crate::messages::EAGER_WRITE_BYTES_MAX;
 use crate::protocols::UNASKED_BYTES_MAX;
 use crate::request::{Hold, Mode, NO_COMMUNICATOR, Send, State};
 use crate::transport::{Platform, Unasked};
@@ -43,8 +43,8 @@ pub(super) struct EagerWrite {
 }
 
 impl<P: Platform> PointToPoint<P> {
-    /// Returns whether the carrier of a peer's long path may write this message. Others must leave as packets:
-    /// a message of which the peer has not said yet that it has arrived is the only one.
+    /// Returns whether the carrier of a peer's long path may write this message. Others must leave as
+    /// packets: a message of which the peer has not said yet that it has arrived is the only one.
     pub(super) fn may_write_eagerly(&mut self, peer: PeerId, send: &Send) -> bool {
         let is_possible = (UNASKED_BYTES_MAX + 1..=EAGER_WRITE_BYTES_MAX).contains(&send.data.len())
             && send.mode == Mode::Standard

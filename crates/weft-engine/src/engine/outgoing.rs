@@ -304,11 +304,12 @@ impl<P: Platform> PointToPoint<P> {
             return Way::Packets;
         }
         let may_write = self.may_write_eagerly(peer, send);
-        let length = Head::eager(send.envelope, None).as_bytes().len() + send.data.len() as usize;
+        let bytes = send.data.len();
+        let length = Head::eager(send.envelope, None).as_bytes().len() + bytes as usize;
         let Self { network, platform, .. } = self;
         let Network { remotes, carriers, long_path_choice, .. } = network;
         match remotes.get_mut(peer).filter(|remote| remote.queued_bytes() <= FLOW_QUEUE_BYTES) {
-            Some(remote) => remote.way(length, may_write, carriers, long_path_choice, || platform.now()),
+            Some(remote) => remote.way((bytes, length), may_write, carriers, long_path_choice, || platform.now()),
             None => Way::Packets,
         }
     }

@@ -6,6 +6,7 @@
 //! keeps it until there is a receive. The sender keeps a copy of the data until the receiver has said that it
 //! has the message (FIN): if the carrier fails, the receiver asks for the message anew.
 
+use weft_core::long_path_choice::EAGER_WRITE_BYTES_MAX;
 use weft_core::matching::Envelope;
 use weft_core::message::Head;
 
@@ -14,10 +15,6 @@ use crate::group::PeerId;
 use crate::memory::SharedBuffer;
 use crate::regions::{Purpose, Region};
 use crate::request::{ByCarrier, Fin, Send, State};
-
-/// The longest message that is an eager write, in bytes. A carrier keeps a message without a receive, and a
-/// sender has one such message at a time.
-pub const EAGER_WRITE_BYTES_MAX: u64 = 64 << 10;
 
 impl Messages {
     /// Takes in the announcement of an eager write.
@@ -117,8 +114,8 @@ impl Messages {
         true
     }
 
-    /// Notes that the carrier reads the data of the eager write `handle` no more. A copy takes its place until
-    /// the FIN comes. Returns whether the program may have its memory back.
+    /// Notes that the carrier reads the data of the eager write `handle` no more. A copy takes its place
+    /// until the FIN comes. Returns whether the program may have its memory back.
     pub fn end_eager_write(&mut self, handle: usize) -> bool {
         let state = self.requests.get_mut(handle).map(|entry| &mut entry.state);
         let Some(State::Sending { send, region: Some(key), left, fin, .. }) = state else { return false };
@@ -138,7 +135,8 @@ impl Messages {
                 self.keep_remnant(handle, copy);
                 self.note_as_sent(handle);
             }
-            // The receiver has asked for the message anew, and gets it as packets out of the program's memory.
+            // The receiver has asked for the message anew, and gets it as packets out of the program's
+            // memory.
             Fin::NotNeeded => return false,
         }
         true

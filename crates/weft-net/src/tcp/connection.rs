@@ -96,8 +96,8 @@ impl Connection {
 
     /// Hands packets that have arrived to `on_packet`, `limit` of them at most, and writes data to the memory
     /// that it is for. The peer, the process with this `token`, is likely to write to the memory that is
-    /// `expected` next. `buffer` is memory for what arrives, larger than a frame. The beginning of the connection is told by `begun`. Returns how
-    /// many packets were handed over.
+    /// `expected` next. `buffer` is memory for what arrives, larger than a frame. The beginning of the
+    /// connection is told by `begun`. Returns how many packets were handed over.
     pub(super) fn look(
         &mut self,
         limit: usize,

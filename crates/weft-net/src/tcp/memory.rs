@@ -3,8 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
+use weft_core::long_path_choice::EAGER_WRITE_BYTES_MAX;
 use weft_engine::memory::UserData;
-use weft_engine::messages::EAGER_WRITE_BYTES_MAX;
 
 use super::wire::Write;
 use crate::carrier::{Registration, RemoteMemory, Written};
@@ -12,8 +12,8 @@ use crate::carrier::{Registration, RemoteMemory, Written};
 /// Most pieces of memory that are registered at a time.
 const REGISTERED_MAX: usize = 1 << 16;
 
-/// Most bytes of unasked writes of a peer that are kept while nobody has named their place: twice as many as a
-/// peer sends that keeps to the limit.
+/// Most bytes of unasked writes of a peer that are kept while nobody has named their place: twice as many as
+/// a peer sends that keeps to the limit.
 const KEPT_BYTES_MAX: usize = 2 * EAGER_WRITE_BYTES_MAX as usize;
 
 /// Memory that peers may write to: one run.
@@ -49,8 +49,8 @@ pub(super) fn put(data: &UserData, address: u64, bytes: &[u8]) {
     }
 }
 
-/// Returns whether `length` bytes from `address` on can be received where they belong: `data` has them all, in
-/// one run of memory.
+/// Returns whether `length` bytes from `address` on can be received where they belong: `data` has them all,
+/// in one run of memory.
 pub(super) fn is_run(data: &UserData, address: u64, length: u64) -> bool {
     let range = address..address.saturating_add(length);
     range.end <= data.len() && data.program_run(&range).is_some()

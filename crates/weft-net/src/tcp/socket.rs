@@ -76,8 +76,8 @@ pub(super) fn receive(
         count += 1;
     }
     parts[count] = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: head and buffer are borrowed. The maker of `data` promised that its memory can be written until its
-    // operation is over; the engine has the memory deregistered before that, and then it is no target.
+    // SAFETY: head and buffer are borrowed. The maker of `data` promised that its memory can be written until
+    // its operation is over; the engine has the memory deregistered before that, and then it is no target.
     let received = unsafe { libc::readv(stream.as_raw_fd(), parts.as_ptr(), count as libc::c_int + 1) };
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
