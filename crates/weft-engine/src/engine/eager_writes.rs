@@ -25,7 +25,7 @@ use super::network::Network;
 use crate::group::PeerId;
 use crate::memory::UserData;
 use crate::protocols::UNASKED_BYTES_MAX;
-use crate::request::{Hold, Mode, NO_COMMUNICATOR, Send, State};
+use crate::request::{Hold, Mode, Send, State};
 use crate::transport::{Platform, Unasked};
 
 /// The bit that is set in the names under which a carrier is given eager writes; the name ends with the
@@ -57,11 +57,10 @@ impl<P: Platform> PointToPoint<P> {
         rma.is_some_and(|rma| rma.may_write_unasked(&send.data))
     }
 
-    /// Announces the message of the request `handle`, and gives its data to the carrier; returns `false` when
-    /// the route is full.
-    pub(super) fn write_eagerly(&mut self, peer: PeerId, handle: usize, send: Send) -> bool {
+    /// Announces the message of the request `handle` as the request `announced`, and gives its data to the
+    /// carrier; returns `false` when the route is full.
+    pub(super) fn write_eagerly(&mut self, peer: PeerId, handle: usize, send: Send, announced: usize) -> bool {
         let (bytes, context) = (send.data.len(), send.envelope.context);
-        let Ok(announced) = self.messages.add(State::Queued(send.clone()), NO_COMMUNICATOR) else { return false };
         if let Some(request) = self.messages.requests.get_mut(announced) {
             request.hold = Hold::Freed;
         }

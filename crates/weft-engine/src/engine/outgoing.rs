@@ -19,7 +19,7 @@ use crate::peers::Route;
 use crate::protocols::{
     self, BUSY_BYTES, Facts, PeerClass, Protocol, RING_PIECE_BYTES, Receiver, RouteClass, Situation, UNASKED_BYTES_MAX,
 };
-use crate::request::{Fin, Mode, Send, State};
+use crate::request::{Fin, Mode, NO_COMMUNICATOR, Send, State};
 use crate::transport::{Candidate, Frames, Platform};
 
 /// The room in a packet above which the first piece of a message fills the packet up, in bytes: little more
@@ -202,8 +202,10 @@ impl<P: Platform> PointToPoint<P> {
         let acknowledge = is_synchronous.then(|| self.messages.requests.wire(handle));
         let context = send.envelope.context;
         let way = self.way(peer, &send);
-        if way == Way::EagerWrite {
-            return self.write_eagerly(peer, handle, send);
+        if way == Way::EagerWrite
+            && let Ok(announced) = self.messages.add(State::Queued(send.clone()), NO_COMMUNICATOR)
+        {
+            return self.write_eagerly(peer, handle, send, announced);
         }
         let Some(sent) = self.push_eager(peer, &send, acknowledge, way) else { return false };
         let state = &mut self.peers[peer];

@@ -8,7 +8,7 @@ use weft_core::matching::Envelope;
 use super::{Messages, Peer, PeerAccess, failure};
 use crate::error::{Error, Result};
 use crate::group::PeerId;
-use crate::request::{Hold, Receive, Request, State};
+use crate::request::{Fin, Hold, Receive, Request, State};
 
 /// An operation that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,11 +199,11 @@ impl Messages {
                 return None;
             }
             match &request.state {
+                // An eager write, or a message that was relocated, is complete for the program.
+                State::Sending { fin: Fin::Awaited, .. } | State::Announced(_) if self.is_remnant(handle) => None,
                 State::Queued(send) | State::Sending { send, .. } => {
                     found(true, send.peer, Some(send.envelope.tag), false)
                 }
-                // A relocated message is complete for the program.
-                State::Announced(_) if self.is_remnant(handle) => None,
                 State::Announced(send) => found(true, send.peer, Some(send.envelope.tag), true),
                 State::AwaitingMatch { peer, .. } => found(true, Some(*peer), None, true),
                 State::Posted(Receive { context: Some(_), peer, tag, .. }) => found(false, *peer, *tag, true),
