@@ -59,6 +59,7 @@ impl<P: Platform> PointToPoint<P> {
 
     /// Announces the message of the request `handle` as the request `announced`, and gives its data to the
     /// carrier; returns `false` when the route is full.
+    #[inline(never)]
     pub(super) fn write_eagerly(&mut self, peer: PeerId, handle: usize, send: Send, announced: usize) -> bool {
         let (bytes, context) = (send.data.len(), send.envelope.context);
         if let Some(request) = self.messages.requests.get_mut(announced) {
@@ -102,6 +103,7 @@ impl<P: Platform> PointToPoint<P> {
     }
 
     /// Notes that the carrier reads the data of an eager write no more: the program's operation is complete.
+    #[inline(never)]
     pub(super) fn note_eager_write(&mut self, announced: usize) {
         let Some(write) = self.eager_writes.iter_mut().find(|write| write.announced == announced) else { return };
         if let Some(sent) = write.sent.take_if(|_| self.messages.end_eager_write(announced)) {
@@ -110,6 +112,7 @@ impl<P: Platform> PointToPoint<P> {
     }
 
     /// Notes that the carrier reads nothing for a peer any more.
+    #[cold]
     pub(super) fn end_eager_writes(&mut self, peer: PeerId) {
         let of_peer = self.eager_writes.iter().filter(|write| write.peer == peer).map(|write| write.announced);
         for announced in of_peer.collect::<Vec<_>>() {
@@ -144,6 +147,7 @@ impl<P: Platform> PointToPoint<P> {
 
     /// Keeps the carrier from the memory of the request `handle`, which is abandoned. Its message arrives all
     /// the same, out of a copy.
+    #[cold]
     pub(super) fn abandon_eager_write(&mut self, handle: usize) {
         let of_request = |write: &EagerWrite| write.sent == Some(handle);
         let Some(peer) = self.eager_writes.iter().find(|write| of_request(write)).map(|write| write.peer) else {

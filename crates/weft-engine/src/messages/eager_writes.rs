@@ -90,6 +90,7 @@ impl Messages {
     }
 
     /// Asks for an eager write as for an announced message: our carrier cannot put it into its place.
+    #[cold]
     pub fn ask_for_eager_write(&mut self, handle: usize) {
         let state = self.requests.get_mut(handle).map(|entry| &mut entry.state);
         let Some(State::Receiving { written, .. }) = state else { return };

@@ -176,6 +176,7 @@ impl Connection {
 
     /// Receives bytes where the next frame is likely to be a write to this memory: its data goes there at
     /// once. If it is another frame, all bytes are put to the front of `buffer`, as they came.
+    #[inline(never)]
     fn receive_expected(&self, guess: &Expected, token: u64, buffer: &mut [u8]) -> io::Result<Received> {
         let Expected { data, length, name } = guess;
         let part = (*length).min(EXPECTED_BYTES_MAX);

@@ -26,7 +26,7 @@ struct Exposed {
 }
 
 /// The name by which a peer writes to memory.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Name {
     /// A key that this process has told.
     Key(u64),
@@ -74,9 +74,11 @@ pub(super) struct Memory {
     /// By the numbers of registrations.
     exposed: Vec<Option<Exposed>>,
     free: Vec<u32>,
-    by_name: HashMap<Name, u32>,
-    /// What has arrived of unasked writes whose places nobody has named.
-    kept: HashMap<Name, Vec<u8>>,
+    by_key: HashMap<u64, u32>,
+    /// The registrations for unasked writes: few at a time.
+    unasked: Vec<(Name, u32)>,
+    /// What has arrived of unasked writes whose places nobody has named: of each peer one or two.
+    kept: Vec<(Name, Vec<u8>)>,
     /// Data of writes that has arrived, and of which nobody has been told.
     written: VecDeque<Written>,
 }
@@ -96,7 +98,8 @@ impl Memory {
     /// where that cannot be done at present.
     pub(super) fn register_unasked(&mut self, name: Name, data: &UserData, length: u64) -> Option<Registration> {
         let registration = self.insert(name, data, length)?;
-        if let Some(kept) = self.kept.remove(&name) {
+        if let Some(at) = self.kept.iter().position(|(of, _)| *of == name) {
+            let (_, kept) = self.kept.swap_remove(at);
             let bytes = &kept[..kept.len().min(length as usize)];
             put(data, 0, bytes);
             self.written.push_back(Written { registration, offset: 0, length: bytes.len() as u64 });
@@ -115,11 +118,13 @@ impl Memory {
         if all + bytes.len() > KEPT_BYTES_MAX {
             return false;
         }
-        let kept = self.kept.entry(Name::of(write, token)).or_default();
+        let name = Name::of(write, token);
         if write.address == 0 {
-            kept.clear();
-        }
-        if kept.len() as u64 == write.address {
+            self.kept.retain(|(of, _)| *of != name);
+            self.kept.push((name, bytes.into()));
+        } else if let Some((_, kept)) = self.kept.iter_mut().find(|(of, _)| *of == name)
+            && kept.len() as u64 == write.address
+        {
             kept.extend_from_slice(bytes);
         }
         true
@@ -128,11 +133,19 @@ impl Memory {
     /// Bytes of unasked writes that are kept.
     #[cfg(test)]
     pub(super) fn kept_bytes(&self) -> usize {
-        self.kept.values().map(Vec::len).sum()
+        self.kept.iter().map(|(_, kept)| kept.len()).sum()
+    }
+
+    /// The number of the registration with this name.
+    fn number_of(&self, name: &Name) -> Option<u32> {
+        match name {
+            Name::Key(key) => self.by_key.get(key).copied(),
+            Name::Unasked { .. } => self.unasked.iter().find(|(of, _)| of == name).map(|(_, number)| *number),
+        }
     }
 
     fn insert(&mut self, name: Name, data: &UserData, length: u64) -> Option<Registration> {
-        if self.by_name.len() >= REGISTERED_MAX || self.by_name.contains_key(&name) {
+        if self.exposed.len() - self.free.len() >= REGISTERED_MAX || self.number_of(&name).is_some() {
             return None;
         }
         let number = self.free.pop().unwrap_or_else(|| {
@@ -140,14 +153,20 @@ impl Memory {
             self.exposed.len() as u32 - 1
         });
         self.exposed[number as usize] = Some(Exposed { data: data.clone(), length, name, is_begun: false });
-        self.by_name.insert(name, number);
+        match name {
+            Name::Key(key) => drop(self.by_key.insert(key, number)),
+            Name::Unasked { .. } => self.unasked.push((name, number)),
+        }
         Some(Registration(number))
     }
 
     /// Ends the registration: nothing is written there any more.
     pub(super) fn deregister(&mut self, Registration(number): Registration) {
         if let Some(exposed) = self.exposed.get_mut(number as usize).and_then(Option::take) {
-            self.by_name.remove(&exposed.name);
+            match exposed.name {
+                Name::Key(key) => drop(self.by_key.remove(&key)),
+                Name::Unasked { .. } => self.unasked.retain(|(_, of)| *of != number),
+            }
             // Other memory may get the number.
             self.written.retain(|written| written.registration.0 != number);
             self.free.push(number);
@@ -156,7 +175,7 @@ impl Memory {
 
     /// Notes that the data of `write` by the process with this token is in its place.
     pub(super) fn note_written(&mut self, token: u64, write: &Write) {
-        let Some(&number) = self.by_name.get(&Name::of(write, token)) else { return };
+        let Some(number) = self.number_of(&Name::of(write, token)) else { return };
         if let Some(Some(exposed)) = self.exposed.get_mut(number as usize) {
             exposed.is_begun = true;
         }
@@ -195,7 +214,7 @@ impl Memory {
 
     /// The memory that `write` by the process with this token is for, if all of it is registered.
     pub(super) fn target(&self, token: u64, write: &Write) -> Option<&UserData> {
-        let exposed = self.exposed.get(*self.by_name.get(&Name::of(write, token))? as usize)?.as_ref()?;
+        let exposed = self.exposed.get(self.number_of(&Name::of(write, token))? as usize)?.as_ref()?;
         let end = write.address.checked_add(write.bytes)?;
         (end <= exposed.length).then_some(&exposed.data)
     }
