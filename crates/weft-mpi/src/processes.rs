@@ -21,7 +21,7 @@ use weft_net::port::{self, Acceptance, Call, Port, Refused};
 use weft_net::udp;
 use weft_net::wait::Interest;
 
-pub use meeting::{Newcomers, give_up_next, meet, reread_words, word_seeds};
+pub use meeting::{MakesContact, Newcomers, give_up_next, meet, reread_words, word_seeds};
 pub use spawning::{Spawning, meet_parent, spawn};
 
 use crate::constants::*;

@@ -716,7 +716,11 @@ impl RemoteMemoryAccess for Tcp {
             return Unasked::Refused;
         }
         self.flush(connection);
-        if self.done.pop_back_if(|done| *done == number).is_some() { Unasked::Taken } else { Unasked::Begun }
+        if self.done.back() != Some(&number) {
+            return Unasked::Begun;
+        }
+        self.done.pop_back();
+        Unasked::Taken
     }
 
     fn register_unasked(&mut self, from: &Address, name: u32, data: &UserData, length: u64) -> Option<Registration> {

@@ -12,7 +12,7 @@ use weft_mpi::communicator::{Creation, broadcast};
 use weft_mpi::error::{Error, ErrorClass, Result};
 use weft_mpi::intercommunicator::Meeting;
 use weft_mpi::process::with;
-use weft_mpi::processes::{self, SpawnProgram, Spawning};
+use weft_mpi::processes::{self, MakesContact, SpawnProgram, Spawning};
 
 /// MPI_Open_port (MPI-5.0 §11.9.2).
 pub(crate) fn open_port(_info: MPI_Info, port_name: OutString) -> Result<()> {
@@ -56,7 +56,8 @@ pub(crate) fn comm_accept(
     newcomm: Out<MPI_Comm>,
 ) -> Result<()> {
     let root = root_of(comm, root)?;
-    meet(comm, root.rank, newcomm, root.is_own.then_some(|| processes::accept(&port_of(port_name)?)))
+    let contact = || -> MakesContact<'_> { Box::new(|| processes::accept(&port_of(port_name)?)) };
+    meet(comm, root.rank, newcomm, root.is_own.then(contact))
 }
 
 /// MPI_Comm_connect (MPI-5.0 §11.9.3). The info key `timeout` is the longest wait in seconds.
@@ -68,21 +69,25 @@ pub(crate) fn comm_connect(
     newcomm: Out<MPI_Comm>,
 ) -> Result<()> {
     let root = root_of(comm, root)?;
-    let contact = root.is_own.then_some(|| {
-        let info = with(|process| info_of(process, info))?;
-        processes::connect(&port_of(port_name)?, &info)
-    });
-    meet(comm, root.rank, newcomm, contact)
+    let contact = || -> MakesContact<'_> {
+        Box::new(|| {
+            let info = with(|process| info_of(process, info))?;
+            processes::connect(&port_of(port_name)?, &info)
+        })
+    };
+    meet(comm, root.rank, newcomm, root.is_own.then(contact))
 }
 
 /// MPI_Comm_join (MPI-5.0 §11.10.5). It is an intercommunicator of these two processes.
 pub(crate) fn comm_join(fd: InDescriptor, intercomm: Out<MPI_Comm>) -> Result<()> {
     let root = root_of(MPI_COMM_SELF, 0)?;
-    let contact = root.is_own.then_some(|| {
-        let wrong = |error| Error::new(MPI_ERR_ARG, format!("fd is no socket that can be used: {error}"));
-        processes::join(UnixStream::from(fd.duplicate().map_err(wrong)?))
-    });
-    meet(MPI_COMM_SELF, root.rank, intercomm, contact)
+    let contact = || -> MakesContact<'_> {
+        Box::new(|| {
+            let wrong = |error| Error::new(MPI_ERR_ARG, format!("fd is no socket that can be used: {error}"));
+            processes::join(UnixStream::from(fd.duplicate().map_err(wrong)?))
+        })
+    };
+    meet(MPI_COMM_SELF, root.rank, intercomm, root.is_own.then(contact))
 }
 
 /// The root of a call, and the place of this process.
@@ -104,12 +109,7 @@ fn root_of(comm: MPI_Comm, root: c_int) -> Result<Root> {
 }
 
 /// Lets the group of `comm` meet another one. Only the root makes a contact.
-fn meet(
-    comm: MPI_Comm,
-    root: u32,
-    newcomm: Out<MPI_Comm>,
-    contact: Option<impl FnOnce() -> Result<processes::Contact>>,
-) -> Result<()> {
+fn meet(comm: MPI_Comm, root: u32, newcomm: Out<MPI_Comm>, contact: Option<MakesContact<'_>>) -> Result<()> {
     newcomm.set(MPI_Comm::NULL);
     let (Meeting { scope, remote, is_first }, newcomers) = processes::meet(comm.0, root, contact)?;
     let local = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.group.clone()))?;
@@ -125,7 +125,12 @@ fn meet(
 pub(crate) fn meet_parent() -> Result<()> {
     let Some(contact) = processes::meet_parent()? else { return Ok(()) };
     let mut parent = MPI_Comm::NULL;
-    meet(MPI_COMM_WORLD, 0, Out::from(&mut parent), contact.map(|contact| || contact))?;
+    meet(
+        MPI_COMM_WORLD,
+        0,
+        Out::from(&mut parent),
+        contact.map(|contact| -> MakesContact<'_> { Box::new(|| contact) }),
+    )?;
     with(|process| {
         process.objects.communicator_mut(parent.0)?.name = "MPI_COMM_PARENT".to_owned();
         if let Some(job) = &mut process.job {
@@ -167,7 +172,7 @@ pub(crate) fn comm_spawn(
     intercomm: Out<MPI_Comm>,
     array_of_errcodes: OutCodes,
 ) -> Result<()> {
-    spawn(comm, root, intercomm, array_of_errcodes, || {
+    spawn(comm, root, intercomm, array_of_errcodes, &mut || {
         let command = command.ok_or_else(|| Error::new(MPI_ERR_ARG, "command is null"))?;
         Ok(vec![program(command.to_string(), argv.up_to_null(), maxprocs, info)?])
     })
@@ -185,7 +190,7 @@ pub(crate) fn comm_spawn_multiple(
     intercomm: Out<MPI_Comm>,
     array_of_errcodes: OutCodes,
 ) -> Result<()> {
-    spawn(comm, root, intercomm, array_of_errcodes, || {
+    spawn(comm, root, intercomm, array_of_errcodes, &mut || {
         let count = usize::try_from(count)
             .ok()
             .filter(|count| *count > 0)
@@ -209,7 +214,7 @@ fn spawn(
     root: c_int,
     intercomm: Out<MPI_Comm>,
     errcodes: OutCodes,
-    programs: impl FnOnce() -> Result<Vec<SpawnProgram>>,
+    programs: &mut dyn FnMut() -> Result<Vec<SpawnProgram>>,
 ) -> Result<()> {
     let root = root_of(comm, root)?;
     let spawning = root.is_own.then(|| match programs() {
@@ -229,5 +234,6 @@ fn spawn(
     }
     let code = |class: &i64| ErrorClass::from_wire(*class as u32).map_or(MPI_SUCCESS, error_codes::number);
     errcodes.fill(classes.iter().map(code));
-    meet(comm, root.rank, intercomm, spawning.map(|spawning| || spawning.contact))
+    let contact = |spawning: Spawning| -> MakesContact<'_> { Box::new(|| spawning.contact) };
+    meet(comm, root.rank, intercomm, spawning.map(contact))
 }

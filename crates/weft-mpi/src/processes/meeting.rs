@@ -65,17 +65,17 @@ fn swap(contact: &mut Contact, words: &[i64]) -> Result<Vec<i64>> {
     Ok(words.iter().map(|word| i64::from_le_bytes(*word)).collect())
 }
 
+/// The way in which the root of a meeting makes the contact. It is one type for all calls, which share the
+/// meeting.
+pub type MakesContact<'a> = Box<dyn FnOnce() -> Result<Contact> + 'a>;
+
 /// Lets the group of `communicator`, an intracommunicator, meet the group beyond the contact that rank
 /// `leader` makes: only that rank gives a `contact`.
 ///
 /// # Errors
 /// `MPI_ERR_ROOT`; the leader's error, at all processes of the group; `MPI_ERR_COMM`: the groups have a
 /// process in common; `MPI_ERR_OTHER`: the other group is gone, or a process of it cannot be reached.
-pub fn meet(
-    communicator: usize,
-    leader: u32,
-    contact: Option<impl FnOnce() -> Result<Contact>>,
-) -> Result<(Meeting, Newcomers)> {
+pub fn meet(communicator: usize, leader: u32, contact: Option<MakesContact<'_>>) -> Result<(Meeting, Newcomers)> {
     with(|process| process.forget_strangers());
     let scope = with(|process| process.collective_scope(communicator))?;
     let size = scope.group.members.len();
@@ -191,11 +191,7 @@ fn knows(name: ProcessName) -> bool {
 
 impl Side {
     /// Does what is due until the meeting is over.
-    fn run(
-        &mut self,
-        mine: Result<Member>,
-        contact: Option<impl FnOnce() -> Result<Contact>>,
-    ) -> std::result::Result<(), Failure> {
+    fn run(&mut self, mine: Result<Member>, contact: Option<MakesContact<'_>>) -> std::result::Result<(), Failure> {
         let (mut make, mut contact) = (contact, None);
         let mine = self.note(mine);
         let mut due = self.meeting.begin(mine);
