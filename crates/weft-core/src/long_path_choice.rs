@@ -184,6 +184,8 @@ impl LongPathMessages {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::collections::VecDeque;
+    use weft_random::Random;
 
     #[test]
     fn messages_of_some_sizes_are_eager_writes() {
@@ -195,8 +197,6 @@ mod tests {
         assert_eq!(are(LongPathUse::Always), [true, true, true, true, false]);
         assert_eq!(are(LongPathUse::Never), [false; 5]);
     }
-    use alloc::collections::VecDeque;
-    use weft_random::Random;
 
     /// The nanoseconds of a message of this many bytes by packets of the usual length, and by the long path.
     type Times = fn(u64) -> [u64; 2];

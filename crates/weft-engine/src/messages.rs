@@ -278,7 +278,6 @@ impl Messages {
             remnants: Vec::new(),
             malformed_frames: 0,
             remote_writes: 0,
-
             written_eagerly: 0,
             relocated: 0,
             asked_anew: 0,

@@ -1011,6 +1011,32 @@ mod tests {
         assert!(contents(&place) == contents(&data));
     }
 
+    /// A write whose bytes arrive in pieces that end anywhere, also in its head and behind it.   Expect: it is
+    /// in its place, and the connection lasts.
+    #[test]
+    fn an_expected_write_may_arrive_in_any_pieces() {
+        use std::io::Write as _;
+        let mut ends = pair();
+        connect(&mut ends);
+        let [(near, _), (far, back)] = &mut ends;
+        let stream =
+            near.connections.iter().flatten().next().expect("a connection").stream.try_clone().expect("a copy");
+        for (name, first) in [1, 3, 4, 27, 28, 29, 1000].into_iter().enumerate() {
+            let place = filled(5000, 0);
+            let named = far.register_unasked(back, name as u32, &place, 5000).expect("room");
+            let write = Write { key: name as u64, address: 0, bytes: 5000, is_unasked: true };
+            let bytes = [&write.head()[..], &[9; 5000]].concat();
+            (&stream).write_all(&bytes[..first]).expect("it is open");
+            for _ in 0..50 {
+                receive_packets(far, &mut |_| {}, 64);
+            }
+            (&stream).write_all(&bytes[first..]).expect("it is open");
+            assert_eq!(await_written(far, 5000), named, "{first}");
+            assert!(contents(&place) == [9; 5000] && far.open_connections() == 1, "{first}");
+            far.deregister(named);
+        }
+    }
+
     /// A peer that writes more than anybody has asked for, and more than it may.   Expect: its connection is
     /// closed, and no memory is taken for it.
     #[test]

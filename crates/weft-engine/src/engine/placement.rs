@@ -300,10 +300,11 @@ struct Progress {
 }
 
 impl ProgressOfWrites {
-    /// Expects writes of a peer from now on, and loses `patience` if nothing arrives for that time.
+    /// Expects writes of a peer from now on. They have stalled if nothing arrives for the time of `patience`,
+    /// or of the longer one of earlier writes.
     fn expect(&mut self, peer: PeerId, now: Instant, patience: Duration) {
         match self.peers.iter_mut().find(|known| known.peer == peer) {
-            Some(known) => (known.last, known.patience) = (now, patience),
+            Some(known) => (known.last, known.patience) = (now, known.patience.max(patience)),
             None => self.peers.push(Progress { peer, last: now, patience }),
         }
         let ends = now + patience;

@@ -55,6 +55,8 @@ pub(super) enum Looked {
 
 /// The bytes that a system call has received.
 struct Received {
+    /// Their number; 0: the peer sends no more.
+    count: usize,
     /// The bytes that are in their place.
     placed: usize,
     /// The end of those in the buffer, with what was there before.
@@ -136,11 +138,11 @@ impl Connection {
                 None => socket::receive(&self.stream, &mut [], target, &mut buffer[begin..]).map(|received| {
                     let placed = received.min(placed_max);
                     let is_all = received < placed_max + buffer.len() - begin;
-                    Received { placed, end: begin + received - placed, is_all, write }
+                    Received { count: received, placed, end: begin + received - placed, is_all, write }
                 }),
             };
-            let Received { placed, end, is_all, write } = match received {
-                Ok(Received { placed: 0, end, .. }) if end == begin => return (packets, Looked::Ended),
+            let Received { placed, end, is_all, write, .. } = match received {
+                Ok(Received { count: 0, .. }) => return (packets, Looked::Ended),
                 Ok(received) => received,
                 Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => return (packets, Looked::Done),
                 Err(cause) if cause.kind() == io::ErrorKind::Interrupted => continue,
@@ -193,12 +195,12 @@ impl Connection {
         };
         let write = Write::parse(&head[..received.min(head.len())]).filter(is_expected);
         if write.is_some() {
-            return Ok(Received { placed, end, is_all, write });
+            return Ok(Received { count: received, placed, end, is_all, write });
         }
         buffer.copy_within(..end, head.len() + placed);
         data.read(0, &mut buffer[head.len()..][..placed]);
         buffer[..head.len()].copy_from_slice(&head);
-        Ok(Received { placed: 0, end: received, is_all, write: None })
+        Ok(Received { count: received, placed: 0, end: received, is_all, write: None })
     }
 
     /// Takes in what has arrived, and drops it.
