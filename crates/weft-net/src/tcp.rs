@@ -1011,8 +1011,8 @@ mod tests {
         assert!(contents(&place) == contents(&data));
     }
 
-    /// A write whose bytes arrive in pieces that end anywhere, also in its head and behind it.   Expect: it is
-    /// in its place, and the connection lasts.
+    /// A write whose bytes arrive in pieces that end anywhere, also in its head and behind it.   Expect: it
+    /// is in its place, and the connection lasts.
     #[test]
     fn an_expected_write_may_arrive_in_any_pieces() {
         use std::io::Write as _;
