@@ -12,7 +12,6 @@ use weft_engine::transport::*;
 const PACKET_BYTES: usize = 1500;
 /// The packets that wait for one receiver; a sender of more is told to try again.
 const QUEUE_PACKETS_MAX: usize = 256;
-
 /// The carrier where it loses packets. A look costs next to nothing; there is nothing to sleep on.
 const LOSSY: CarrierAttributes = CarrierAttributes {
     multicast: Some(MulticastAttributes { packet_size: PACKET_BYTES, receives: Some(QUEUE_PACKETS_MAX) }),

@@ -88,8 +88,8 @@ pub const LONG_PATH: Setting = Setting {
     default: "auto",
     allowed: "auto, always or never",
     meaning: "where `WEFT_LINK` has TCP beside UDP: whether messages between hosts that would fill more than \
-              four packets take TCP as one long packet. `auto`: each process measures both ways, and takes \
-              the quicker one for messages of that size",
+              four packets take TCP. `auto`: one of 32 KiB and more does that nothing else accompanies; for \
+              others each process measures both ways, and takes the quicker one for messages of that size",
     reader: Reader::Library,
 };
 /// The operations by which an RDMA device reaches peers.
