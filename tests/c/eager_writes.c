@@ -1,6 +1,7 @@
 /*
- * Messages within the eager limit that a carrier writes at once, `eager_writes written|packets`, between the
- * ranks 0 and 1 of two hosts. `written`: the carrier must have written some. `packets`: it must not.
+ * Messages within the eager limit that a carrier writes at once, `eager_writes written|packets|either`,
+ * between the ranks 0 and 1 of two hosts. `written`: the carrier must have written some. `packets`: it must
+ * not. `either`: that depends on the load of the machine.
  *
  * A send must complete though no receive is there, and its buffer may change at once. The receive may be
  * posted before or after, for any source and tag, with other types of data, and too short.
@@ -175,7 +176,7 @@ static void too_short(void)
 
 int main(int argc, char **argv)
 {
-    int is_written = argc > 1 && strcmp(argv[1], "written") == 0;
+    const char *how = argc > 1 ? argv[1] : "either";
     begin(&argc, &argv);
     open_counters();
     MPI_T_pvar_handle writes = counter("network_remote_writes");
@@ -187,8 +188,8 @@ int main(int argc, char **argv)
     too_short();
     in_turns();
     unsigned long long all = counted(writes);
-    if (rank == 0)
-        CHECK(is_written == (all > 0), "%llu messages were written", all);
+    if (rank == 0 && strcmp(how, "either") != 0)
+        CHECK((strcmp(how, "written") == 0) == (all > 0), "%llu messages were written", all);
     /* No receive takes this one. */
     if (rank == 0)
         send_one(0);

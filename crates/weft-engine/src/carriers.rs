@@ -581,11 +581,11 @@ impl Remote {
     }
 
     /// The way of a message of `bytes` bytes, and of `length` with its head. To be asked once for each
-    /// message. `may_write`: the carrier of the long path may write it.
+    /// message. `may_write`: the carrier of the long path may write it, and the ranks have this attendance.
     pub(crate) fn way(
         &mut self,
         (bytes, length): (u64, usize),
-        may_write: bool,
+        may_write: Option<Attendance>,
         carriers: &mut Carriers,
         choice: &mut LongPathChoice,
         now: impl FnOnce() -> Instant,
@@ -594,7 +594,7 @@ impl Remote {
             return Way::Packets;
         };
         let sending = flow.sending(now());
-        if may_write && sending.is_idle && self.writes_unasked(bytes) {
+        if may_write.is_some_and(|attendance| sending.is_idle && self.writes_unasked(bytes, attendance)) {
             self.look_at_long_path(carriers, sending.now);
             if self.current_flow().is_some_and(|flow| flow.long_path() == LongPath::Open)
                 && let Some(access) = &mut self.access
@@ -619,8 +619,10 @@ impl Remote {
 
     /// Returns whether the carrier of the long path writes a message of `bytes` bytes that finds the flow
     /// idle.
-    fn writes_unasked(&self, bytes: u64) -> bool {
-        self.long().is_some_and(|access| access.placement.unasked && access.long_messages.is_eager_write(bytes))
+    fn writes_unasked(&self, bytes: u64, attendance: Attendance) -> bool {
+        let takes_turns = attendance == Attendance::Late;
+        self.long()
+            .is_some_and(|access| access.placement.unasked && access.long_messages.is_eager_write(bytes, takes_turns))
     }
 
     /// Returns whether the message of `length` bytes that was submitted last to `flow`, the one to the peer,

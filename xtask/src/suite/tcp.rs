@@ -129,9 +129,10 @@ fn beside_udp() -> Vec<Case> {
         })
     }));
     let eager = [
-        ("auto: TCP writes eager messages at once", "written", ("WEFT_LINK", "auto")),
-        ("without raw frames: TCP writes eager messages at once", "written", ("WEFT_LINK", "shared,udp,tcp")),
-        ("without a progress thread: TCP writes eager messages at once", "written", ("WEFT_PROGRESS", "none")),
+        ("always: TCP writes eager messages at once", "written", ("WEFT_LONG_PATH", "always")),
+        ("auto: TCP may write eager messages at once", "either", ("WEFT_LINK", "auto")),
+        ("without raw frames: TCP may write eager messages at once", "either", ("WEFT_LINK", "shared,udp,tcp")),
+        ("without a progress thread: TCP may write eager messages at once", "either", ("WEFT_PROGRESS", "none")),
         ("never: no eager message is written", "packets", ("WEFT_LONG_PATH", "never")),
         ("sealed: no eager message is written", "packets", ("WEFT_SEALED", "1")),
     ];

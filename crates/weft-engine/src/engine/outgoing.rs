@@ -305,7 +305,7 @@ impl<P: Platform> PointToPoint<P> {
         if !matches!(self.peers[peer].route, Route::Remote(())) {
             return Way::Packets;
         }
-        let may_write = self.may_write_eagerly(peer, send);
+        let may_write = self.may_write_eagerly(peer, send).then_some(self.network.attendance);
         let bytes = send.data.len();
         let length = Head::eager(send.envelope, None).as_bytes().len() + bytes as usize;
         let Self { network, platform, .. } = self;
