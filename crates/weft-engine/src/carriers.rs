@@ -581,7 +581,8 @@ impl Remote {
     }
 
     /// The way of a message of `bytes` bytes, and of `length` with its head. To be asked once for each
-    /// message. `may_write`: the carrier of the long path may write it, and the ranks have this attendance.
+    /// message. `may_write` is the attendance of this process if the carrier of the long path takes the
+    /// message, and `None` if it does not.
     pub(crate) fn way(
         &mut self,
         (bytes, length): (u64, usize),

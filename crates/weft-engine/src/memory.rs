@@ -327,6 +327,12 @@ impl UserData {
         matches!(self.shape, Shape::Run).then(|| self.base.wrapping_add(range.start as usize))
     }
 
+    /// The part of `bytes` that has room from `offset` on, and where it begins.
+    pub fn fitting<'a>(&self, offset: u64, bytes: &'a [u8]) -> (u64, &'a [u8]) {
+        let begin = offset.min(self.bytes);
+        (begin, &bytes[..(self.bytes - begin).min(bytes.len() as u64) as usize])
+    }
+
     /// The bytes from `offset` on, `length` of them, when they are one run of the program's memory.
     ///
     /// # Panics

@@ -8,9 +8,8 @@
 
 use weft_core::long_path_choice::EAGER_WRITE_BYTES_MAX;
 use weft_core::matching::Envelope;
-use weft_core::message::Head;
 
-use super::{Body, EventKind, Matched, Messages, Outgoing, PeerAccess, Unexpected, failure, too_many_regions};
+use super::{Body, EventKind, Matched, Messages, Outgoing, PeerAccess, Unexpected};
 use crate::group::PeerId;
 use crate::memory::SharedBuffer;
 use crate::regions::{Purpose, Region};
@@ -64,17 +63,7 @@ impl Messages {
     ) {
         // Where the message does not fit, its end is dropped as it comes.
         let Some((data, _)) = self.begin_receive(handle, envelope, total) else { return };
-        if peers.peer(peer).failed.is_some() {
-            // The message was announced while its sender lived.
-            let error = failure(peer, peers);
-            return self.fail_over(handle, error);
-        }
-        let opened = Region { peer, purpose: Purpose::Receive, data: data.clone(), length: total, owner: handle };
-        let Some(key) = self.regions.open(opened) else {
-            // The sender's operation is over, as if its message had been truncated to nothing.
-            self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
-            return self.fail(handle, too_many_regions());
-        };
+        let Some(key) = self.open_receive(handle, peer, request, &data, total, peers) else { return };
         if let Some(entry) = self.requests.get_mut(handle) {
             entry.state = State::Receiving {
                 peer,

@@ -98,20 +98,11 @@ impl Messages {
 
     /// Asks the sender for its `request`, and opens a region for the data.
     pub(super) fn ask(&mut self, handle: usize, peer: PeerId, request: u32, limit: u64, peers: &mut impl PeerAccess) {
-        if peers.peer(peer).failed.is_some() {
-            // The message was announced while its sender lived.
-            let error = failure(peer, peers);
-            return self.fail_over(handle, error);
-        }
         let Some(State::Receiving { data, .. }) = self.requests.get(handle).map(|entry| &entry.state) else { return };
-        let opened = Region { peer, purpose: Purpose::Receive, data: data.clone(), length: limit, owner: handle };
-        let Some(key) = self.regions.open(opened) else {
-            // The sender's operation is over, as if its message had been truncated to nothing.
-            self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
-            return self.fail(handle, too_many_regions());
-        };
+        let data = data.clone();
+        let Some(key) = self.open_receive(handle, peer, request, &data, limit, peers) else { return };
         let state = peers.peer(peer);
-        let (is_paced, is_placed) = (state.paced, state.may_place(limit, data));
+        let (is_paced, is_placed) = (state.paced, state.may_place(limit, &data));
         if let Some(State::Receiving { total, region, .. }) =
             self.requests.get_mut(handle).map(|entry| &mut entry.state)
         {
@@ -127,6 +118,33 @@ impl Messages {
         } else {
             self.outbox.push((peer, Outgoing::Control(Head::clear_to_send(request, key.wire(), limit, limit))));
         }
+    }
+
+    /// Opens a region for `length` bytes of the sender's `request`, which go to `data`. `None`: that cannot be,
+    /// and the receive `handle` has failed.
+    pub(super) fn open_receive(
+        &mut self,
+        handle: usize,
+        peer: PeerId,
+        request: u32,
+        data: &UserData,
+        length: u64,
+        peers: &impl PeerAccess,
+    ) -> Option<RegionKey> {
+        if peers.peer(peer).failed.is_some() {
+            // The message was announced while its sender lived.
+            let error = failure(peer, peers);
+            self.fail_over(handle, error);
+            return None;
+        }
+        let opened = Region { peer, purpose: Purpose::Receive, data: data.clone(), length, owner: handle };
+        let key = self.regions.open(opened);
+        if key.is_none() {
+            // The sender's operation is over, as if its message had been truncated to nothing.
+            self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
+            self.fail(handle, too_many_regions());
+        }
+        key
     }
 
     /// Asks the sender for its `request` piece by piece, as other senders leave room for it.
@@ -526,10 +544,8 @@ impl Messages {
             return;
         }
         // An eager write may be longer than the memory that it goes to.
-        let fits = region.data.len().saturating_sub(offset).min(length);
-        let bytes = &bytes[..fits as usize];
-        if fits == 0 {
-        } else if to_come.max(*total) >= BEYOND_CACHES_BYTES {
+        let (offset, bytes) = region.data.fitting(offset, bytes);
+        if to_come.max(*total) >= BEYOND_CACHES_BYTES {
             region.data.write_large(offset, bytes, writer);
         } else {
             region.data.write(offset, bytes);

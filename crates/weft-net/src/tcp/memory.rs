@@ -43,10 +43,8 @@ impl Name {
 
 /// Writes bytes to packed `data` from `address` on, as far as they have room.
 pub(super) fn put(data: &UserData, address: u64, bytes: &[u8]) {
-    let fits = data.len().saturating_sub(address).min(bytes.len() as u64);
-    if fits > 0 {
-        data.write(address, &bytes[..fits as usize]);
-    }
+    let (begin, bytes) = data.fitting(address, bytes);
+    data.write(begin, bytes);
 }
 
 /// Returns whether `length` bytes from `address` on can be received where they belong: `data` has them all,

@@ -166,8 +166,8 @@ impl<P: Platform> PointToPoint<P> {
         self.single_copy.early.iter().any(|early| early.sent.is_some())
     }
 
-    /// Returns whether the data of messages is still here that are no operations of the program any more:
-    /// their receivers have not fetched them, or have not said that they have arrived.
+    /// Returns whether this process still keeps the data of sends that the program takes for complete. A
+    /// receiver may have to fetch such a message, or has not said that it has arrived.
     pub fn keeps_messages(&self) -> bool {
         !self.single_copy.early.is_empty() || !self.eager_writes.is_empty()
     }

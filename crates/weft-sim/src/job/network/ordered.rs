@@ -81,8 +81,8 @@ impl Placing {
 
 /// Writes bytes from `address` on, as far as they have room.
 fn put(data: &UserData, address: u64, bytes: &[u8]) {
-    let fits = data.len().saturating_sub(address).min(bytes.len() as u64);
-    data.write(address.min(data.len()), &bytes[..fits as usize]);
+    let (begin, bytes) = data.fitting(address, bytes);
+    data.write(begin, bytes);
 }
 
 /// The bit that is set in the keys of unasked writes.
