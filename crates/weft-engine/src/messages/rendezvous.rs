@@ -120,8 +120,8 @@ impl Messages {
         }
     }
 
-    /// Opens a region for `length` bytes of the sender's `request`, which go to `data`. `None`: that cannot be,
-    /// and the receive `handle` has failed.
+    /// Opens a region for `length` bytes of the sender's `request`, which go to `data`. `None`: that cannot
+    /// be, and the receive `handle` has failed.
     pub(super) fn open_receive(
         &mut self,
         handle: usize,
