@@ -339,7 +339,8 @@ impl Coverage {
             self.look = Look::Timed;
             if self.timer != Timer::Soon {
                 self.timer = Timer::Set;
-                span = Some(span.map_or(CALLS_PAUSE, |span: Duration| span.min(CALLS_PAUSE)));
+                let pause = if self.is_patient() { TURNS_PAUSE } else { CALLS_PAUSE };
+                span = Some(span.map_or(pause, |span: Duration| span.min(pause)));
             }
         }
         if let Some(soon) = armed.coalescing
@@ -391,7 +392,7 @@ impl Coverage {
                 return Woken::Defer(self.pause.0);
             }
         }
-        if self.takes_turns && !waits && self.look == Look::None {
+        if self.takes_turns && !waits {
             self.computes_long = now.saturating_sub(self.left) >= TURNS_TICKS;
             if self.defers(!self.computes_long, coalescing) {
                 return Woken::Defer(TURNS_PAUSE);
