@@ -448,6 +448,7 @@ impl<P: Platform> Engine<P> {
             || self.owes_copies()
             || self.looks_after_early()
             || !self.failed.is_empty()
+            || self.has_settled_eager_writes()
             || self.windows.has_news(self.messages.completions())
             || !self.myself.is_empty()
             || !self.messages.outbox.is_empty()

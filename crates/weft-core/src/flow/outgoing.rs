@@ -45,7 +45,8 @@ pub(super) enum State {
 pub enum LongPath {
     /// Its carrier has no connection to the peer: messages take the other paths.
     Closed,
-    /// Its carrier takes no further packet at present: messages for the path wait.
+    /// Its carrier takes no further packet at present: messages for the path wait while a packet that it has
+    /// taken is in flight, and take the other paths when there is none.
     Full,
     /// It takes packets.
     Open,
@@ -217,7 +218,17 @@ impl Outgoing {
     /// Returns whether the next message is for the long path.
     #[inline]
     pub(super) fn is_next_long(&self, settings: &Settings) -> bool {
-        self.long != LongPath::Closed && self.queue.is_first_longer(self.messages_max(settings))
+        self.long != LongPath::Closed
+            && !self.is_long_blocked(settings)
+            && self.queue.is_first_longer(self.messages_max(settings))
+    }
+
+    /// Returns whether the carrier of the long path takes nothing, though all that it took from this flow has
+    /// arrived, perhaps on other paths. Then nothing of this flow shows when the carrier takes more. The
+    /// carrier may be writing to the peer's memory, or its connection may stand still for ever.
+    #[inline]
+    fn is_long_blocked(&self, settings: &Settings) -> bool {
+        self.long == LongPath::Full && self.paths[settings.long_path()].in_flight == 0
     }
 
     /// Most bytes of messages, with their prefixes, that a packet takes at present.

@@ -877,18 +877,28 @@ fn the_pieces_of_a_long_packet_arrive_through_a_small_buffer() {
     assert!(pair.a.flow.counters().cut <= 4, "{} bursts", pair.a.flow.counters().cut);
 }
 
-/// The carrier of the long path takes no packet for 50 ms.   Expect: messages for the path, and those behind
-/// them, wait without a timeout, and nothing is sent in vain; then they arrive in order.
+/// The carrier of the long path takes one packet, and is full.   Expect: the next message for the path, and
+/// those behind it, wait as long as the first is in flight. If the carrier is still full then, or was full
+/// from the beginning, they take other paths: nothing shows that it ever takes more.
 #[test]
-fn messages_wait_for_a_long_path_that_is_full() {
-    let mut pair = Pair::new(&with_long_path());
-    pair.a.flow.set_long_path(LongPath::Full);
-    pair.a.flow.submit_message(&[1; 3_000], &[]);
-    pair.a.flow.submit_message(&[2; 10], &[]);
-    pair.run_until_idle();
-    assert_eq!((pair.b.memory.messages.len(), pair.a.flow.next_timeout()), (0, None));
-    pair.later(Duration::from_millis(50));
-    pair.a.flow.set_long_path(LongPath::Open);
-    pair.run_until_idle();
-    assert_eq!(pair.b.memory.messages, [vec![1; 3_000], vec![2; 10]]);
+fn messages_wait_for_a_full_long_path_only_while_it_has_a_packet_in_flight() {
+    for takes_one in [true, false] {
+        let mut pair = Pair::new(&with_long_path());
+        let sent = [vec![1; 3_000], vec![2; 3_000], vec![3; 10]];
+        pair.a.flow.set_long_path(if takes_one { LongPath::Open } else { LongPath::Full });
+        pair.a.flow.submit_message(&sent[0], &[]);
+        let now = pair.now;
+        let first = packets_on_paths(&mut pair.a, now);
+        assert_eq!(first.iter().all(|(path, _)| *path == 2), takes_one);
+        pair.a.flow.set_long_path(LongPath::Full);
+        sent[1..].iter().for_each(|message| pair.a.flow.submit_message(message, &[]));
+        if takes_one {
+            assert!(packets_on_paths(&mut pair.a, now).is_empty() && pair.a.flow.needs_long_path());
+        }
+        let now = pair.later(us(10));
+        pair.b.receive(now, &first.into_iter().map(|(_, packet)| packet).collect::<Vec<_>>());
+        run_without_long_path(&mut pair, usize::MAX);
+        assert_eq!(pair.b.memory.messages, sent);
+        assert_eq!(pair.a.flow.counters().long_packets_sent, u64::from(takes_one));
+    }
 }

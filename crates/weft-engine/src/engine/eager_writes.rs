@@ -120,6 +120,20 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
+    /// Returns whether the FIN of an eager write is awaited. One whose FIN has come since the last pass began
+    /// counts no more: a process that is about to sleep asks this, and perhaps no event makes a further pass.
+    pub(super) fn keeps_eager_writes(&self) -> bool {
+        self.eager_writes.iter().any(|write| self.messages.requests.from_wire(write.name).is_some())
+    }
+
+    /// Returns whether an eager write has arrived for whose send the program may still wait: the next pass
+    /// completes it.
+    #[inline]
+    pub(super) fn has_settled_eager_writes(&self) -> bool {
+        let is_there = |write: &EagerWrite| self.messages.requests.from_wire(write.name).is_some();
+        self.eager_writes.iter().any(|write| write.sent.is_some() && !is_there(write))
+    }
+
     /// Forgets the eager writes that have arrived.
     #[inline]
     pub(super) fn look_after_eager_writes(&mut self) {

@@ -547,17 +547,20 @@ impl<P: Platform> PointToPoint<P> {
         !self.network.carriers.is_empty()
     }
 
-    /// Returns whether large messages of the node move on only while both ends make passes. That is always so
-    /// where the kernel may not copy. Elsewhere it is so while a receiver has asked for a message, and the
-    /// sender writes the data to a ring.
+    /// Returns whether the kernel may not copy between processes of the node. Then large messages always move
+    /// on only while both ends make passes.
     #[inline]
     pub fn node_needs_help(&self) -> bool {
-        self.node.is_some()
-            && (!self.peers.near.copies || (!self.messages.regions.is_empty() && self.is_asked_on_node()))
+        self.node.is_some() && !self.peers.near.copies
     }
 
-    /// Returns whether a receiver has asked for a message, and its data is going through a ring, from this
-    /// process or to it. Callers look first whether any region is open, which is quick and mostly not so.
+    /// Returns whether a receiver has asked for a message that the kernel could have copied, and its data is
+    /// going through a ring, from this process or to it. It moves on only while both ends make passes.
+    #[inline]
+    pub fn is_asked_for_rings(&self) -> bool {
+        !self.messages.regions.is_empty() && self.is_asked_on_node()
+    }
+
     #[inline(never)]
     fn is_asked_on_node(&self) -> bool {
         let is_near = |peer: PeerId| matches!(self.peers[peer].route, Route::Shared(_));
@@ -567,7 +570,7 @@ impl<P: Platform> PointToPoint<P> {
     /// Returns whether messages of the node are left that move on only if this process makes passes.
     #[inline]
     pub fn needs_passes(&self) -> bool {
-        self.owes_copies() || (!self.messages.regions.is_empty() && self.is_asked_on_node())
+        self.owes_copies() || self.is_asked_for_rings()
     }
 
     /// Wakes the thread of this process that sleeps until a neighbour wakes it; returns `false` when no

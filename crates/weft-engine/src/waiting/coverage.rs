@@ -14,6 +14,7 @@
 //! | messages that wait for others to share their packet | the timer |
 //! | collectives, or requests where memory is not shared by copies | a look after [`CALLS_PAUSE`], and then the doorbell as well |
 //! | messages of neighbours that this process has still to fetch | a look after [`CALLS_PAUSE`] |
+//! | messages of neighbours through rings, where others are copied between memories | as where memory is not shared; where ranks share processors, as for those to fetch |
 //!
 //! While the doorbell is armed each frame of a neighbour costs that neighbour a system call, and this process
 //! a thread that wakes. A program that starts operations and waits for them at once, again and again, would
@@ -27,8 +28,8 @@
 //! processor, and releases the lock after a train (docs/design/progress.md).
 //!
 //! Where ranks take turns on processors, none is free for the thread. It would take the turn of a rank that
-//! computes, and lose its processor while it has the lock. So neither requests nor packets wake the thread
-//! there before the program has not called MPI for [`TURNS_PAUSE`].
+//! computes, and lose its processor while it has the lock. So neither requests nor packets nor messages of
+//! neighbours wake the thread there before the program has not called MPI for [`TURNS_PAUSE`].
 
 use weft_core::time::Duration;
 
@@ -72,6 +73,11 @@ pub struct State {
     pub has_network: bool,
     /// Set if large messages of the node are not copied between memories, so that they need both sides.
     pub node_needs_help: bool,
+    /// Set if a message of the node, for which its receiver has asked, goes through a ring where others are
+    /// copied between memories.
+    pub asked_for_rings: bool,
+    /// Set if ranks share processors.
+    pub is_crowded: bool,
     /// Set if this process has still to fetch messages of neighbours.
     pub owes_copies: bool,
 }
@@ -83,7 +89,8 @@ pub struct Outstanding {
     pub requests: bool,
     /// Set if an operation waits for a neighbour's frame, and the neighbour cannot move it on by itself.
     pub neighbours: bool,
-    /// Set if this process has still to fetch messages of neighbours. No event wakes the thread for them.
+    /// Set if messages of neighbours need passes of this process: it has still to fetch them, or they go
+    /// through rings where ranks share processors. No event wakes the thread for them.
     pub copies: bool,
 }
 
@@ -100,9 +107,12 @@ impl Outstanding {
     /// matters.
     #[inline(always)]
     pub fn of(state: &State, has_deadlines: impl FnOnce() -> bool) -> Option<Self> {
-        let neighbours = state.collectives || (state.requests && state.node_needs_help);
+        // Where ranks share processors a neighbour's frame is no reason to wake the thread.
+        let quietly = state.has_network && state.is_crowded;
+        let (by_events, by_looks) = (state.asked_for_rings && !quietly, state.asked_for_rings && quietly);
+        let neighbours = state.collectives || (state.requests && (state.node_needs_help || by_events));
         let networked = state.has_network && (state.remote || has_deadlines());
-        let copies = state.owes_copies;
+        let copies = state.owes_copies || by_looks;
         (networked || neighbours || copies).then_some(Self { requests: state.remote, neighbours, copies })
     }
 }
@@ -211,6 +221,8 @@ pub struct Coverage {
     doorbell: bool,
     /// The state of the look that the thread takes before the doorbell is armed.
     look: Look,
+    /// Set if the look comes after [`TURNS_PAUSE`]: it is for messages, and ranks take turns.
+    is_late: bool,
     /// Set when the thread has looked and the program has not called: it computes, and the doorbell is armed
     /// at once.
     computes: bool,
@@ -273,6 +285,12 @@ impl Coverage {
         self.takes_turns && !self.computes_long
     }
 
+    /// Returns whether the thread looks soon.
+    #[inline]
+    fn is_looked_at_soon(&self) -> bool {
+        self.look != Look::None && !self.is_late
+    }
+
     /// Returns whether all that is `outstanding` is covered already, messages that are `coalescing` included;
     /// called when a call leaves MPI and no other waits inside.
     ///
@@ -281,7 +299,7 @@ impl Coverage {
     #[inline(always)]
     pub fn is_covered(&mut self, outstanding: &Outstanding, coalescing: bool) -> bool {
         let is_armed = (self.network || self.trusts || self.is_patient() || !outstanding.requests)
-            && (!(outstanding.neighbours && self.has_doorbell) || self.doorbell || self.look != Look::None)
+            && (!(outstanding.neighbours && self.has_doorbell) || self.doorbell || self.is_looked_at_soon())
             && (!outstanding.copies || self.look != Look::None);
         let is_timed = if coalescing && !self.trusts { self.timer == Timer::Soon } else { self.timer != Timer::Unset };
         let covered = is_armed && is_timed;
@@ -303,8 +321,9 @@ impl Coverage {
         let neighbours = outstanding.neighbours && self.has_doorbell && !self.doorbell;
         let doorbell = std::mem::take(&mut self.computes) && neighbours;
         self.doorbell |= doorbell;
-        if (neighbours && !doorbell || outstanding.copies) && self.look == Look::None {
-            self.look = Look::Wanted;
+        let soon = (neighbours && !doorbell) || (outstanding.copies && !self.is_patient());
+        if (soon && !self.is_looked_at_soon()) || (outstanding.copies && self.look == Look::None) {
+            (self.look, self.is_late) = (Look::Wanted, !soon);
             self.calls_seen = self.calls;
         }
         Arm { network, doorbell }
@@ -339,7 +358,7 @@ impl Coverage {
             self.look = Look::Timed;
             if self.timer != Timer::Soon {
                 self.timer = Timer::Set;
-                let pause = if self.is_patient() { TURNS_PAUSE } else { CALLS_PAUSE };
+                let pause = if self.is_late { TURNS_PAUSE } else { CALLS_PAUSE };
                 span = Some(span.map_or(pause, |span: Duration| span.min(pause)));
             }
         }
@@ -362,7 +381,7 @@ impl Coverage {
         let timer = (self.timer == Timer::Soon).then(|| {
             self.timer = Timer::Set;
             // The next call to leave decides anew.
-            self.look = Look::None;
+            (self.look, self.is_late) = (Look::None, false);
             (self.trusts, self.is_pausing) = (false, false);
             REPAIR_AFTER
         });
@@ -392,7 +411,7 @@ impl Coverage {
                 return Woken::Defer(self.pause.0);
             }
         }
-        if self.takes_turns && !waits {
+        if self.takes_turns && !waits && (self.look == Look::None || self.is_late) {
             self.computes_long = now.saturating_sub(self.left) >= TURNS_TICKS;
             if self.defers(!self.computes_long, coalescing) {
                 return Woken::Defer(TURNS_PAUSE);
@@ -409,7 +428,7 @@ impl Coverage {
             self.computes = !calls;
         }
         self.timer = Timer::Unset;
-        self.look = Look::None;
+        (self.look, self.is_late) = (Look::None, false);
         // The network is disarmed only if it was what woke the thread; arming it again does no harm.
         self.network = false;
         (self.trusts, self.is_pausing) = (false, false);
@@ -510,14 +529,35 @@ mod tests {
     /// left out.
     #[test]
     fn what_is_outstanding_for_the_thread_follows_from_the_state() {
-        for facts in 0..128 {
-            let [requests, remote, collectives, has_network, node_needs_help, owes_copies, deadlines] = bits(facts);
+        for facts in 0..512 {
+            let [
+                requests,
+                remote,
+                collectives,
+                has_network,
+                node_needs_help,
+                owes_copies,
+                deadlines,
+                asked,
+                is_crowded,
+            ] = bits(facts);
             if remote && !requests {
                 continue;
             }
-            let state = State { requests, remote, collectives, has_network, node_needs_help, owes_copies };
+            let state = State {
+                requests,
+                remote,
+                collectives,
+                has_network,
+                node_needs_help,
+                asked_for_rings: asked,
+                is_crowded,
+                owes_copies,
+            };
             let outstanding = Outstanding::of(&state, || deadlines);
-            let neighbours = collectives || (requests && node_needs_help);
+            let quietly = has_network && is_crowded;
+            let neighbours = collectives || (requests && (node_needs_help || (asked && !quietly)));
+            let owes_copies = owes_copies || (asked && quietly);
             let expected = match (neighbours || owes_copies, has_network, remote, deadlines) {
                 (true, ..) => Some(Outstanding { requests: remote, neighbours, copies: owes_copies }),
                 (false, true, true, _) => Some(REQUESTS),
@@ -525,7 +565,7 @@ mod tests {
                 (false, false, ..) | (false, true, false, false) => None,
             };
             assert_eq!(outstanding, expected, "{state:?} {deadlines}");
-            let most = Outstanding::most(collectives || node_needs_help, owes_copies);
+            let most = Outstanding::most(collectives || node_needs_help || asked, owes_copies || asked);
             assert!(outstanding.is_none_or(|outstanding| {
                 most.requests && (most.neighbours || !outstanding.neighbours) && (most.copies || !outstanding.copies)
             }));
@@ -540,6 +580,8 @@ mod tests {
             collectives: false,
             has_network: true,
             node_needs_help: false,
+            asked_for_rings: false,
+            is_crowded: false,
             owes_copies: false,
         };
         for (state, asked) in [
@@ -823,6 +865,35 @@ mod tests {
         assert_eq!(call(&mut coverage, now + TURNS_TICKS), Some(TURNS_PAUSE));
     }
 
+    /// Ranks take turns. A program has still to fetch a message; then it starts a collective too.   Expect:
+    /// for messages the thread looks after 10 ms and does nothing while the program calls. It acts when the
+    /// program has not called for as long, and looks soon from then on. For a collective it looks soon at
+    /// once.
+    #[test]
+    fn where_ranks_take_turns_looks_for_messages_are_put_off_but_none_for_collectives() {
+        let copies = Outstanding { copies: true, ..NOTHING };
+        let both = Outstanding { neighbours: true, ..copies };
+        let mut coverage = Coverage::new(true);
+        let leave = |coverage: &mut Coverage, outstanding: Outstanding, now: u64| {
+            coverage.leave(false, || now);
+            if coverage.is_covered(&outstanding, false) {
+                return None;
+            }
+            assert_eq!(coverage.hand_over(outstanding, TURNS), Arm::default());
+            coverage.set_timer(outstanding, Armed::default())
+        };
+        assert_eq!(leave(&mut coverage, copies, 0), Some(TURNS_PAUSE));
+        assert_eq!(leave(&mut coverage, copies, TURNS_TICKS), None);
+        assert_eq!(coverage.woken(false, false, false, TURNS_TICKS + 1), Woken::Defer(TURNS_PAUSE));
+        assert_eq!(leave(&mut coverage, both, TURNS_TICKS + 1), Some(CALLS_PAUSE));
+        assert_eq!(coverage.woken(false, false, false, TURNS_TICKS + 2), ACT, "the program has not called since");
+        let now = 3 * TURNS_TICKS;
+        assert_eq!(leave(&mut coverage, copies, now), Some(TURNS_PAUSE));
+        assert_eq!(coverage.woken(false, false, false, now + TURNS_TICKS), ACT);
+        assert_eq!(coverage.hand_over(copies, TURNS), Arm::default());
+        assert_eq!(coverage.set_timer(copies, Armed::default()), Some(CALLS_PAUSE));
+    }
+
     /// Where ranks take turns: packets that are not acknowledged, and nothing else.   Expect: a look after
     /// the same time, and none where nothing is due. Messages that wait for others, and windows, are cared
     /// for as elsewhere.
@@ -938,7 +1009,7 @@ mod tests {
                         prop_assert!(network || is_looked_at || is_patient || !outstanding.requests);
                         let looks = timer.is_some_and(|span| span <= CALLS_PAUSE.max(SOON));
                         prop_assert!(doorbell || looks || !outstanding.neighbours);
-                        prop_assert!(looks || !outstanding.copies);
+                        prop_assert!(looks || is_patient || !outstanding.copies);
                         prop_assert!(!arrived || timer == Some(Duration::default()));
                         prop_assert!(due.is_none() || timer.is_some());
                         prop_assert!(coalescing.is_none() || is_looked_at || timer.is_some_and(|span| span <= SOON));

@@ -167,8 +167,9 @@ impl Process {
         if self.waiters.any() {
             return;
         }
-        let neighbours = self.serves_others() || engine.node_needs_help();
-        let most = Outstanding::most(neighbours, engine.owes_copies());
+        let asked = engine.is_asked_for_rings();
+        let neighbours = self.serves_others() || engine.node_needs_help() || asked;
+        let most = Outstanding::most(neighbours, asked || engine.owes_copies());
         if let Some(thread) = &mut self.progress_thread
             && !thread.trusts()
             && thread.covers(engine, &most)
@@ -181,6 +182,7 @@ impl Process {
     #[inline(never)]
     fn hand_over_exactly(&mut self) {
         let (collectives, has_windows) = (self.serves_others(), self.has_windows());
+        let is_crowded = self.is_oversubscribed();
         let Some(engine) = &mut self.engine else { return };
         let state = State {
             requests: engine.messages.are_under_way() || has_windows,
@@ -188,6 +190,8 @@ impl Process {
             collectives,
             has_network: engine.has_network(),
             node_needs_help: engine.node_needs_help(),
+            asked_for_rings: engine.is_asked_for_rings(),
+            is_crowded,
             owes_copies: engine.owes_copies(),
         };
         let outstanding = Outstanding::of(&state, || engine.has_deadlines());
@@ -198,9 +202,7 @@ impl Process {
         let Some(outstanding) = outstanding else { return };
         if !thread.covers(engine, &outstanding) {
             // Processes of the node that sleep inside MPI leave their processors to others.
-            let takes_turns = state.has_network
-                && (self.is_crowded || engine.is_oversubscribed())
-                && engine.awake() + self.elsewhere > self.processors;
+            let takes_turns = state.has_network && is_crowded && engine.awake() + self.elsewhere > self.processors;
             let coalescing = engine.coalescing_time().is_some();
             thread.arm(engine, outstanding, Leaving { coalescing, takes_turns, has_windows });
         }

@@ -169,7 +169,7 @@ impl<P: Platform> PointToPoint<P> {
     /// Returns whether this process still keeps the data of sends that the program takes for complete. A
     /// receiver may have to fetch such a message, or has not said that it has arrived.
     pub fn keeps_messages(&self) -> bool {
-        !self.single_copy.early.is_empty() || !self.eager_writes.is_empty()
+        !self.single_copy.early.is_empty() || self.keeps_eager_writes()
     }
 
     /// Forgets the announcement of a message whose request `handle` is abandoned.
