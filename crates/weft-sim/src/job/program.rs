@@ -242,13 +242,17 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Returns whether something may keep a carrier for long from writing what it was asked to write: its own
-    /// network fails, or the question comes late.
+    /// Returns whether something may keep a carrier for long from writing what it was asked to write, or what
+    /// it writes unasked: its own network fails, the question comes late, or one end refuses an eager write
+    /// that has been announced.
     pub(super) fn may_ask_anew(&self) -> bool {
         let wires = &self.machine.wires;
         let fails = |ordered: Ordered| ordered.breaks.or(ordered.stalls).is_some();
         let is_late = !wires.nuisances.is_empty() || self.pace.pause.is_some() || self.pace.stop.is_some();
-        wires.ordered.is_some_and(fails) || is_late || self.death.is_some()
+        let refuses = |ordered: Ordered| {
+            ordered.placing.is_some_and(|placing| placing.unasked && (placing.refused > 0 || placing.unexposed > 0))
+        };
+        wires.ordered.is_some_and(|ordered| fails(ordered) || refuses(ordered)) || is_late || self.death.is_some()
     }
 
     /// The peer that a process may lose: a process that dies, or the other end of a connection that breaks.
