@@ -237,7 +237,9 @@ fn give_way(process: Guard) -> Guard {
 fn yield_processor(mut process: Guard, wait: &mut Wait, rebalance: bool) -> (Guard, Next) {
     if let Some(engine) = &process.engine {
         engine.note_processor();
-        if rebalance {
+        // Where ranks of other hosts have the same processors, this node's ranks are not all that counts. The
+        // kernel knows better.
+        if rebalance && process.elsewhere == 0 {
             engine.rebalance();
         }
     }
