@@ -181,6 +181,7 @@ impl Running {
                 assert!(fits, "a short order");
             }
         }
+        self.say_unheard(now);
         pause.map(|pause| now + pause)
     }
 

@@ -15,12 +15,20 @@ pub(super) struct Heartbeats {
     listeners: BTreeMap<u32, Vec<SocketAddr>>,
     /// `None`: not all agents have told yet where they listen.
     ring: Option<Ring>,
+    /// Hosts that have never heard another one: the user is told as soon as that other one answers.
+    unheard: Vec<(u32, u32)>,
     started_at: Instant,
 }
 
 impl Heartbeats {
     pub(super) fn new(limit: Duration) -> Self {
-        Self { pace: Pace::new(limit), listeners: BTreeMap::new(), ring: None, started_at: Instant::now() }
+        Self {
+            pace: Pace::new(limit),
+            listeners: BTreeMap::new(),
+            ring: None,
+            unheard: Vec::new(),
+            started_at: Instant::now(),
+        }
     }
 
     fn now(&self) -> Duration {
@@ -52,14 +60,7 @@ impl Running {
         match word {
             FromMember::Listens(_) => {}
             FromMember::Audible => ring.handle_audible(from),
-            FromMember::Unheard { member } => {
-                let text = format!(
-                    "{} hears no heartbeats of {} (do the hosts let UDP through?): mpiexec alone watches it",
-                    self.host(from),
-                    self.host(member)
-                );
-                self.note(&text);
-            }
+            FromMember::Unheard { member } => heartbeats.unheard.push((from, member)),
             FromMember::Silent { member } => {
                 let rulings = ring.handle_silence(now, from, member);
                 self.obey(rulings);
@@ -82,6 +83,28 @@ impl Running {
         let (ring, places) = Ring::new(heartbeats.pace, &members, home, heartbeats.now());
         heartbeats.ring = Some(ring);
         self.obey(places);
+    }
+
+    /// Says which hosts have never heard which others, of those others that have answered `mpiexec` since the
+    /// last question. A host that answers nobody has no fault of its heartbeats.
+    pub(super) fn say_unheard(&mut self, now: Instant) {
+        let Some(heartbeats) = &mut self.heartbeats else { return };
+        for (by, of) in std::mem::take(&mut heartbeats.unheard) {
+            let agent = &self.agents[of as usize];
+            if !agent.is_working() {
+                continue;
+            }
+            if agent.watch.as_ref().is_some_and(|watch| watch.silence(now) > Duration::ZERO) {
+                self.heartbeats.iter_mut().for_each(|heartbeats| heartbeats.unheard.push((by, of)));
+                continue;
+            }
+            let text = format!(
+                "{} hears no heartbeats of {} (do the hosts let UDP through?): mpiexec alone watches it",
+                self.host(by),
+                self.host(of)
+            );
+            self.note(&text);
+        }
     }
 
     /// Decides about hosts that may be lost.
