@@ -24,6 +24,7 @@ use super::PointToPoint;
 use super::network::Network;
 use crate::group::PeerId;
 use crate::memory::UserData;
+use crate::messages::Messages;
 use crate::protocols::UNASKED_BYTES_MAX;
 use crate::request::{Hold, Mode, Send, State};
 use crate::transport::{Platform, Unasked};
@@ -40,6 +41,13 @@ pub(super) struct EagerWrite {
     /// The announcement's request, and its name.
     announced: usize,
     name: u32,
+}
+
+impl EagerWrite {
+    /// Returns whether its FIN is still awaited.
+    fn is_awaited(&self, messages: &Messages) -> bool {
+        messages.requests.from_wire(self.name).is_some()
+    }
 }
 
 impl<P: Platform> PointToPoint<P> {
@@ -120,18 +128,17 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Returns whether the FIN of an eager write is awaited. One whose FIN has come since the last pass began
-    /// counts no more: a process that is about to sleep asks this, and perhaps no event makes a further pass.
+    /// Returns whether the FIN of an eager write is awaited. The list still has writes whose FIN has come
+    /// since the last pass began. They do not count: a process asks this before it sleeps, and perhaps no
+    /// event wakes it for a further pass.
     pub(super) fn keeps_eager_writes(&self) -> bool {
-        self.eager_writes.iter().any(|write| self.messages.requests.from_wire(write.name).is_some())
+        self.eager_writes.iter().any(|write| write.is_awaited(&self.messages))
     }
 
-    /// Returns whether an eager write has arrived for whose send the program may still wait: the next pass
-    /// completes it.
+    /// Returns whether the next pass completes a send of the program: its eager write has arrived.
     #[inline]
     pub(super) fn has_settled_eager_writes(&self) -> bool {
-        let is_there = |write: &EagerWrite| self.messages.requests.from_wire(write.name).is_some();
-        self.eager_writes.iter().any(|write| write.sent.is_some() && !is_there(write))
+        self.eager_writes.iter().any(|write| write.sent.is_some() && !write.is_awaited(&self.messages))
     }
 
     /// Forgets the eager writes that have arrived.
@@ -146,11 +153,11 @@ impl<P: Platform> PointToPoint<P> {
     fn forget_eager_writes(&mut self) {
         let Self { eager_writes, messages, .. } = self;
         eager_writes.retain(|write| {
-            let is_there = messages.requests.from_wire(write.name).is_some();
-            if let Some(sent) = write.sent.filter(|_| !is_there) {
+            let is_awaited = write.is_awaited(messages);
+            if let Some(sent) = write.sent.filter(|_| !is_awaited) {
                 messages.complete(sent);
             }
-            is_there
+            is_awaited
         });
     }
 

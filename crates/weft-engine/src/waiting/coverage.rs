@@ -96,10 +96,10 @@ pub struct Outstanding {
 
 impl Outstanding {
     /// The most that may be outstanding, with any requests and packets. What covers this covers all of it, so
-    /// the rest of the state need not be looked at.
+    /// the rest of the state need not be looked at. `asked_for_rings` as in [`State`].
     #[inline(always)]
-    pub fn most(neighbours: bool, copies: bool) -> Self {
-        Self { requests: true, neighbours, copies }
+    pub fn most(neighbours: bool, asked_for_rings: bool, copies: bool) -> Self {
+        Self { requests: true, neighbours: neighbours || asked_for_rings, copies: copies || asked_for_rings }
     }
 
     /// The part of `state` that the progress thread must care for; `None`: nothing. `has_deadlines` says that
@@ -565,7 +565,7 @@ mod tests {
                 (false, false, ..) | (false, true, false, false) => None,
             };
             assert_eq!(outstanding, expected, "{state:?} {deadlines}");
-            let most = Outstanding::most(collectives || node_needs_help || asked, owes_copies || asked);
+            let most = Outstanding::most(collectives || node_needs_help, asked, owes_copies);
             assert!(outstanding.is_none_or(|outstanding| {
                 most.requests && (most.neighbours || !outstanding.neighbours) && (most.copies || !outstanding.copies)
             }));

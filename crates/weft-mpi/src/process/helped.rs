@@ -167,9 +167,8 @@ impl Process {
         if self.waiters.any() {
             return;
         }
-        let asked = engine.is_asked_for_rings();
-        let neighbours = self.serves_others() || engine.node_needs_help() || asked;
-        let most = Outstanding::most(neighbours, asked || engine.owes_copies());
+        let neighbours = self.serves_others() || engine.node_needs_help();
+        let most = Outstanding::most(neighbours, engine.is_asked_for_rings(), engine.owes_copies());
         if let Some(thread) = &mut self.progress_thread
             && !thread.trusts()
             && thread.covers(engine, &most)

@@ -237,8 +237,8 @@ fn give_way(process: Guard) -> Guard {
 fn yield_processor(mut process: Guard, wait: &mut Wait, rebalance: bool) -> (Guard, Next) {
     if let Some(engine) = &process.engine {
         engine.note_processor();
-        // Where ranks of other hosts have the same processors, this node's ranks are not all that counts. The
-        // kernel knows better.
+        // The engine sees only ranks of this node. Where ranks of other nodes use the same processors, the
+        // kernel spreads all of them.
         if rebalance && process.elsewhere == 0 {
             engine.rebalance();
         }

@@ -242,9 +242,8 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Returns whether something may keep a carrier for long from writing what it was asked to write, or what
-    /// it writes unasked: its own network fails, the question comes late, or one end refuses an eager write
-    /// that has been announced.
+    /// Returns whether a receiver may ask for a message anew. Three things make it do so: the carrier's own
+    /// network fails; the receiver's first question arrives late; one end refuses an announced eager write.
     pub(super) fn may_ask_anew(&self) -> bool {
         let wires = &self.machine.wires;
         let fails = |ordered: Ordered| ordered.breaks.or(ordered.stalls).is_some();

@@ -15,7 +15,8 @@ pub(super) struct Heartbeats {
     listeners: BTreeMap<u32, Vec<SocketAddr>>,
     /// `None`: not all agents have told yet where they listen.
     ring: Option<Ring>,
-    /// Hosts that have never heard another one: the user is told as soon as that other one answers.
+    /// Pairs of hosts of which the first has never heard the second. The user is told when the second one
+    /// answers.
     unheard: Vec<(u32, u32)>,
     started_at: Instant,
 }
@@ -85,19 +86,17 @@ impl Running {
         self.obey(places);
     }
 
-    /// Says which hosts have never heard which others, of those others that have answered `mpiexec` since the
-    /// last question. A host that answers nobody has no fault of its heartbeats.
+    /// Tells the user which hosts hear no heartbeats of one that has answered `mpiexec` since the last
+    /// question. A host that does not answer either has failed, and the user is told that instead.
     pub(super) fn say_unheard(&mut self, now: Instant) {
-        let Some(heartbeats) = &mut self.heartbeats else { return };
-        for (by, of) in std::mem::take(&mut heartbeats.unheard) {
-            let agent = &self.agents[of as usize];
-            if !agent.is_working() {
-                continue;
-            }
-            if agent.watch.as_ref().is_some_and(|watch| watch.silence(now) > Duration::ZERO) {
-                self.heartbeats.iter_mut().for_each(|heartbeats| heartbeats.unheard.push((by, of)));
-                continue;
-            }
+        let Self { heartbeats: Some(heartbeats), agents, .. } = self else { return };
+        heartbeats.unheard.retain(|(_, of)| agents[*of as usize].is_working());
+        let has_answered =
+            |of: u32| agents[of as usize].watch.as_ref().is_none_or(|watch| watch.silence(now) == Duration::ZERO);
+        let all = std::mem::take(&mut heartbeats.unheard).into_iter();
+        let (due, waiting): (Vec<_>, Vec<_>) = all.partition(|(_, of)| has_answered(*of));
+        heartbeats.unheard = waiting;
+        for (by, of) in due {
             let text = format!(
                 "{} hears no heartbeats of {} (do the hosts let UDP through?): mpiexec alone watches it",
                 self.host(by),

@@ -290,7 +290,7 @@ impl Proc {
         let coalescing = self.engine.coalescing_time().is_some();
         let owes_copies = self.engine.owes_copies();
         let asked_for_rings = self.engine.is_asked_for_rings();
-        let most = Outstanding::most(collectives || node_needs_help || asked_for_rings, owes_copies || asked_for_rings);
+        let most = Outstanding::most(collectives || node_needs_help, asked_for_rings, owes_copies);
         if self.waiters.any() || (!self.coverage.trusts() && self.coverage.is_covered(&most, coalescing)) {
             return;
         }
