@@ -36,6 +36,14 @@ const OTHER_PIECE_BYTES: u64 = 1 << 20;
 /// time come late.
 const TURN_BYTES: u64 = 1 << 20;
 
+/// The bytes of each frame of a message of `total` bytes, if frames have `head` bytes in front of their data
+/// and `frame_max` bytes at most: the fewest frames, as long as each other. A short frame behind a long one
+/// would cost as much as another long one, and the receiver copies the first frame while the next one leaves.
+fn even_frame(total: u64, head: u64, frame_max: u64) -> u64 {
+    let frames = total.div_ceil(frame_max - head).max(1);
+    total.div_ceil(frames) + head
+}
+
 impl<P: Platform> PointToPoint<P> {
     /// Sends a standard message that fits a packet to another node at once, without a request of its own;
     /// `false` leaves everything as it was.
@@ -284,8 +292,9 @@ impl<P: Platform> PointToPoint<P> {
         }
         // The queue of a flow takes all pieces once it takes the first. The first piece fills up the rest of
         // the last packet of earlier messages. All others but the last fill a packet each. Pieces for the
-        // long path share no packet.
+        // long path share no packet, and are as long as each other.
         let is_long = matches!(way, Way::LongPackets(_));
+        let frame_max = if is_long { even_frame(total, first.as_bytes().len() as u64, frame_max) } else { frame_max };
         let room = if is_long { 0 } else { self.submission(peer).frame_room() as u64 };
         let first_max = if room > FIRST_PIECE_MIN { room } else { frame_max };
         let mut offset = first_max - first.as_bytes().len() as u64;
@@ -466,5 +475,25 @@ fn submit_to(mut to: Submission<'_>, head: &Head, data: &UserData, offset: u64, 
 fn data_into(data: &UserData, offset: u64, out: &mut [u8]) {
     if !out.is_empty() {
         data.read(offset, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_a_message_are_few_and_even() {
+        for (total, expected, what) in [
+            (65_000, 65_030, "one frame"),
+            (65_470, 65_500, "one full frame"),
+            (65_471, 32_766, "two halves"),
+            (65_536, 32_798, "two halves"),
+            (200_000, 50_030, "four quarters"),
+            (1, 31, "one byte"),
+            (0, 30, "nothing"),
+        ] {
+            assert_eq!(even_frame(total, 30, 65_500), expected, "{total} bytes: {what}");
+        }
     }
 }

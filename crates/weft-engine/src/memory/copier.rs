@@ -11,7 +11,7 @@ use weft_core::bytes;
 use weft_core::layout::Layout;
 
 use super::copies::{SHORT_BYTES, copy_arrived, copy_run, gather, scatter};
-use super::{Items, MemoryKind, NeighbourMemory, Reader, Shape, SharedBuffer, UserData, Writer, shared};
+use super::{Items, MemoryKind, NeighbourMemory, Reader, Shape, UserData, Writer, shared};
 
 impl UserData {
     /// Packs the bytes from `offset` on into `out`.
@@ -213,15 +213,6 @@ pub fn copy(from: &UserData, to: &UserData) {
         from.read(offset, piece);
         to.write(offset, piece);
         offset += piece.len() as u64;
-    }
-}
-
-impl SharedBuffer {
-    /// Makes a buffer of the packed bytes of `data`.
-    pub fn packed(data: &UserData) -> Self {
-        let buffer = Self::new(data.len() as usize);
-        copy(data, &buffer.describe_all());
-        buffer
     }
 }
 

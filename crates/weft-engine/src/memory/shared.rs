@@ -48,6 +48,11 @@ impl Locked<'_> {
     }
 }
 
+/// The number of lines that hold so many bytes. It is one at least: each buffer has an address of its own.
+fn lines(bytes: usize) -> usize {
+    bytes.div_ceil(SCRATCH_ALIGNMENT as usize).max(1)
+}
+
 /// Bytes that several operations read and write in turns; clones are the same bytes.
 #[derive(Clone)]
 pub struct SharedBuffer(Arc<Inner>);
@@ -55,8 +60,31 @@ pub struct SharedBuffer(Arc<Inner>);
 impl SharedBuffer {
     /// Makes `bytes` zeroed bytes, aligned for any basic type.
     pub fn new(bytes: usize) -> Self {
-        // One line at least: each buffer has an address of its own.
-        let mut lines = vec![Line::ZERO; bytes.div_ceil(SCRATCH_ALIGNMENT as usize).max(1)];
+        Self::of_lines(vec![Line::ZERO; lines(bytes)], bytes)
+    }
+
+    /// Makes a buffer of the packed bytes of `data`.
+    pub fn packed(data: &UserData) -> Self {
+        let bytes = data.len() as usize;
+        let Some(source) = data.program_run(&(0..data.len())) else {
+            let buffer = Self::new(bytes);
+            buffer.with_bytes_mut(|packed| data.read(0, packed));
+            return buffer;
+        };
+        let count = lines(bytes);
+        let mut lines = Vec::<Line>::with_capacity(count);
+        let start = lines.as_mut_ptr().cast::<u8>();
+        // SAFETY: the maker of `data` promised `bytes` bytes at `source`, which no new memory overlaps. The
+        // lines have room for them, and become whole: any bits are a line.
+        unsafe {
+            std::ptr::copy_nonoverlapping(source.cast_const().cast(), start, bytes);
+            start.add(bytes).write_bytes(0, count * size_of::<Line>() - bytes);
+            lines.set_len(count);
+        }
+        Self::of_lines(lines, bytes)
+    }
+
+    fn of_lines(mut lines: Vec<Line>, bytes: usize) -> Self {
         let address = lines.as_mut_ptr().addr();
         let inner = Arc::new(Inner { address, bytes, lines: Mutex::new(lines) });
         BUFFERS.write().unwrap_or_else(PoisonError::into_inner).insert(address, Arc::downgrade(&inner));
@@ -249,6 +277,23 @@ mod tests {
         assert_eq!(packed, [2, 3, 4, 5]);
         assert_eq!(buffer.describe(1, 1, &layout).address(), None);
         assert_eq!(buffer.describe(1, 1, &BYTE).address(), Some(buffer.base() as u64 + 1));
+    }
+
+    #[test]
+    fn a_packed_buffer_has_the_bytes_of_program_memory_and_of_items_with_gaps() {
+        for length in (0..130).chain([4095, 4096, 4097]) {
+            let mut bytes: Vec<u8> = (0..length).map(|i| (i % 251 + 1) as u8).collect();
+            // SAFETY: `bytes` outlives the description.
+            let data = unsafe { UserData::from_bytes(bytes.as_mut_ptr(), length as u64) };
+            let buffer = SharedBuffer::packed(&data);
+            assert_eq!(buffer.len(), length);
+            buffer.with_bytes(|packed| assert_eq!(packed, bytes));
+        }
+        let layout = Layout::vector(3, 2, 5, &BYTE).unwrap();
+        let items = SharedBuffer::new(12);
+        items.write(0, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+        let packed = SharedBuffer::packed(&items.describe(0, 1, &layout));
+        packed.with_bytes(|packed| assert_eq!(packed, [1, 2, 6, 7, 11, 12]));
     }
 
     #[test]
