@@ -1,16 +1,18 @@
 /*
- * Messages within the eager limit that a carrier writes at once, `eager_writes written|packets|either`,
- * between the ranks 0 and 1 of two hosts. `written`: the carrier must have written some. `packets`: it must
- * not. `either`: that depends on the load of the machine.
+ * Messages that a carrier writes at once, `eager_writes written|packets|either [long]`, between the ranks 0 and
+ * 1 of two hosts. `written`: the carrier must have written some. `packets`: it must not. `either`: that depends
+ * on the load of the machine.
  *
- * A send must complete though no receive is there, and its buffer may change at once. The receive may be
- * posted before or after, for any source and tag, with other types of data, and too short.
+ * A send within the eager limit must complete though no receive is there; one above it (`long`) may. Its buffer
+ * may change at once. The receive may be posted before or after, for any source and tag, with other types of
+ * data, and too short.
  */
 #include "counters.h"
 
-enum { LENGTH = 48000, SHORT = 20000, MESSAGES = 5, TAG = 3, OTHER_TAG = 4, GAP = 2, ROUNDS = 40 };
+enum { WITHIN = 48000, ABOVE = 100000, SHORT = 20000, MESSAGES = 5, TAG = 3, OTHER_TAG = 4, GAP = 2, ROUNDS = 40 };
 
-static unsigned char out[LENGTH], in[GAP * LENGTH];
+static unsigned char out[ABOVE], in[GAP * ABOVE];
+static int length = WITHIN;
 
 static unsigned char content(int i, int round)
 {
@@ -19,13 +21,13 @@ static unsigned char content(int i, int round)
 
 static void fill_out(int round)
 {
-    for (int i = 0; i < LENGTH; i++)
+    for (int i = 0; i < length; i++)
         out[i] = content(i, round);
 }
 
-static void check(int length, int gap, int round, const char *when)
+static void check(int bytes, int gap, int round, const char *when)
 {
-    for (int i = 0; i < length; i++)
+    for (int i = 0; i < bytes; i++)
         if (in[i * gap] != content(i, round)) {
             CHECK(0, "%s, round %d: byte %d is %d", when, round, i, in[i * gap]);
             return;
@@ -36,8 +38,8 @@ static void check(int length, int gap, int round, const char *when)
 static void send_one(int round)
 {
     fill_out(round);
-    MPI_Send(out, LENGTH, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
-    memset(out, 0, LENGTH);
+    MPI_Send(out, length, MPI_BYTE, 1, TAG, MPI_COMM_WORLD);
+    memset(out, 0, length);
 }
 
 /* The ranks answer each other, so that nothing is under way. */
@@ -59,11 +61,11 @@ static void before_the_receive(void)
             MPI_Recv(NULL, 0, MPI_BYTE, 0, OTHER_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
             MPI_Get_count(&status, MPI_BYTE, &bytes);
-            CHECK_EQUAL(bytes, LENGTH);
+            CHECK_EQUAL(bytes, length);
             CHECK_EQUAL(status.MPI_TAG, TAG);
-            MPI_Recv(in, LENGTH, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
+            MPI_Recv(in, length, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
             CHECK_EQUAL(status.MPI_SOURCE, 0);
-            check(LENGTH, 1, round, "received later");
+            check(length, 1, round, "received later");
         }
         settle();
     }
@@ -75,13 +77,13 @@ static void after_the_receive(void)
     for (int round = 0; round < ROUNDS; round++) {
         MPI_Request request;
         if (rank == 1)
-            MPI_Irecv(in, LENGTH, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &request);
+            MPI_Irecv(in, length, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, &request);
         settle();
         if (rank == 0)
             send_one(round);
         else {
             MPI_Wait(&request, MPI_STATUS_IGNORE);
-            check(LENGTH, 1, round, "posted");
+            check(length, 1, round, "posted");
         }
     }
 }
@@ -92,11 +94,11 @@ static void in_turns(void)
     for (int round = 0; round < ROUNDS; round++) {
         if (rank == 0)
             send_one(round);
-        MPI_Recv(in, LENGTH, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        check(LENGTH, 1, round, "in turns");
+        MPI_Recv(in, length, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        check(length, 1, round, "in turns");
         if (rank == 1)
-            MPI_Send(in, LENGTH, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
-        memset(in, 0, LENGTH);
+            MPI_Send(in, length, MPI_BYTE, 0, TAG, MPI_COMM_WORLD);
+        memset(in, 0, length);
     }
 }
 
@@ -110,8 +112,8 @@ static void several(void)
     } else {
         MPI_Recv(NULL, 0, MPI_BYTE, 0, OTHER_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         for (int message = 0; message < MESSAGES; message++) {
-            MPI_Recv(in, LENGTH, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            check(LENGTH, 1, message, "several");
+            MPI_Recv(in, length, MPI_BYTE, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            check(length, 1, message, "several");
         }
     }
     settle();
@@ -121,7 +123,7 @@ static void to_gaps(void)
 {
     STORY("memory with gaps, posted before and after");
     MPI_Datatype strided;
-    MPI_Type_vector(LENGTH, 1, GAP, MPI_BYTE, &strided);
+    MPI_Type_vector(length, 1, GAP, MPI_BYTE, &strided);
     MPI_Type_commit(&strided);
     for (int round = 0; round < ROUNDS; round++) {
         MPI_Request request = MPI_REQUEST_NULL;
@@ -136,9 +138,9 @@ static void to_gaps(void)
         else
             MPI_Recv(in, 1, strided, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         if (rank == 1) {
-            check(LENGTH, GAP, round, "with gaps");
+            check(length, GAP, round, "with gaps");
             CHECK_EQUAL(in[1], 1);
-            CHECK_EQUAL(in[GAP * LENGTH - 1], 1);
+            CHECK_EQUAL(in[GAP * length - 1], 1);
         }
         settle();
     }
@@ -167,7 +169,7 @@ static void too_short(void)
             MPI_Error_class(error, &class);
             CHECK_EQUAL(class, MPI_ERR_TRUNCATE);
             CHECK_EQUAL(in[room], 1);
-            CHECK_EQUAL(in[LENGTH - 1], 1);
+            CHECK_EQUAL(in[length - 1], 1);
         }
         settle();
     }
@@ -179,11 +181,16 @@ int main(int argc, char **argv)
     const char *how = argc > 1 ? argv[1] : "either";
     begin(&argc, &argv);
     open_counters();
+    int is_long = argc > 2 && strcmp(argv[2], "long") == 0;
+    if (is_long)
+        length = ABOVE;
     MPI_T_pvar_handle writes = counter("network_remote_writes");
     in_turns();
-    before_the_receive();
     after_the_receive();
-    several();
+    if (!is_long) {
+        before_the_receive();
+        several();
+    }
     to_gaps();
     too_short();
     in_turns();
@@ -191,7 +198,7 @@ int main(int argc, char **argv)
     if (rank == 0 && strcmp(how, "either") != 0)
         CHECK((strcmp(how, "written") == 0) == (all > 0), "%llu messages were written", all);
     /* No receive takes this one. */
-    if (rank == 0)
+    if (rank == 0 && !is_long)
         send_one(0);
     int code = end();
     close_counters();

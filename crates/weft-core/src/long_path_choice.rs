@@ -19,9 +19,9 @@ const BURST_MESSAGES_MAX: u32 = 64;
 /// and 21. An exchange of 16 KB took 14 and 18, of 24 KB 16 and 20, of 32 KB 22 and 22, of 56 KB 33 and 30.
 /// (Xeon of the Granite Rapids kind, two virtual hosts.)
 pub const EAGER_WRITE_BYTES_MIN: u64 = 32 << 10;
-/// The longest message that is an eager write, in bytes. A carrier keeps a message without a receive, and a
-/// sender has one such message at a time.
-pub const EAGER_WRITE_BYTES_MAX: u64 = 64 << 10;
+/// The longest message that is an eager write, in bytes: more than the eager limit. A carrier keeps a message
+/// without a receive, and a sender has one such message at a time.
+pub const EAGER_WRITE_BYTES_MAX: u64 = 128 << 10;
 
 /// The use of the long path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

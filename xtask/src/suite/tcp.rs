@@ -142,6 +142,13 @@ fn beside_udp() -> Vec<Case> {
             anyhow::Ok(Expected::code(0).judge(run.env(setting, value).limit(LIMIT_SECONDS).finish()))
         })
     }));
+    cases.extend(["always", "auto", "never"].map(|long_path| {
+        Case::new(format!("{long_path}: messages above the eager limit that TCP may write at once"), move |context| {
+            let run =
+                context.mpiexec_on_hosts(2)?.arg(context.compile("tests/c/eager_writes.c")?).args(["either", "long"]);
+            anyhow::Ok(Expected::code(0).judge(run.env("WEFT_LONG_PATH", long_path).limit(LIMIT_SECONDS).finish()))
+        })
+    }));
     cases.extend([
         case("auto: TCP does not pass, and there is no long path", |context| {
             let _filter = Filter::of_packets(context, NO_TCP)?;

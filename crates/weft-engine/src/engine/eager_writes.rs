@@ -1,5 +1,5 @@
-//! Eager writes: a carrier that reaches memory of a peer writes a message within the eager limit, and no
-//! invitation is waited for.
+//! Eager writes: a carrier that reaches memory of a peer writes a message of medium length, and no invitation
+//! is waited for.
 //!
 //! A message of many packets costs work for each packet at both ends, and two copies at each. A carrier over
 //! kernel TCP takes the message in one system call out of the program's memory, and puts it into the memory

@@ -193,6 +193,12 @@ impl<P: Platform> PointToPoint<P> {
                     return self.announce_early(peer, handle, send, early, facts.situation.is_path_busy);
                 }
                 Protocol::Eager | Protocol::Pipeline => return self.send_eagerly(peer, handle, send),
+                Protocol::ClearToSend
+                    if self.is_written_in_place_of_announcement(peer, &send)
+                        && let Ok(announced) = self.messages.add(State::Queued(send.clone()), NO_COMMUNICATOR) =>
+                {
+                    return self.write_eagerly(peer, handle, send, announced);
+                }
                 Protocol::Fetch | Protocol::Cooperate | Protocol::ClearToSend if self.lacks_room(peer, facts.bytes) => {
                     return false;
                 }
@@ -323,6 +329,26 @@ impl<P: Platform> PointToPoint<P> {
             Some(remote) => remote.way((bytes, length), may_write, carriers, long_path_choice, || platform.now()),
             None => Way::Packets,
         }
+    }
+
+    /// Returns whether a message that is longer than the eager limit is an eager write nevertheless, which
+    /// spares the wait for the invitation. The program waits for its departure, and for nothing else: in an
+    /// exchange both ends would make their copies before they receive. (96 KiB, half a round trip: 28 µs
+    /// instead of 31; an exchange: 49 instead of 39. Xeon of the Granite Rapids kind, two virtual hosts.)
+    fn is_written_in_place_of_announcement(&mut self, peer: PeerId, send: &Send) -> bool {
+        let is_alone = send.blocking && !self.messages.are_several_under_way();
+        if self.said_eager_limit.is_some()
+            || !is_alone
+            || !matches!(self.peers[peer].route, Route::Remote(()))
+            || !self.may_write_eagerly(peer, send)
+        {
+            return false;
+        }
+        let Self { network, platform, .. } = self;
+        let Network { remotes, carriers, attendance, .. } = network;
+        remotes.get_mut(peer).filter(|remote| remote.queued_bytes() <= FLOW_QUEUE_BYTES).is_some_and(|remote| {
+            remote.writes_in_place_of_announcement(send.data.len(), *attendance, carriers, || platform.now())
+        })
     }
 
     /// Puts the pieces of a message from `offset` on into the ring of `peer`, as long as there is room.

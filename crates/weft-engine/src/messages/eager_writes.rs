@@ -1,4 +1,4 @@
-//! Eager writes: messages within the eager limit that the sender's carrier writes without an invitation
+//! Eager writes: messages of medium length that the sender's carrier writes without an invitation
 //! (`weft_core::message`, `EagerWrite`).
 //!
 //! The frame that announces the message goes through the flow, so it is matched in order. The data goes by a
