@@ -1,11 +1,11 @@
 /*
- * Messages that a carrier writes at once, `eager_writes written|packets|either [long]`, between the ranks 0 and
- * 1 of two hosts. `written`: the carrier must have written some. `packets`: it must not. `either`: that depends
- * on the load of the machine.
+ * Messages that a carrier writes at once, `eager_writes written|packets|either [long]`, between the ranks 0
+ * and 1 of two hosts. `written`: the carrier must have written some. `packets`: it must not. `either`: that
+ * depends on the load of the machine.
  *
- * A send within the eager limit must complete though no receive is there; one above it (`long`) may. Its buffer
- * may change at once. The receive may be posted before or after, for any source and tag, with other types of
- * data, and too short.
+ * A send within the eager limit must complete though no receive is there; one above it (`long`) may. Its
+ * buffer may change at once. The receive may be posted before or after, for any source and tag, with other
+ * types of data, and too short.
  */
 #include "counters.h"
 

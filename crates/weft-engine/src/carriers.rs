@@ -633,8 +633,8 @@ impl Remote {
         false
     }
 
-    /// Returns whether a message of `bytes` bytes that the carrier of the long path may write is an eager write,
-    /// though it is longer than the eager limit.
+    /// Returns whether a message of `bytes` bytes that the carrier of the long path may write is an eager
+    /// write, though it is longer than the eager limit.
     pub(crate) fn writes_in_place_of_announcement(
         &mut self,
         bytes: u64,

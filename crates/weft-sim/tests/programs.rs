@@ -42,11 +42,12 @@ fn programs_of_four_processes_end_as_they_must() {
 /// thread of its process all the time. In the next one, a FIN came after the program had freed the window of
 /// the message. In the fifth, a window was closed behind a batch of operations whose sender had died. In the
 /// sixth, a message is relocated. In the seventh, an eager write does not arrive, and comes out of its copy.
-/// Then the connection of a long path stands still while a message waits for it. In the last one, the FIN of
-/// an eager write is the last thing that comes.
+/// Then the connection of a long path stands still while a message waits for it. In the next one, the FIN of
+/// an eager write is the last thing that comes. In the last one, a receiver copies a message of a window when
+/// no process is in a call any more.
 #[test]
 fn rare_programs_that_have_failed_once_end_as_they_must() {
-    for seed in [0xb96, 0xc4c, 0x40_0b51, 0x7_7ade, 0xb7_2f94, 0x97, 0x7_c173, 0x30_244e, 0x530_2701] {
+    for seed in [0xb96, 0xc4c, 0x40_0b51, 0x7_7ade, 0xb7_2f94, 0x97, 0x7_c173, 0x30_244e, 0x530_2701, 0xb00_08fd] {
         play(seed..seed + 1, None);
     }
 }

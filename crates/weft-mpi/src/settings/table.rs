@@ -157,7 +157,8 @@ pub const EAGER_LIMIT: Setting = Setting {
     allowed: "auto, or bytes from 0 to 262144",
     meaning: "bytes up to which a message is sent without asking the receiver first. `auto`: 65536; \
               49152 where kernel TCP, and 20480 where an RDMA device (`verbs`) writes longer messages into the \
-              receiver's buffer",
+              receiver's buffer. With `auto`, TCP beside UDP writes a blocking send of up to 131072 bytes at \
+              once, if nothing else is on its way",
     reader: Reader::Library,
 };
 /// The memory for unexpected messages.

@@ -221,12 +221,13 @@ impl Job {
                 ));
             }
         }
+        // A send that the program has freed ends here, as in MPI_Finalize: its receiver may owe the copy.
         // A process may end without having heard of a death on another node. Here it stays until it has: what
         // it does for the dead must come to an end.
-        let serves_the_dead = |proc: &Proc| proc.mortal.is_some() && proc.engine.messages.are_under_way();
+        let is_at_work = |proc: &Proc| proc.engine.messages.are_under_way();
         Ok(self.living().all(|proc| proc.borrow().finalizes)
             && self.living().all(|proc| is_quiet(&proc.borrow()))
-            && !self.living().any(|proc| serves_the_dead(&proc.borrow()))
+            && !self.living().any(|proc| is_at_work(&proc.borrow()))
             && !self.living().any(|proc| carriers.network.is_expected(proc.borrow().rank))
             && carriers.nodes.iter().all(|node| node.borrow().is_empty()))
     }
