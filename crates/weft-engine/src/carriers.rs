@@ -16,7 +16,7 @@ use std::sync::Arc;
 use weft_core::connection::Connection;
 use weft_core::distrust::Distrust;
 use weft_core::flow::{Counters, Event, Flow, LongPath, Parked, Settings as FlowSettings};
-use weft_core::long_path_choice::{LongPathChoice, LongPathMessages, LongPathUse, Sending};
+use weft_core::long_path_choice::{LongPathChoice, LongPathMessages, LongPathUse};
 use weft_core::message::Head;
 use weft_core::path_validation::{Ends, Keys};
 use weft_core::placement::Placements;
@@ -595,7 +595,7 @@ impl Remote {
             return Way::Packets;
         };
         let sending = flow.sending(now());
-        if may_write.is_some_and(|attendance| self.begins_eager_write(bytes, attendance, carriers, &sending)) {
+        if may_write.is_some_and(|attendance| self.begins_eager_write(bytes, attendance, carriers, sending.now)) {
             return Way::EagerWrite;
         }
         let Some(access) = self.access.as_deref_mut() else { return Way::Packets };
@@ -612,39 +612,26 @@ impl Remote {
         most.map_or(Way::Packets, Way::LongPackets)
     }
 
-    /// Returns whether the carrier of the long path writes a message that it may write, of `bytes` bytes:
-    /// the flow is idle, and the path open.
-    fn begins_eager_write(
+    /// Returns whether a message of `bytes` bytes that the carrier of the long path may write is an eager
+    /// write: the flow is idle, and the path open.
+    pub(crate) fn begins_eager_write(
         &mut self,
         bytes: u64,
         attendance: Attendance,
         carriers: &mut Carriers,
-        sending: &Sending,
+        now: Instant,
     ) -> bool {
-        if !sending.is_idle || !self.writes_unasked(bytes, attendance) {
+        let is_idle = self.current_flow().is_some_and(|flow| flow.sending(now).is_idle);
+        if !is_idle || !self.writes_unasked(bytes, attendance) {
             return false;
         }
-        self.look_at_long_path(carriers, sending.now);
+        self.look_at_long_path(carriers, now);
         let is_open = self.current_flow().is_some_and(|flow| flow.long_path() == LongPath::Open);
         if let Some(access) = self.access.as_mut().filter(|_| is_open) {
             access.long_messages.forget();
             return true;
         }
         false
-    }
-
-    /// Returns whether a message of `bytes` bytes that the carrier of the long path may write is an eager
-    /// write, though it is longer than the eager limit.
-    pub(crate) fn writes_in_place_of_announcement(
-        &mut self,
-        bytes: u64,
-        attendance: Attendance,
-        carriers: &mut Carriers,
-        now: impl FnOnce() -> Instant,
-    ) -> bool {
-        let Some(flow) = self.current_flow() else { return false };
-        let sending = flow.sending(now());
-        self.begins_eager_write(bytes, attendance, carriers, &sending)
     }
 
     /// Returns whether the carrier of the long path writes a message of `bytes` bytes that finds the flow

@@ -194,7 +194,8 @@ impl<P: Platform> PointToPoint<P> {
                 }
                 Protocol::Eager | Protocol::Pipeline => return self.send_eagerly(peer, handle, send),
                 Protocol::ClearToSend
-                    if self.is_written_in_place_of_announcement(peer, &send)
+                    if facts.situation.has_credit
+                        && self.is_written_in_place_of_announcement(peer, &send)
                         && let Ok(announced) = self.messages.add(State::Queued(send.clone()), NO_COMMUNICATOR) =>
                 {
                     return self.write_eagerly(peer, handle, send, announced);
@@ -346,9 +347,10 @@ impl<P: Platform> PointToPoint<P> {
         }
         let Self { network, platform, .. } = self;
         let Network { remotes, carriers, attendance, .. } = network;
-        remotes.get_mut(peer).filter(|remote| remote.queued_bytes() <= FLOW_QUEUE_BYTES).is_some_and(|remote| {
-            remote.writes_in_place_of_announcement(send.data.len(), *attendance, carriers, || platform.now())
-        })
+        remotes
+            .get_mut(peer)
+            .filter(|remote| remote.queued_bytes() <= FLOW_QUEUE_BYTES)
+            .is_some_and(|remote| remote.begins_eager_write(send.data.len(), *attendance, carriers, platform.now()))
     }
 
     /// Puts the pieces of a message from `offset` on into the ring of `peer`, as long as there is room.
