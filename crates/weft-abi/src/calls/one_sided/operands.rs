@@ -45,7 +45,7 @@ impl Target {
 
     /// Combines the target's elements with those of `origin` without the lock of the process. Returns `false`
     /// when that is impossible. The elements as they were before go to `result`, if there is one.
-    #[inline]
+    #[inline(always)] // two callers; as a function of its own it takes 11 of 476 instructions more
     pub(super) fn update(&self, win: MPI_Win, origin: Part, result: Option<Part>, op: MPI_Op) -> bool {
         let Some(op) = weft_mpi::predefined::operation(op.0) else { return false };
         let own = Part { buffer: Buffer::NULL, count: self.count, datatype: self.datatype };
