@@ -392,13 +392,13 @@ fn look<const MESSAGE: bool>(buffer_use: BufferUse, start: *mut u8, bytes: u64, 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line {
-    _bytes: [u8; SCRATCH_ALIGNMENT as usize],
+    bytes: [u8; SCRATCH_ALIGNMENT as usize],
 }
 
 const _: () = assert!(align_of::<Line>() as u64 == SCRATCH_ALIGNMENT);
 
 impl Line {
-    const ZERO: Self = Self { _bytes: [0; SCRATCH_ALIGNMENT as usize] };
+    const ZERO: Self = Self { bytes: [0; SCRATCH_ALIGNMENT as usize] };
 }
 
 #[cfg(test)]

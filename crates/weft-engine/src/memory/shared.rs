@@ -66,20 +66,19 @@ impl SharedBuffer {
     /// Makes a buffer of the packed bytes of `data`.
     pub fn packed(data: &UserData) -> Self {
         let bytes = data.len() as usize;
-        let Some(source) = data.program_run(&(0..data.len())) else {
+        let Some(run) = data.run(0, data.len()) else {
             let buffer = Self::new(bytes);
             buffer.with_bytes_mut(|packed| data.read(0, packed));
             return buffer;
         };
-        let count = lines(bytes);
-        let mut lines = Vec::<Line>::with_capacity(count);
-        let start = lines.as_mut_ptr().cast::<u8>();
-        // SAFETY: the maker of `data` promised `bytes` bytes at `source`, which no new memory overlaps. The
-        // lines have room for them, and become whole: any bits are a line.
-        unsafe {
-            std::ptr::copy_nonoverlapping(source.cast_const().cast(), start, bytes);
-            start.add(bytes).write_bytes(0, count * size_of::<Line>() - bytes);
-            lines.set_len(count);
+        // Memory that is zeroed before it is filled would be written twice.
+        let (whole, rest) = run.as_chunks();
+        let mut lines = Vec::with_capacity(lines(bytes));
+        lines.extend(whole.iter().map(|bytes| Line { bytes: *bytes }));
+        if !rest.is_empty() || whole.is_empty() {
+            let mut last = Line::ZERO;
+            last.bytes[..rest.len()].copy_from_slice(rest);
+            lines.push(last);
         }
         Self::of_lines(lines, bytes)
     }
