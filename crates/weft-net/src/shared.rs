@@ -279,7 +279,7 @@ impl Node {
     /// Sends a frame: see [`Outbox::try_send`].
     #[inline]
     pub fn try_send(&mut self, to: usize, head: &[u8], payload: &[u8]) -> bool {
-        self.outbox.try_send(to, head, payload)
+        Frames::try_send_with(self, to, head, payload.len(), |out| out.copy_from_slice(payload))
     }
 
     /// Returns the inbox and the outbox separately, so that `on_frame` can send.
@@ -339,7 +339,7 @@ impl Frames for Node {
 
     #[inline(always)]
     fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
-        self.outbox.try_send_with(to, head, len, fill)
+        self.outbox.try_send_with(to, head, len, || self.inbox.taken_from(to), fill)
     }
 
     #[inline]

@@ -371,7 +371,7 @@ impl Helper<'_> {
         for start in (0..bytes).step_by(CALIBRATION_PIECE_BYTES as usize) {
             let piece = &self.buffers[0][start as usize..(start + CALIBRATION_PIECE_BYTES).min(bytes) as usize];
             let ring = &mut self.ring;
-            look(self.end, || ring.push(&[], piece.len(), |out| copy(piece, out)).ok()?.then_some(()))?;
+            look(self.end, || ring.push(&[], piece.len(), || 0, |out| copy(piece, out)).ok()?.then_some(()))?;
         }
         Some(())
     }

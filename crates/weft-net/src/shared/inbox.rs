@@ -74,6 +74,12 @@ impl Inbox {
         handled
     }
 
+    /// Returns the bytes that this process has taken from a peer's ring.
+    #[cold]
+    pub(super) fn taken_from(&self, peer: usize) -> u64 {
+        self.active.iter().find(|(sender, _)| *sender == peer).map_or(0, |(_, ring)| ring.taken())
+    }
+
     /// Returns whether any ring has a frame, sequentially consistent: step 2 of the sleeping protocol.
     pub(super) fn is_pending(&mut self) -> bool {
         let announcements = self.segment.rank_state(self.own).announcements.load(Ordering::SeqCst);

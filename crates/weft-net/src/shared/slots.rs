@@ -20,6 +20,7 @@ use weft_engine::transport::{CollectiveSlots, SlotCounts, Stamp};
 use super::Node;
 use super::sizes::{LARGE_CELLS, SHORT_CELLS, SMALL_CELLS};
 use super::slot_area::{Cell, LARGE_MAX, SMALL_MAX, SlotArea};
+use crate::atomic::publish_word;
 
 /// Returns the number of phases with `len` bytes that may stand in a slot at once.
 #[inline]
@@ -84,7 +85,7 @@ pub(super) fn publish(mut slot: SlotArea, of: Stamp, len: usize, fill: impl FnOn
     // held (the engine's promise; a breach makes others read wrong bytes of this memory).
     fill(unsafe { slot.payload_mut(at, len) });
     slot.length(at).store(len as u32, Ordering::Relaxed);
-    slot.stamp(at).swap(word(of), Ordering::SeqCst);
+    publish_word(|order| slot.stamp(at).store(word(of), order));
 }
 
 /// Returns the bytes that are published under a stamp, or `None` while there are none. The bytes may be wrong
