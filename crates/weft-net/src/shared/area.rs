@@ -107,32 +107,19 @@ impl Area {
         }
     }
 
-    /// Asks for lines that the consumer will read soon.
+    /// Asks for the lines of `bytes` bytes from `offset` on, which the consumer will read soon, and does nothing
+    /// else. The bytes lie inside the data area.
     #[inline(always)]
     pub(super) fn fetch_to_read(&self, offset: usize, bytes: usize) {
+        debug_assert!(offset + bytes <= self.capacity());
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         for at in (offset..offset + bytes).step_by(LINE) {
+            // SAFETY: PREFETCHT0 is a hint: it changes nothing that a program can see, and never faults.
             unsafe {
                 std::arch::asm!(
                     "prefetcht0 [{}]", in(reg) self.data(at).as_ptr(), options(nostack, preserves_flags, readonly)
                 );
             }
-        }
-    }
-
-    /// Maps the pages of the data area from `from` to `to`, so that the producer's first writes to them are no
-    /// faults. Kernels before 5.14 cannot; the pages are then mapped one by one.
-    pub(super) fn populate(&self, from: usize, to: usize) {
-        debug_assert!(from <= to && to <= self.capacity());
-        #[cfg(not(any(miri, loom)))]
-        {
-            const PAGE: usize = 4096;
-            // SAFETY: the range lies inside the area.
-            let (first, end) = unsafe { (self.data(from).addr().get(), self.data(to).addr().get()) };
-            let first = first / PAGE * PAGE;
-            // SAFETY: the advice maps the pages of memory that is mapped, as a write to them would, and changes
-            // no byte. The first page may begin before the area: it holds bytes of the same segment.
-            unsafe { libc::madvise(first as *mut libc::c_void, end - first, libc::MADV_POPULATE_WRITE) };
         }
     }
 

@@ -114,7 +114,10 @@ fn two_threads_see_every_frame_once_and_in_order() {
             let mut random = Random::new(9);
             for sequence in 0..frames {
                 let body = pattern(sequence, random_len(&mut random, 600));
-                while !producer.push(&sequence.to_le_bytes(), body.len(), || 0, |out| out.copy_from_slice(&body)).unwrap() {
+                while !producer
+                    .push(&sequence.to_le_bytes(), body.len(), || 0, |out| out.copy_from_slice(&body))
+                    .unwrap()
+                {
                     assert!(Instant::now() < deadline, "stuck after {sequence} frames");
                     std::thread::yield_now();
                 }
@@ -142,7 +145,7 @@ fn two_threads_see_every_frame_once_and_in_order() {
 fn a_scribbled_ready_word_is_an_error_not_a_wild_read() {
     let first = CONTROL_BYTES;
     let too_long = FRAME_MARK | (frame_max(RING_BYTES_MIN) as u32 + 1);
-    for word in [1, u32::MAX, SKIP, SKIP | 1, too_long, FRAME_MARK | 0x00ff_ffff, 0x7f00_0010] {
+    for word in [1, u32::MAX, TURN, SKIP, SKIP | 0x00ff_ffff, too_long, FRAME_MARK | 0x00ff_ffff, 0x7f00_0010] {
         let memory = Memory::new(RING_BYTES_MIN);
         let (_, mut consumer) = memory.ends();
         memory.scribble(first, word);
@@ -163,7 +166,7 @@ fn a_scribbled_ready_word_is_an_error_not_a_wild_read() {
     memory.scribble(CONTROL_BYTES + (lines - 1) * LINE, FRAME_MARK | 61);
     assert_eq!(consumer.peek(), Err(Broken::ReadyWord(FRAME_MARK | 61)));
     // A skip to a start where no frame is ready, which a correct producer never makes visible.
-    memory.scribble(CONTROL_BYTES + (lines - 1) * LINE, SKIP);
+    memory.scribble(CONTROL_BYTES + (lines - 1) * LINE, SKIP | 1);
     memory.scribble(CONTROL_BYTES, 0);
     assert_eq!(consumer.peek(), Err(Broken::ReadyWord(0)));
 }
@@ -214,4 +217,81 @@ fn random_scribbles_never_panic() {
             }
         }
     }
+}
+
+/// The bytes of the data area, from its start, that `frames` frames of `len` bytes go through, of which so many
+/// are sent at once and then taken.
+fn reach(len: usize, frames: usize, at_once: usize, are_answered: bool) -> usize {
+    let memory = Memory::new(2 << 20);
+    let (mut producer, mut consumer) = memory.ends();
+    let mut reach = 0;
+    for _ in 0..frames / at_once {
+        for _ in 0..at_once {
+            let answers = if are_answered { producer.sent } else { 0 };
+            assert!(producer.push(&[], len, || answers, |out| out.fill(1)).unwrap());
+            reach = reach.max(if producer.offset == 0 { producer.area.capacity() } else { producer.offset });
+        }
+        for _ in 0..at_once {
+            assert_eq!(consumer.peek().unwrap().map(<[u8]>::len), Some(len));
+            consumer.release();
+        }
+    }
+    reach
+}
+
+/// Short frames that are answered one by one, that are not, windows of them, and long ones.   Expect: the first
+/// go round a circle that fits into a first-level cache, the next ones round a longer one, and the last ones
+/// through the whole ring.
+#[test]
+fn short_frames_go_round_a_circle() {
+    if cfg!(miri) {
+        return;
+    }
+    for len in [8, 64, 1 << 10, 2 << 10] {
+        let answered = reach(len, 20_000, 1, true);
+        assert!(answered <= ANSWERED_CIRCLE_MAX + SHORT_FRAME_MAX, "{len} bytes reach {answered}");
+        let others = reach(len, 20_000, 1, false);
+        assert!((CIRCLE_MAX / 2..=CIRCLE_MAX * 3 / 2).contains(&others), "{len} bytes reach {others}");
+        let windows = reach(len, 20_000, 100, true);
+        assert!(windows > CIRCLE_MAX / 2 && windows <= CIRCLE_MAX * 2, "windows of {len} bytes reach {windows}");
+    }
+    let long = reach(64 << 10, 200, 1, true);
+    assert!(long > (2 << 20) - (128 << 10), "long frames reach {long}");
+}
+
+/// A consumer that stops at every place of a circle, and so also right behind or before a turn.   Expect: the
+/// producer sends as much as fits into the ring, frames of mixed lengths arrive in order, and nothing is lost.
+#[test]
+fn a_consumer_that_stops_leaves_the_whole_ring_to_the_producer() {
+    let bytes = 64 << 10;
+    let (steps, mut turned) = (if cfg!(miri) { 30 } else { 700 }, 0);
+    for stop in 0..steps {
+        let memory = Memory::new(bytes);
+        let (mut producer, mut consumer) = memory.ends();
+        let mut exchanged = 0;
+        for _ in 0..stop {
+            assert!(producer.push(&[], 8, || exchanged, |out| out.fill(1)).unwrap());
+            assert_eq!(consumer.peek().unwrap(), Some(&[1; 8][..]));
+            consumer.release();
+            exchanged = producer.sent;
+        }
+        turned += u64::from(producer.offset as u64 != producer.sent);
+        let (mut random, mut sent, mut lengths) = (Random::new(stop), 0, Vec::new());
+        loop {
+            let len = random_len(&mut random, 2000);
+            if !producer.push(&[], len, || 0, |out| out.copy_from_slice(&pattern(sent, len))).unwrap() {
+                break;
+            }
+            lengths.push(len);
+            sent += 1;
+        }
+        let room: usize = lengths.iter().map(|len| footprint(0, *len)).sum();
+        assert!(room > bytes - CONTROL_BYTES - 8000, "{room} bytes fit after {stop} frames");
+        for (sequence, len) in lengths.into_iter().enumerate() {
+            assert_eq!(consumer.peek().unwrap(), Some(&pattern(sequence as u64, len)[..]), "after {stop} frames");
+            consumer.release();
+        }
+        assert_eq!(consumer.peek().unwrap(), None);
+    }
+    assert!(cfg!(miri) || turned > 100, "{turned} consumers stopped behind a turn");
 }
