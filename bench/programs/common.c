@@ -3,6 +3,7 @@
 
 enum {
     PAGE = 4096,
+    CHOICES_MAX = 3,            /* times that a size's iterations are chosen again, after a short sample */
     TRIALS_MAX = 40,            /* steps of the search for the number of iterations */
     SAMPLES_MAX = 100000,
     BYTES_MAX = 1 << 30         /* of one buffer */
@@ -492,7 +493,7 @@ static int measure_size(bench *b, const bench_case *c, size_t size)
 {
     size_t send = 0, receive = 0;
     long iterations = b->iterations;
-    int status = 0, again = 0;
+    int status = 0, again = 0, choices = iterations ? 0 : CHOICES_MAX;
     if (c->buffers)
         c->buffers(b, size, &send, &receive);
     if (send > BYTES_MAX || receive > BYTES_MAX) {
@@ -510,7 +511,7 @@ static int measure_size(bench *b, const bench_case *c, size_t size)
         iterations = choose_iterations(b, c, size);
     for (int sample = 0; sample < b->samples + again; sample++) {
         char why[BENCH_WHY_MAX] = "";
-        double seconds;
+        double seconds, whole;
         int valid;
         b->seed++;
         if (c->prepare)
@@ -518,8 +519,14 @@ static int measure_size(bench *b, const bench_case *c, size_t size)
         if (b->lines.word)
             MPI_Barrier(MPI_COMM_WORLD);
         bench_lines_before(b);
-        seconds = timed(b, c, size, iterations, NULL) / (double)iterations;
+        seconds = timed(b, c, size, iterations, &whole) / (double)iterations;
         bench_lines_after(b);
+        /* What was slow in the trials only, such as the first use of memory, made the sample short. */
+        if (whole * 2 < b->seconds && choices-- > 0) {
+            iterations = choose_iterations(b, c, size);
+            sample--;
+            continue;
+        }
         valid = bench_agree(b, !c->check || c->check(b, size, why), why);
         status |= !valid;
         if (b->rank == 0)
