@@ -36,7 +36,7 @@ use crate::group::{Group, PeerId};
 use crate::memory::UserData;
 use crate::messages::{Announced, Fetched};
 use crate::peers::{Neighbours, Route, Table};
-use crate::protocols::{KernelTrials, Overlap};
+use crate::protocols::{Copying, KernelTrials, Overlap};
 use crate::request::{Cancellation, Request, Send, State};
 use crate::transport::{
     Candidate, Claim, Cooperation, Frames, Node, NodeProcessors, Offered, Platform, PostState, PostedReceives,
@@ -287,7 +287,9 @@ impl<P: Platform> PointToPoint<P> {
         while left > 0 {
             let begin = left.saturating_sub(most);
             let Neighbours { copier, refinement, .. } = &mut self.peers.near;
-            refinement.copy(left - begin, P::ticks, || copier.deliver(pid, claim.address, data, begin..left))?;
+            refinement.copy(Copying::Write, left - begin, P::ticks, || {
+                copier.deliver(pid, claim.address, data, begin..left)
+            })?;
             left = begin;
             if streams
                 && self.is_inside_mpi(peer)

@@ -16,7 +16,7 @@ use super::trials::{PAUSE_MAX, Trials, cost_of};
 
 /// The length below which copies are always plain, in bytes: the fence behind streaming stores waits for
 /// memory.
-const BYTES_MIN: usize = 4 << 10;
+const BYTES_MIN: usize = 6 << 10;
 /// The bytes of a block, and the most bytes that are copied in blocks. The C library copies more than 2 KiB
 /// at once by one instruction (`rep movsb`), which takes 70 ns to begin on an AMD EPYC (Zen 5). Above 5 KiB
 /// the instruction is the quicker way all the same.

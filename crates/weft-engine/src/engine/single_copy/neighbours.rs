@@ -6,6 +6,7 @@ use crate::group::PeerId;
 use crate::memory;
 use crate::messages::{self, Announced, Fetched, PeerAccess, Withdrawal};
 use crate::peers::{Neighbours, Peers, Table};
+use crate::protocols::Copying;
 use crate::transport::{Cooperation, Ending, Platform, PostState, PostedTable, Taker, Ticket};
 
 /// The number of looks at the sender's part of a shared message before the receiver does something else
@@ -36,8 +37,8 @@ impl<P: Platform> Peers<P> {
         while left > 0 {
             let begin = left.saturating_sub(most);
             let Neighbours { copier, refinement, .. } = &mut self.near;
-            let fetched =
-                refinement.copy(left - begin, P::ticks, || copier.fetch(pid, address, data, begin..left).is_ok());
+            let fetched = refinement
+                .copy(Copying::Fetch, left - begin, P::ticks, || copier.fetch(pid, address, data, begin..left).is_ok());
             if !fetched {
                 return Fetched::Refused;
             }
