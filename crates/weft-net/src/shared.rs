@@ -339,7 +339,7 @@ impl Frames for Node {
 
     #[inline(always)]
     fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
-        self.outbox.try_send_with(to, head, len, || self.inbox.taken_from(to), fill)
+        self.outbox.try_send_with(to, head, len, |peer| self.inbox.taken_from(peer), fill)
     }
 
     #[inline]

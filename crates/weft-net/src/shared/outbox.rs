@@ -47,27 +47,27 @@ impl Outbox {
     /// When `to` is not a local rank, or head and payload together exceed [`super::Frames::frame_max`].
     #[inline]
     pub fn try_send(&mut self, to: usize, head: &[u8], payload: &[u8]) -> bool {
-        self.try_send_with(to, head, payload.len(), || 0, |out| out.copy_from_slice(payload))
+        self.try_send_with(to, head, payload.len(), |_| 0, |out| out.copy_from_slice(payload))
     }
 
     /// Sends as [`Self::try_send`] does, but `fill` writes the `len` bytes of payload where the receiver will
     /// read them. `fill` is called at most once, and not at all when the result is false. It must write all
     /// `len` bytes: bytes that it does not write are those of an earlier frame.
-    /// `answers` returns the bytes that this process has taken from the peer's ring to it.
+    /// `answers` returns the bytes that this process has taken from a peer's ring to it.
     #[inline]
     pub(super) fn try_send_with(
         &mut self,
         to: usize,
         head: &[u8],
         len: usize,
-        answers: impl FnOnce() -> u64,
+        answers: impl FnOnce(usize) -> u64,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
         if let Ring::Unused = self.rings[to] {
             self.open(to);
         }
         let Ring::Open(producer) = &mut self.rings[to] else { return false };
-        match producer.push(head, len, answers, fill) {
+        match producer.push(head, len, || answers(to), fill) {
             Ok(true) => {}
             Ok(false) => return false,
             Err(broken) => {

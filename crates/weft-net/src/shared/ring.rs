@@ -170,6 +170,8 @@ pub(crate) struct Producer {
     /// The place of the last turn word, and the bytes that had been sent before it, unless the consumer is known
     /// to have read it.
     turned: Option<(usize, u64)>,
+    /// The position of that word, if frames come to it. Its line is not cleared.
+    turn_word: u64,
     /// The times that the producer has tried in vain to turn.
     tries: u32,
     /// The bytes sent, and those of the consumer's own frames that were taken, when the producer last looked
@@ -194,6 +196,7 @@ impl Producer {
             freed: 0,
             turn,
             turned: None,
+            turn_word: u64::MAX,
             tries: 0,
             looked: [0; 2],
             bound: turn,
@@ -356,20 +359,14 @@ impl Producer {
         is_complete && pending == 0
     }
 
-    /// Sets the bound up to which frames need no look.
+    /// Sets the position of the turn word, and the bound up to which frames need no look.
     fn set_bound(&mut self) {
-        let capacity = self.area.capacity();
-        let room = self.freed + (capacity - LINE) as u64;
-        let turn_word = self.before_turn_word().map_or(u64::MAX, |at| at - LINE as u64);
-        self.bound = room.min(self.turn).min(turn_word);
-    }
-
-    /// Returns the position of a turn word that the consumer may not have read and that frames come to.
-    #[inline]
-    fn before_turn_word(&self) -> Option<u64> {
-        let (place, before) = self.turned?;
-        let at = before + place as u64;
-        (self.sent <= at).then_some(at)
+        self.turn_word = match self.turned {
+            Some((place, before)) if self.sent <= before + place as u64 => before + place as u64,
+            _ => u64::MAX,
+        };
+        let room = self.freed + (self.area.capacity() - LINE) as u64;
+        self.bound = room.min(self.turn).min(self.turn_word - LINE as u64);
     }
 
     /// Clears the line at position `at`. The line is free and not before `cleared`; the lines between
@@ -396,22 +393,32 @@ impl Producer {
     #[inline(never)]
     fn prepare(&mut self, ahead: usize) {
         let free = self.freed + self.area.capacity() as u64;
-        let target = (self.sent + (CLEAR_AHEAD + STRIDE) as u64).min(free);
-        let target = self.before_turn_word().map_or(target, |at| target.min(at));
-        while self.cleared < target {
-            self.clear(self.cleared);
-        }
+        let target = (self.sent + (CLEAR_AHEAD + STRIDE) as u64).min(free).min(self.turn_word);
+        let from = self.cleared;
+        self.cleared = from.max(target);
+        let area = self.area;
+        self.for_each_line(from, target, |offset| area.word(offset).store(0, Ordering::Relaxed));
         let from = self.fetched.max(self.sent);
         let to = (self.sent + (ahead + STRIDE) as u64).min(free);
+        self.fetched = from.max(to);
+        self.for_each_line(from, to, |offset| area.fetch_to_write(offset));
+    }
+
+    /// Calls `visit` with the offset of each line from position `from` to position `to`. Neither lies before
+    /// `sent`, nor further behind it than the ring is long.
+    #[inline(always)]
+    fn for_each_line(&self, from: u64, to: u64, visit: impl Fn(usize)) {
         let mut offset = self.offset + (from - self.sent) as usize;
-        for _ in 0..to.saturating_sub(from) / LINE as u64 {
-            if offset >= self.area.capacity() {
-                offset -= self.area.capacity();
-            }
-            self.area.fetch_to_write(offset);
-            offset += LINE;
+        if offset >= self.area.capacity() {
+            offset -= self.area.capacity();
         }
-        self.fetched = self.fetched.max(to);
+        for _ in 0..to.saturating_sub(from) / LINE as u64 {
+            visit(offset);
+            offset += LINE;
+            if offset == self.area.capacity() {
+                offset = 0;
+            }
+        }
     }
 }
 
