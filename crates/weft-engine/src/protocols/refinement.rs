@@ -3,12 +3,12 @@
 //!
 //! Only copies by the kernel are timed, and few of them: a process that copies does nothing else meanwhile,
 //! so its time is the cost. A sender that writes to its receiver's memory may have to take that memory out of
-//! the receiver's cache first, if the receiver fetched the message before. That says nothing of the next message:
-//! on an Intel Xeon of 2025 16 KiB take 0.8 µs otherwise and 4 µs then. So writes are judged apart, and are too
-//! slow only where nothing of that kind explains their time. Memory that has left the caches, or that was never touched, makes a copy slower
-//! than the model says, on every machine, and a ring as well. Nothing makes it much quicker. So a model is
-//! believed until copies take half of its time, or more than twice as long. Then the built-in costs of copies
-//! take its place, times what copies took of them.
+//! the receiver's cache first, if the receiver fetched the message before. That says nothing of the next
+//! message: on an Intel Xeon of 2025 16 KiB take 0.8 µs otherwise and 4 µs then. So writes are judged apart,
+//! and are too slow only where nothing of that kind explains their time. Memory that has left the caches, or
+//! that was never touched, makes a copy slower than the model says, on every machine, and a ring as well.
+//! Nothing makes it much quicker. So a model is believed until copies take half of its time, or more than
+//! twice as long. Then the built-in costs of copies take its place, times what copies took of them.
 //!
 //! The time of a copy depends on the program as well. The figures are those of an Intel Xeon of 2025. Its
 //! kernel copies 64 KiB in 2.9 µs if the sender has not changed the data since the last message. It takes 9.5
@@ -250,8 +250,8 @@ mod tests {
         }
     }
 
-    /// Writes to memory in the receiver's cache, and such as an emulated system call makes slow.   Expect: only
-    /// the latter change the model.
+    /// Writes to memory in the receiver's cache, and such as an emulated system call makes slow.   Expect:
+    /// only the latter change the model.
     #[test]
     fn writes_into_the_cache_of_the_receiver_say_nothing_of_the_model() {
         let written = |times: u64| {

@@ -107,8 +107,8 @@ impl Area {
         }
     }
 
-    /// Asks for the lines of `bytes` bytes from `offset` on, which the consumer will read soon, and does nothing
-    /// else. The bytes lie inside the data area.
+    /// Asks for the lines of `bytes` bytes from `offset` on, which the consumer will read soon, and does
+    /// nothing else. The bytes lie inside the data area.
     #[inline(always)]
     pub(super) fn fetch_to_read(&self, offset: usize, bytes: usize) {
         debug_assert!(offset + bytes <= self.capacity());

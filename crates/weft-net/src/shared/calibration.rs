@@ -271,9 +271,9 @@ impl Leader<'_> {
 
     /// A round of everything; `None` when there is no time for it.
     ///
-    /// The data does not change between rounds. The kernel copies data that its sender has just written half as
-    /// quickly on an Intel Xeon of 2025, and a ring is the better way for it. But a model that is too good for the
-    /// kernel is mended after some copies, and one that is too bad hardly ever: nobody then tries.
+    /// The data does not change between rounds. The kernel copies data that its sender has just written half
+    /// as quickly on an Intel Xeon of 2025, and a ring is the better way for it. But a model that is too good
+    /// for the kernel is mended after some copies, and one that is too bad hardly ever: nobody then tries.
     fn round(&mut self) -> Option<CalibrationRound> {
         let mut round = CalibrationRound::default();
         if self.pid.is_some() {

@@ -5,14 +5,14 @@
 //! length; zero means "not yet". So a frame of up to 60 bytes travels as one cache line, and the consumer
 //! polls the very line that brings the frame. The payload of a longer frame begins on a line, so that the
 //! copies at both ends are aligned: the mark says how many bytes lie between the ready word and the frame.
-//! When a frame does not fit before the end of the area, a *skip word* before it sends the consumer over the last
-//! lines, and so back to the start.
+//! When a frame does not fit before the end of the area, a *skip word* before it sends the consumer over the
+//! last lines, and so back to the start.
 //!
 //! The producer also goes back early. Short frames that are consumed as they come need little room, and lines
-//! that both caches hold are quicker than new ones. So the producer *turns* behind a *circle* of short frames:
-//! if the consumer has freed everything, the next frame stands at the start, and a *turn word* sends the consumer
-//! there. The rest of the ring stays at the producer's disposal: while the consumer has not read the turn word,
-//! frames skip over its line.
+//! that both caches hold are quicker than new ones. So the producer *turns* behind a *circle* of short
+//! frames: if the consumer has freed everything, the next frame stands at the start, and a *turn word* sends
+//! the consumer there. The rest of the ring stays at the producer's disposal: while the consumer has not read
+//! the turn word, frames skip over its line.
 //!
 //! The producer keeps this promise: **the line after the last frame has a zero ready word before the last
 //! frame becomes visible.** After the producer has published a frame, off the message's path, it clears a few
@@ -42,9 +42,9 @@ const STRIDE: usize = 4 * LINE;
 /// clears: the next frame comes at once, or late, and its copy asks for lines itself.
 const FETCH_AHEAD_MIN: usize = 8 * LINE;
 const FETCH_AHEAD_MAX: usize = 66 * LINE;
-/// Most bytes of a frame, behind its first line, that the consumer asks for at once when it finds the frame. The
-/// lines come while the message is matched. On an Intel Xeon of 2025 half a round trip of 256 bytes takes 0.28 µs
-/// instead of 0.31; with all lines of a frame of 4 KiB it takes longer.
+/// Most bytes of a frame, behind its first line, that the consumer asks for at once when it finds the frame.
+/// The lines come while the message is matched. On an Intel Xeon of 2025 half a round trip of 256 bytes takes
+/// 0.28 µs instead of 0.31; with all lines of a frame of 4 KiB it takes longer.
 const FETCHED_BYTES_MAX: usize = 16 * LINE;
 /// Longest frame, in bytes, that occupies a single line.
 const ONE_LINE_BYTES: usize = LINE - READY_BYTES;
@@ -67,8 +67,8 @@ const SHORT_FRAME_MAX: usize = 34 * LINE;
 /// Most bytes of a circle of short frames that are answered one by one. Its lines, and those of the answers,
 /// stay in the first-level caches: half a round trip of 1 KiB on that Xeon takes 0.41 µs instead of 0.57.
 const ANSWERED_CIRCLE_MAX: usize = 32 << 10;
-/// Most bytes of a circle of other short frames: a window of 8 bytes is a fifth slower through the whole ring,
-/// whose lines leave the caches, and as much slower through a small circle.
+/// Most bytes of a circle of other short frames: a window of 8 bytes is a fifth slower through the whole
+/// ring, whose lines leave the caches, and as much slower through a small circle.
 const CIRCLE_MAX: usize = 256 << 10;
 /// Frames in a row before which the producer tries to turn, where it wants to.
 const TURN_TRIES: u32 = 128;
@@ -79,8 +79,8 @@ const fn circle(capacity: usize, is_answered: bool) -> usize {
     if share < most { share } else { most }
 }
 
-/// Returns whether the consumer answers frames one by one: `pending` bytes are not freed yet, and since the last
-/// look it has sent about as much as it got. A frame takes `need` bytes.
+/// Returns whether the consumer answers frames one by one: `pending` bytes are not freed yet, and since the
+/// last look it has sent about as much as it got. A frame takes `need` bytes.
 const fn is_answered(need: usize, pending: u64, sent: u64, answers: u64) -> bool {
     pending <= 2 * need as u64 && answers >= sent / 8
 }
@@ -90,8 +90,8 @@ pub(crate) const fn frame_max(ring_bytes: usize) -> usize {
     (ring_bytes - CONTROL_BYTES) / 8 * 3 / LINE * LINE - LINE
 }
 
-// A ring whose consumer has taken everything always has room for the largest frame: the part skipped at the end
-// (less than the frame), the frame, and the cleared line behind it fit together.
+// A ring whose consumer has taken everything always has room for the largest frame: the part skipped at the
+// end (less than the frame), the frame, and the cleared line behind it fit together.
 const _: () = {
     let capacity = RING_BYTES_MIN - CONTROL_BYTES;
     assert!(2 * (frame_max(RING_BYTES_MIN) + LINE) + LINE <= capacity);
@@ -149,8 +149,8 @@ struct Room {
 /// The producer's way to the place of a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// The frame follows the last one, behind so many bytes that are skipped: the last ones of the data area, or
-    /// those before and of the last turn word.
+    /// The frame follows the last one, behind so many bytes that are skipped: the last ones of the data area,
+    /// or those before and of the last turn word.
     On(usize),
     /// The consumer has freed everything: the frame stands at the start, and nothing is skipped.
     Turn,
@@ -167,8 +167,8 @@ pub(crate) struct Producer {
     freed: u64,
     /// Where the producer looks whether a circle of short frames is complete.
     turn: u64,
-    /// The place of the last turn word, and the bytes that had been sent before it, unless the consumer is known
-    /// to have read it.
+    /// The place of the last turn word, and the bytes that had been sent before it, unless the consumer is
+    /// known to have read it.
     turned: Option<(usize, u64)>,
     /// The position of that word, if frames come to it. Its line is not cleared.
     turn_word: u64,
@@ -207,8 +207,8 @@ impl Producer {
 
     /// Appends a frame of `head` and `len` bytes, which `fill` writes in place. Returns `Ok(false)` when
     /// there is no room yet; `fill` was not called then. When it returns true, the frame is visible to the
-    /// consumer, and ordered before every later sequentially consistent operation. `answers` returns the bytes
-    /// that this process has taken of the ring in the other direction.
+    /// consumer, and ordered before every later sequentially consistent operation. `answers` returns the
+    /// bytes that this process has taken of the ring in the other direction.
     ///
     /// # Panics
     /// When head and payload together exceed [`frame_max`].
@@ -338,7 +338,8 @@ impl Producer {
         Ok(Some(if ends { Way::Turn } else { Way::On(skip) }))
     }
 
-    /// Returns whether a frame of `need` bytes, before which the producer looks, is the first one of a circle.
+    /// Returns whether a frame of `need` bytes, before which the producer looks, is the first one of a
+    /// circle.
     fn turns(&mut self, need: usize, answers: impl FnOnce() -> u64) -> bool {
         let pending = self.sent - self.freed;
         let now = [self.sent, answers()];

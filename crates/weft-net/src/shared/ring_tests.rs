@@ -219,8 +219,8 @@ fn random_scribbles_never_panic() {
     }
 }
 
-/// The bytes of the data area, from its start, that `frames` frames of `len` bytes go through, of which so many
-/// are sent at once and then taken.
+/// The bytes of the data area, from its start, that `frames` frames of `len` bytes go through, of which so
+/// many are sent at once and then taken.
 fn reach(len: usize, frames: usize, at_once: usize, are_answered: bool) -> usize {
     let memory = Memory::new(2 << 20);
     let (mut producer, mut consumer) = memory.ends();
@@ -239,9 +239,9 @@ fn reach(len: usize, frames: usize, at_once: usize, are_answered: bool) -> usize
     reach
 }
 
-/// Short frames that are answered one by one, that are not, windows of them, and long ones.   Expect: the first
-/// go round a circle that fits into a first-level cache, the next ones round a longer one, and the last ones
-/// through the whole ring.
+/// Short frames that are answered one by one, that are not, windows of them, and long ones.   Expect: the
+/// first go round a circle that fits into a first-level cache, the next ones round a longer one, and the last
+/// ones through the whole ring.
 #[test]
 fn short_frames_go_round_a_circle() {
     if cfg!(miri) {
@@ -260,7 +260,8 @@ fn short_frames_go_round_a_circle() {
 }
 
 /// A consumer that stops at every place of a circle, and so also right behind or before a turn.   Expect: the
-/// producer sends as much as fits into the ring, frames of mixed lengths arrive in order, and nothing is lost.
+/// producer sends as much as fits into the ring, frames of mixed lengths arrive in order, and nothing is
+/// lost.
 #[test]
 fn a_consumer_that_stops_leaves_the_whole_ring_to_the_producer() {
     let bytes = 64 << 10;
