@@ -94,5 +94,7 @@ impl Area {
         unsafe { slice::from_raw_parts(self.memory().data.get().cast::<u8>().add(offset), len) }
     }
 
+    pub(super) fn fetch_to_read(&self, _offset: usize, _bytes: usize) {}
+
     pub(super) fn fetch_to_write(&self, _: usize) {}
 }

@@ -267,6 +267,8 @@ impl Producer {
             // Lines elsewhere were not cleared for this.
             (self.cleared, self.fetched) = (self.sent, self.sent);
         }
+        // What follows the frame is prepared at once, and the turn word must stay.
+        self.turn_word = self.turn_word();
         self.append(Room { pad, need, away }, head, len, fill);
         if need > SHORT_FRAME_MAX {
             self.turn = self.sent + circle(self.area.capacity(), true) as u64;
@@ -360,12 +362,16 @@ impl Producer {
         is_complete && pending == 0
     }
 
-    /// Sets the position of the turn word, and the bound up to which frames need no look.
-    fn set_bound(&mut self) {
-        self.turn_word = match self.turned {
+    /// Returns the position of the turn word if frames come to it, and otherwise a position that they never reach.
+    fn turn_word(&self) -> u64 {
+        match self.turned {
             Some((place, before)) if self.sent <= before + place as u64 => before + place as u64,
             _ => u64::MAX,
-        };
+        }
+    }
+
+    /// Sets the bound up to which frames need no look.
+    fn set_bound(&mut self) {
         let room = self.freed + (self.area.capacity() - LINE) as u64;
         self.bound = room.min(self.turn).min(self.turn_word - LINE as u64);
     }
