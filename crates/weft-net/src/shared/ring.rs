@@ -362,7 +362,8 @@ impl Producer {
         is_complete && pending == 0
     }
 
-    /// Returns the position of the turn word if frames come to it, and otherwise a position that they never reach.
+    /// Returns the position of the turn word if frames come to it, and otherwise a position that they never
+    /// reach.
     fn turn_word(&self) -> u64 {
         match self.turned {
             Some((place, before)) if self.sent <= before + place as u64 => before + place as u64,
