@@ -142,7 +142,7 @@ struct Room {
     pad: usize,
     /// Bytes of all lines of the frame.
     need: usize,
-    /// The place where the consumer looks, and the word that sends it to the start, where the frame stands.
+    /// The place where the consumer looks, and the word that sends it to the frame, if that stands elsewhere.
     away: Option<(usize, u32)>,
 }
 
@@ -159,7 +159,7 @@ enum Way {
 /// The sending end of a ring.
 pub(crate) struct Producer {
     area: Area,
-    /// Place where the next frame begins: `sent` modulo the capacity.
+    /// Place where the next frame begins.
     offset: usize,
     /// Bytes used since the beginning, skipped ones included.
     sent: u64,
