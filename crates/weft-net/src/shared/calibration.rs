@@ -257,7 +257,6 @@ impl Leader<'_> {
 
     /// Touches all memory for the first time, which is slow.
     fn touch(&mut self) -> Option<()> {
-        self.fill(CALIBRATION_LONG_BYTES)?;
         for _ in 0..CALIBRATION_RING_BYTES / BUFFER_BYTES {
             self.receive(Order::Touch(CALIBRATION_LONG_BYTES), CALIBRATION_LONG_BYTES)?;
         }
@@ -270,24 +269,38 @@ impl Leader<'_> {
     }
 
     /// A round of everything; `None` when there is no time for it.
-    ///
-    /// The data does not change between rounds. The kernel copies data that its sender has just written half
-    /// as quickly on an Intel Xeon of 2025, and a ring is the better way for it. But a model that is too good
-    /// for the kernel is mended after some copies, and one that is too bad hardly ever: nobody then tries.
     fn round(&mut self) -> Option<CalibrationRound> {
         let mut round = CalibrationRound::default();
         if self.pid.is_some() {
-            round.kernel_short_ns = timed(|| self.copy(CALIBRATION_SHORT_BYTES))?;
-            round.kernel_long_ns = timed(|| self.copy(CALIBRATION_LONG_BYTES))?;
-            round.both_ns = timed(|| {
-                self.order(Order::Read(CALIBRATION_LONG_BYTES / 2));
-                self.copy(CALIBRATION_LONG_BYTES / 2)?;
-                self.is_done()
-            })?;
+            self.fill(CALIBRATION_SHORT_BYTES)?;
+            round.kernel_short_ns = self.time_copy(CALIBRATION_SHORT_BYTES)?;
+            let short_again = self.time_copy(CALIBRATION_SHORT_BYTES)?;
+            self.fill(CALIBRATION_LONG_BYTES)?;
+            round.kernel_long_ns = self.time_copy(CALIBRATION_LONG_BYTES)?;
+            let long_again = self.time_copy(CALIBRATION_LONG_BYTES)?;
+            self.fill(CALIBRATION_LONG_BYTES)?;
+            self.buffers[0].fill(self.number as u8);
+            round.both_ns = self.time_both()?;
+            round.again_ns = [short_again, long_again, self.time_both()?];
         }
+        self.fill(CALIBRATION_LONG_BYTES)?;
         round.small_frame_ns = timed(|| self.receive(Order::Send(SMALL_BYTES), SMALL_BYTES))?;
         round.ring_ns = timed(|| self.receive(Order::Send(CALIBRATION_LONG_BYTES), CALIBRATION_LONG_BYTES))?;
         Some(round)
+    }
+
+    /// Times a copy of so much of the helper's buffer by the kernel.
+    fn time_copy(&mut self, bytes: u64) -> Option<u64> {
+        timed(|| self.copy(bytes))
+    }
+
+    /// Times copies by both ranks at once, of half a long message each.
+    fn time_both(&mut self) -> Option<u64> {
+        timed(|| {
+            self.order(Order::Read(CALIBRATION_LONG_BYTES / 2));
+            self.copy(CALIBRATION_LONG_BYTES / 2)?;
+            self.is_done()
+        })
     }
 
     /// Has the kernel copy so much of the helper's buffer.
