@@ -58,8 +58,8 @@ pub struct CalibrationRound {
     /// The kernel copies half of a long message for each of two processes at the same time; 0 where it may
     /// not.
     pub both_ns: u64,
-    /// The same three times, in this order, once more for the same data. Before the first three the sender had
-    /// just written it.
+    /// The same three times, in this order, once more for the same data. Before the first three the sender
+    /// had just written it.
     pub again_ns: [u64; 3],
     /// A question and, as its answer, a frame of a few bytes.
     pub small_frame_ns: u64,
@@ -116,9 +116,9 @@ impl CalibrationSamples {
             time(|round| round.again_ns[1], "a long copy of the same data")?,
             time(|round| round.again_ns[2], "two copies at once of the same data")?,
         ];
-        // Where the two kinds of data differ that much, as on an Intel Xeon of 2025, the program decides which
-        // kind it has. A model that is too good for the kernel is mended after some copies. One that is too bad
-        // hardly ever is: nobody then tries.
+        // Where the two kinds of data differ that much, as on an Intel Xeon of 2025, the program decides
+        // which kind it has. A model that is too good for the kernel is mended after some copies. One that is
+        // too bad hardly ever is: nobody then tries.
         let kernel = if again[1] * 2 < written[1] { again } else { written };
         // Where the kernel may not copy, its costs do not count.
         if !kernel.contains(&0) {
