@@ -276,15 +276,10 @@ impl Node {
         self.inbox.segment.attached() >= self.inbox.segment.geometry().local_size
     }
 
-    /// Sends a frame: see [`Outbox::try_send`].
+    /// Sends a frame as [`Frames::try_send_with`] does. The payload is copied.
     #[inline]
     pub fn try_send(&mut self, to: usize, head: &[u8], payload: &[u8]) -> bool {
         Frames::try_send_with(self, to, head, payload.len(), |out| out.copy_from_slice(payload))
-    }
-
-    /// Returns the inbox and the outbox separately, so that `on_frame` can send.
-    pub fn split(&mut self) -> (&mut Inbox, &mut Outbox) {
-        (&mut self.inbox, &mut self.outbox)
     }
 }
 

@@ -40,20 +40,14 @@ impl Outbox {
         Self { segment, own, rings, bell, bells, faults: Vec::new() }
     }
 
-    /// Sends a frame to local rank `to` (which may be this rank), and wakes the peer if it sleeps. The frame
-    /// is copied. Returns false when the ring is full (poll, then try again) or the peer has a fault.
+    /// Sends a frame to local rank `to` (which may be this rank), and wakes the peer if it sleeps. `fill`
+    /// writes the `len` bytes of payload where the receiver will read them. `fill` is called at most once,
+    /// and not at all when the result is false. It must write all `len` bytes: bytes that it does not write
+    /// are those of an earlier frame. `answers` returns the bytes that this process has taken from a peer's
+    /// ring to it. Returns false when the ring is full (poll, then try again) or the peer has a fault.
     ///
     /// # Panics
     /// When `to` is not a local rank, or head and payload together exceed [`super::Frames::frame_max`].
-    #[inline]
-    pub fn try_send(&mut self, to: usize, head: &[u8], payload: &[u8]) -> bool {
-        self.try_send_with(to, head, payload.len(), |_| 0, |out| out.copy_from_slice(payload))
-    }
-
-    /// Sends as [`Self::try_send`] does, but `fill` writes the `len` bytes of payload where the receiver will
-    /// read them. `fill` is called at most once, and not at all when the result is false. It must write all
-    /// `len` bytes: bytes that it does not write are those of an earlier frame.
-    /// `answers` returns the bytes that this process has taken from a peer's ring to it.
     #[inline]
     pub(super) fn try_send_with(
         &mut self,

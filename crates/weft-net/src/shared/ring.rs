@@ -94,7 +94,7 @@ pub(crate) const fn frame_max(ring_bytes: usize) -> usize {
 // end (less than the frame), the frame, and the cleared line behind it fit together.
 const _: () = {
     let capacity = RING_BYTES_MIN - CONTROL_BYTES;
-    assert!(2 * (frame_max(RING_BYTES_MIN) + LINE) + LINE <= capacity);
+    assert!(2 * (frame_max(RING_BYTES_MIN) + LINE) + 2 * LINE <= capacity);
     assert!(frame_max(RING_BYTES_MIN) >= 4096);
     assert!(frame_max(RING_BYTES_MAX) < LENGTH_MASK as usize);
     // Lines arrive before they are cleared: clearing must not wait for them.
@@ -136,7 +136,6 @@ fn pad(head: usize, payload: usize) -> usize {
 }
 
 /// Bytes that a frame takes of a ring.
-#[derive(Clone, Copy)]
 struct Room {
     /// Bytes before the frame in its first line.
     pad: usize,
@@ -147,7 +146,6 @@ struct Room {
 }
 
 /// The producer's way to the place of a frame.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// The frame follows the last one, behind so many bytes that are skipped: the last ones of the data area,
     /// or those before and of the last turn word.
@@ -242,12 +240,8 @@ impl Producer {
         let pad = pad(head.len(), len);
         let need = footprint(pad, total);
         let tail = self.area.capacity() - self.offset;
-        let way = Way::On(if need > tail { tail } else { 0 });
-        let way = if self.sent + need as u64 > self.bound || way != Way::On(0) {
-            self.look_for_room(need, answers)?
-        } else {
-            Some(way)
-        };
+        let goes_on = need <= tail && self.sent + need as u64 <= self.bound;
+        let way = if goes_on { Some(Way::On(0)) } else { self.look_for_room(need, answers)? };
         let away = match way {
             None => return Ok(false),
             Some(Way::On(0)) => None,
