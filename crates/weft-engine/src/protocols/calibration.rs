@@ -48,19 +48,39 @@ const REFERENCE: Found = Found {
     ring_far_per_byte_ps: 77,
 };
 
+/// The times of copies by the kernel, in nanoseconds; 0 where it may not copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelTimes {
+    /// The kernel copies a short message.
+    pub short_ns: u64,
+    /// The kernel copies a long message.
+    pub long_ns: u64,
+    /// The kernel copies half of a long message for each of two processes at the same time.
+    pub both_ns: u64,
+}
+
+impl KernelTimes {
+    /// The lower quartiles of these times.
+    ///
+    /// # Errors
+    /// One sentence: the times differ too much.
+    fn quartiles(times: impl Iterator<Item = Self> + Clone) -> Result<Self, String> {
+        let one = |of: fn(Self) -> u64, what| quartile(times.clone().map(of).collect(), what);
+        Ok(Self {
+            short_ns: one(|times| times.short_ns, "a short copy")?,
+            long_ns: one(|times| times.long_ns, "a long copy")?,
+            both_ns: one(|times| times.both_ns, "two copies at once")?,
+        })
+    }
+}
+
 /// The times of a round, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CalibrationRound {
-    /// The kernel copies a short message; 0 where it may not.
-    pub kernel_short_ns: u64,
-    /// The kernel copies a long message; 0 where it may not.
-    pub kernel_long_ns: u64,
-    /// The kernel copies half of a long message for each of two processes at the same time; 0 where it may
-    /// not.
-    pub both_ns: u64,
-    /// The same three times, in this order, once more for the same data. Before the first three the sender
-    /// had just written it.
-    pub again_ns: [u64; 3],
+    /// The copies of data that its sender has just written.
+    pub written: KernelTimes,
+    /// The copies of the same data once more.
+    pub again: KernelTimes,
     /// A question and, as its answer, a frame of a few bytes.
     pub small_frame_ns: u64,
     /// A question and, as its answer, a long message through a ring, in pieces of
@@ -106,23 +126,15 @@ impl CalibrationSamples {
             ring_answer_ps: scaled(built_in.ring_answer_ps, small, REFERENCE.small_frame_ns),
             ..*others
         };
-        let written = [
-            time(|round| round.kernel_short_ns, "a short copy")?,
-            time(|round| round.kernel_long_ns, "a long copy")?,
-            time(|round| round.both_ns, "two copies at once")?,
-        ];
-        let again = [
-            time(|round| round.again_ns[0], "a short copy of the same data")?,
-            time(|round| round.again_ns[1], "a long copy of the same data")?,
-            time(|round| round.again_ns[2], "two copies at once of the same data")?,
-        ];
+        let written = KernelTimes::quartiles(self.rounds.iter().map(|round| round.written))?;
+        let again = KernelTimes::quartiles(self.rounds.iter().map(|round| round.again))?;
         // Where the two kinds of data differ that much, as on an Intel Xeon of 2025, the program decides
         // which kind it has. A model that is too good for the kernel is mended after some copies. One that is
         // too bad hardly ever is: nobody then tries.
-        let kernel = if again[1] * 2 < written[1] { again } else { written };
+        let kernel = if again.long_ns * 2 < written.long_ns { again } else { written };
+        let KernelTimes { short_ns: short, long_ns: long, both_ns: both } = kernel;
         // Where the kernel may not copy, its costs do not count.
-        if !kernel.contains(&0) {
-            let [short, long, both] = kernel;
+        if ![short, long, both].contains(&0) {
             let copy = line((CALIBRATION_SHORT_BYTES, short), (CALIBRATION_LONG_BYTES, long));
             let both = each_ps(both.saturating_sub(small + copy.fixed_ps / 1000), CALIBRATION_LONG_BYTES);
             let reference = REFERENCE.kernel_copy;
@@ -195,19 +207,20 @@ mod tests {
             call_ps / 1000 + ns(kernel_ps, reference, built_in, bytes)
         };
         let (small_frame_ns, long) = (REFERENCE.small_frame_ns, CALIBRATION_LONG_BYTES);
-        let round = CalibrationRound {
-            kernel_short_ns: kernel(CALIBRATION_SHORT_BYTES),
-            kernel_long_ns: kernel(long),
+        let kernel = KernelTimes {
+            short_ns: kernel(CALIBRATION_SHORT_BYTES),
+            long_ns: kernel(long),
             both_ns: small_frame_ns
                 + call_ps / 1000
                 + ns(both_ps, REFERENCE.both_per_byte_ps, built_in.cooperative_copy_per_byte_ps, long),
-            again_ns: [0; 3],
+        };
+        let round = CalibrationRound {
+            written: kernel,
+            again: kernel,
             small_frame_ns,
             ring_ns: small_frame_ns
                 + ns(ring_ps, REFERENCE.ring_near_per_byte_ps, built_in.ring_near_per_byte_ps, long),
         };
-        let again_ns = [round.kernel_short_ns, round.kernel_long_ns, round.both_ns];
-        let round = CalibrationRound { again_ns, ..round };
         CalibrationSamples { rounds: vec![round; CALIBRATION_ROUNDS_MIN], is_near: true }
     }
 
@@ -304,13 +317,15 @@ mod tests {
         let costs = |percent: u64| {
             let mut samples = slow.clone();
             for round in &mut samples.rounds {
-                round.again_ns = round.again_ns.map(|time| time * percent / 100);
+                let KernelTimes { short_ns, long_ns, both_ns } = round.again;
+                let [short_ns, long_ns, both_ns] = [short_ns, long_ns, both_ns].map(|time| time * percent / 100);
+                round.again = KernelTimes { short_ns, long_ns, both_ns };
             }
             samples.costs(&CostModel::BUILT_IN)
         };
         assert_eq!(costs(60), slow.costs(&CostModel::BUILT_IN));
         let mut samples = slow.clone();
-        samples.rounds.iter_mut().zip(&quick.rounds).for_each(|(round, quick)| round.again_ns = quick.again_ns);
+        samples.rounds.iter_mut().zip(&quick.rounds).for_each(|(round, quick)| round.again = quick.again);
         assert_eq!(samples.costs(&CostModel::BUILT_IN), quick.costs(&CostModel::BUILT_IN));
     }
 
@@ -329,7 +344,7 @@ mod tests {
     fn copies_that_are_forbidden_keep_their_costs() {
         let mut samples = machine(1_000, 84, 48, 72);
         for round in &mut samples.rounds {
-            (round.kernel_short_ns, round.kernel_long_ns, round.both_ns, round.again_ns) = (0, 0, 0, [0; 3]);
+            (round.written, round.again) = Default::default();
         }
         let costs = samples.costs(&CostModel::BUILT_IN).expect("steady");
         assert_eq!((costs.kernel_copy(), costs.ring_near_per_byte_ps), (CostModel::BUILT_IN.kernel_copy(), 72));

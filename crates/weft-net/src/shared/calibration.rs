@@ -272,16 +272,17 @@ impl Leader<'_> {
     fn round(&mut self) -> Option<CalibrationRound> {
         let mut round = CalibrationRound::default();
         if self.pid.is_some() {
+            let CalibrationRound { written, again, .. } = &mut round;
             self.fill(CALIBRATION_SHORT_BYTES)?;
-            round.kernel_short_ns = self.time_copy(CALIBRATION_SHORT_BYTES)?;
-            let short_again = self.time_copy(CALIBRATION_SHORT_BYTES)?;
+            written.short_ns = self.time_copy(CALIBRATION_SHORT_BYTES)?;
+            again.short_ns = self.time_copy(CALIBRATION_SHORT_BYTES)?;
             self.fill(CALIBRATION_LONG_BYTES)?;
-            round.kernel_long_ns = self.time_copy(CALIBRATION_LONG_BYTES)?;
-            let long_again = self.time_copy(CALIBRATION_LONG_BYTES)?;
+            written.long_ns = self.time_copy(CALIBRATION_LONG_BYTES)?;
+            again.long_ns = self.time_copy(CALIBRATION_LONG_BYTES)?;
             self.fill(CALIBRATION_LONG_BYTES)?;
             self.buffers[0].fill(self.number as u8);
-            round.both_ns = self.time_both()?;
-            round.again_ns = [short_again, long_again, self.time_both()?];
+            written.both_ns = self.time_both()?;
+            again.both_ns = self.time_both()?;
         }
         self.fill(CALIBRATION_LONG_BYTES)?;
         round.small_frame_ns = timed(|| self.receive(Order::Send(SMALL_BYTES), SMALL_BYTES))?;
