@@ -214,7 +214,12 @@ impl Inner {
         let now = self.clock.now();
         for (from, to, is_told) in [(from, to, false), (to, from, true)] {
             let line = self.line(from, to);
-            let health = if is_told && !line.held.is_empty() { Health::Broken(now) } else { Health::Whole };
+            let health = match line.health {
+                // The connection has lost something, and this end has not heard of it.
+                Health::Broken(at) if is_told => Health::Broken(at),
+                _ if is_told && !line.held.is_empty() => Health::Broken(now),
+                _ => Health::Whole,
+            };
             *line = Line { arrives: line.arrives, health, is_anew: true, ..Line::default() };
             self.clock.touch(from);
         }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::*;
 use weft_carrier_test::{Kit, Pair, check};
+use weft_engine::memory::SharedBuffer;
 use weft_engine::transport::Proof;
 use weft_net::capture::{Capture, Recorder};
 
@@ -100,4 +101,23 @@ fn a_capture_around_them_changes_nothing() {
     let recorder = Recorder::create(&file.0, Box::new(|why| panic!("{why}"))).unwrap();
     let wires = Wires { ordered: Some(ORDERED), ..WIRES };
     keeps_order_and_memory(&kept_around(&wires, Medium::Udp, |device| Capture::new(device, &recorder, Vec::new())));
+}
+
+/// A connection loses a write, and the other end ends the connection before this end has heard of the loss.
+/// Expect: this end hears of the loss all the same; it may wait for no completion of its write.
+#[test]
+fn an_end_hears_of_its_loss_although_the_other_ended_the_connection_first() {
+    let breaks = Some(Break { from: 0, to: 1, at: 0 });
+    let wires = Wires { ordered: Some(Ordered { beside: true, breaks, ..ORDERED }), ..WIRES };
+    let clock = Clock::default();
+    let network = Network::new(&wires, 2, 1, clock.clone(), 7);
+    let [mut near, mut far] = [0, 1].map(|rank| network.device(rank, 0, Medium::Streams));
+    let data = SharedBuffer::new(100).describe_all();
+    assert!(near.write_unasked(&address(1, Medium::Streams), &data, 1, 2) == Unasked::Begun);
+    clock.set(clock.now() + 1_000_000);
+    near.receive(&mut |_| {}, 1);
+    clock.set(clock.now() + ORDERED.delay_max);
+    assert!(far.take_broken().is_some());
+    far.disconnect(&address(0, Medium::Streams));
+    assert!(near.poll_completion().is_none() && near.take_broken().is_some());
 }
