@@ -173,7 +173,7 @@ pub(crate) struct Neighbours<P: Platform> {
     /// The processes of the node, by local rank.
     pub(crate) by_local_rank: Vec<PeerId>,
     /// Announced messages that have their receives, and that this process has still to fetch.
-    pub(crate) due: Vec<Announced>,
+    pub(crate) due: VecDeque<Announced>,
     /// Receives of which the sender still copies a part.
     pub(crate) cooperative: Vec<Announced>,
     /// Set when something large has been copied since the last time that this was asked.
@@ -236,7 +236,7 @@ impl<P: Platform> Peers<P> {
             copier: Copier::new(memory),
             common: None,
             by_local_rank: Vec::new(),
-            due: Vec::new(),
+            due: VecDeque::new(),
             cooperative: Vec::new(),
             copied: false,
             streams,

@@ -142,7 +142,7 @@ impl<P: Platform> PointToPoint<P> {
             Route::Shared(_) => {
                 let (is_near, is_copied) = (state.writer.is_plain(), state.process != 0);
                 let is_in_window = !send.blocking && self.is_large(bytes) && self.sends_window(peer);
-                is_exchanged = is_in_window && state.exchanges_windows();
+                is_exchanged = is_in_window && self.exchanges_windows(peer);
                 (RouteClass::Ring { frame_max: self.frame_max, is_near, is_copied }, is_in_window)
             }
             Route::Remote(()) => (RouteClass::Network, self.queued_bytes(peer) > BUSY_BYTES),

@@ -25,10 +25,13 @@
 //! leave the copy to one side, so that the other can compute.
 
 mod neighbours;
+mod offers;
 mod receives;
 mod relocation;
 
 use weft_core::matching::Envelope;
+
+use offers::{Offer, Offers, OffersTo};
 
 use super::PointToPoint;
 use crate::error::{Error, ErrorClass};
@@ -51,25 +54,16 @@ const COPY_BYTES_MAX: u64 = 1 << 20;
 /// The bytes after which a pass fetches no further message: others wait for what the pass does next.
 const FETCHED_BYTES_PER_PASS: u64 = 128 << 10;
 
-/// The bytes that one side copies at first; `streams` says whether both could copy the rest.
+/// The bytes that one side copies at first; `streams` says whether both could copy the rest. Elsewhere one call
+/// copies all: on an Intel Xeon of 2025 4 MB take 405 µs in one call, and 465 µs in pieces of 1 MB.
 const fn copy_bytes_first(streams: bool) -> u64 {
-    if streams { COPY_BYTES_FIRST } else { COPY_BYTES_MAX }
-}
-
-/// A send that is announced in the ring and may still be written by this process.
-struct Offer {
-    peer: PeerId,
-    handle: usize,
-    /// The number of the announcement.
-    number: u32,
-    /// The number of posted receives on the receiver's table at the last look; `None`: there was no look.
-    posted: Option<u32>,
+    if streams { COPY_BYTES_FIRST } else { u64::MAX }
 }
 
 /// The single copies that this process has under way.
 #[derive(Default)]
 pub(super) struct SingleCopies {
-    offers: Vec<Offer>,
+    offers: Offers,
     /// The messages that were announced early, the relocated ones included.
     early: Vec<relocation::Early>,
     /// The receives of this process that stand on tables, and some that no longer do (`note_posted`).
@@ -85,7 +79,7 @@ pub(super) struct SingleCopies {
 impl SingleCopies {
     /// Forgets a peer that is gone for good.
     pub(super) fn forget_peer(&mut self, peer: PeerId) {
-        self.offers.retain(|offer| offer.peer != peer);
+        self.offers.forget_peer(peer);
     }
 }
 
@@ -122,6 +116,11 @@ impl<P: Platform> PointToPoint<P> {
     /// once, as far as is known.
     pub(super) fn sends_window(&self, peer: PeerId) -> bool {
         self.peers[peer].sent_windows.is_window() && !self.single_copy.overlap.computes()
+    }
+
+    /// Returns whether such windows go to `peer` and come from it.
+    pub(super) fn exchanges_windows(&self, peer: PeerId) -> bool {
+        self.sends_window(peer) && self.peers[peer].exchanges_windows()
     }
 
     /// Notes the nonblocking receive of the request `handle` from `peer`, which is large, and returns whether
@@ -297,7 +296,7 @@ impl<P: Platform> PointToPoint<P> {
             {
                 break;
             }
-            most = (most * 2).min(COPY_BYTES_MAX);
+            most = most.saturating_mul(2).min(COPY_BYTES_MAX);
         }
         Ok(left)
     }
@@ -318,7 +317,7 @@ impl<P: Platform> PointToPoint<P> {
             if let Some(posted_table) = self.posted_table_of(peer) {
                 posted_table.note_several(several);
             }
-            self.single_copy.offers.push(Offer { peer, handle, number, posted: None });
+            self.single_copy.offers.push(peer, handle, number);
         }
     }
 
@@ -327,7 +326,7 @@ impl<P: Platform> PointToPoint<P> {
     pub(super) fn has_offer(&self, peer: PeerId) -> bool {
         let open =
             |handle| matches!(self.messages.requests.get(handle), Some(Request { state: State::Announced(_), .. }));
-        self.single_copy.offers.iter().rev().any(|offer| offer.peer == peer && open(offer.handle))
+        self.single_copy.offers.has_open(peer, open)
     }
 
     /// Returns whether no announced send of this process waits for its receive to be posted, and no receive
@@ -349,8 +348,9 @@ impl<P: Platform> PointToPoint<P> {
     /// Fetches messages that are due, in the order of their announcements, until `bytes` bytes are here.
     fn fetch_due(&mut self, bytes: u64) {
         let mut fetched_bytes = 0;
-        while fetched_bytes < bytes && !self.peers.near.due.is_empty() {
-            let announced = self.peers.near.due.remove(0);
+        while fetched_bytes < bytes
+            && let Some(announced) = self.peers.near.due.pop_front()
+        {
             let Announced { handle, peer, request, limit, .. } = announced;
             // If a message of this process waits for the peer, the peer has one to fetch, too.
             let alone = self.has_offer(peer);
@@ -421,11 +421,10 @@ impl<P: Platform> PointToPoint<P> {
     pub fn is_served(&mut self) -> bool {
         let moving = |posted_table: &Table<P>, wire| posted_table.cooperative_copy().moving_name() == Some(wire);
         !self.peers.near.cooperative.is_empty()
-            || self.single_copy.offers.iter().any(|offer| {
-                let posted_table = self.peers[offer.peer].their_table.as_deref();
+            || self.single_copy.offers.any(|peer, handle| {
+                let posted_table = self.peers[peer].their_table.as_deref();
                 posted_table.is_some_and(|posted_table| {
-                    posted_table.is_receiver_fetching()
-                        || moving(posted_table, self.messages.requests.wire(offer.handle))
+                    posted_table.is_receiver_fetching() || moving(posted_table, self.messages.requests.wire(handle))
                 })
             })
             || self.single_copy.receives.iter().any(|handle| {
@@ -460,28 +459,57 @@ impl<P: Platform> PointToPoint<P> {
     /// Checks whether receives for announced sends have been posted meanwhile.
     fn try_offers(&mut self) {
         let mut offers = std::mem::take(&mut self.single_copy.offers);
-        offers.retain_mut(|offer| {
-            let Some(Request { state: State::Announced(send), cancellation: Cancellation::Possible, .. }) =
-                self.messages.requests.get(offer.handle)
-            else {
-                return false;
-            };
-            let (send, wire) = (send.clone(), self.messages.requests.wire(offer.handle));
-            if send.blocking
-                && self.posted_table_of(offer.peer).and_then(|posted_table| posted_table.cooperative_copy().open_name())
-                    == Some(wire)
-            {
-                self.copy_own_part(offer.peer, wire, &send);
+        offers.retain(|to| {
+            // Most messages are fetched in the order of their announcements.
+            while to.offers.front().is_some_and(|oldest| self.offered(oldest).is_none()) {
+                to.offers.pop_front();
             }
-            let posted = self.posted_table_of(offer.peer).map(|posted_table| posted_table.posted());
-            // A receiver that is inside MPI fetches the message, and this process can help.
-            if posted.is_none() || posted == offer.posted || self.is_inside_mpi(offer.peer) {
+            self.try_offers_to(to);
+            !to.offers.is_empty()
+        });
+        self.single_copy.offers = offers;
+    }
+
+    /// Checks whether there is news for the offers to a peer, and looks at each of them then.
+    #[inline]
+    fn try_offers_to(&mut self, to: &mut OffersTo) {
+        let peer = to.peer;
+        let Some(posted_table) = self.posted_table_of(peer) else { return };
+        let (opened, posted) = (posted_table.cooperative_copy().open_name(), Some(posted_table.posted()));
+        if opened.is_none() && posted == to.looked_at {
+            return;
+        }
+        // A receiver that is inside MPI fetches the messages, and this process can help.
+        let may_be_written = posted != to.looked_at && !self.exchanges_windows(peer);
+        let mut may_write = may_be_written && !self.is_inside_mpi(peer);
+        if opened.is_none() && !may_write {
+            return;
+        }
+        to.offers.retain_mut(|offer| {
+            let Some(send) = self.offered(offer) else { return false };
+            if send.blocking && opened == Some(self.messages.requests.wire(offer.handle)) {
+                let (wire, send) = (self.messages.requests.wire(offer.handle), send.clone());
+                self.copy_own_part(peer, wire, &send);
+            }
+            may_write = may_write && !self.is_inside_mpi(peer);
+            if !may_write || posted == offer.posted {
                 return true;
             }
             offer.posted = posted;
-            !self.write(offer.peer, offer.handle, &send, Some(offer.number))
+            let Some(send) = self.offered(offer).cloned() else { return false };
+            !self.write(peer, offer.handle, &send, Some(offer.number))
         });
-        self.single_copy.offers = offers;
+        if may_write {
+            to.looked_at = posted;
+        }
+    }
+
+    /// The message of an offer, unless it is fetched or written, or is being cancelled.
+    fn offered(&self, offer: &Offer) -> Option<&Send> {
+        match self.messages.requests.get(offer.handle) {
+            Some(Request { state: State::Announced(send), cancellation: Cancellation::Possible, .. }) => Some(send),
+            _ => None,
+        }
     }
 }
 

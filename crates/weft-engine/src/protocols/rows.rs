@@ -108,7 +108,14 @@ impl Situation {
 
     /// Returns whether the message may be written to the receive that is posted for it.
     const fn may_be_written(&self) -> bool {
-        self.receiver.is_known() && !self.would_be_fetched() && !self.write_failed
+        self.receiver.is_known() && !self.would_be_fetched() && !self.write_failed && !self.is_part_of_an_exchange()
+    }
+
+    /// Returns whether windows with this message go both ways. Each receiver waits as soon as it has started
+    /// its own messages, and fetches. The memory of its receives lies in its own cache, and a write would have
+    /// to take it from there.
+    const fn is_part_of_an_exchange(&self) -> bool {
+        self.is_exchanged && self.waits_behind_others() && self.is_contiguous
     }
 
     /// Returns whether earlier messages are on their way and the sender does not wait for this one: the round

@@ -179,6 +179,10 @@ const LARGE: &[(&str, &str)] = &[
     ("busy copied wide contiguous nonblocking standard credit", "eager 64K, fetch"),
     ("busy copied wide contiguous nonblocking credit", "eager 32K, fetch"),
     ("busy copied wide contiguous nonblocking", "fetch"),
+    // A part of windows that go both ways.
+    ("exchanged busy known inside contiguous alone nonblocking", "fetch"),
+    ("exchanged busy contiguous nonblocking standard credit", "eager 64K, fetch"),
+    ("exchanged busy contiguous nonblocking", "fetch"),
     // The receive is posted, and its process does not fetch the message.
     ("known untried outside", "write"),
     ("known untried scattered", "write"),
@@ -334,13 +338,13 @@ fn costs_decide_how_a_window_travels() {
     let window = Situation { is_blocking: false, is_path_busy: true, receiver, ..Situation::BOTH_WAIT };
     for (costs, is_near, is_exchanged, expected) in [
         (intel, true, false, "eager 13793, write"),
-        (intel, true, true, "eager 8K, write"),
+        (intel, true, true, "eager 8K, fetch"),
         (cold, true, false, "eager 64K, fetch"),
-        (cold, true, true, "eager 24999, write"),
+        (cold, true, true, "eager 26109, fetch"),
         (amd, true, false, "eager 64K, fetch"),
         (amd, true, true, "eager 64K, fetch"),
         (amd, false, false, "eager 64K, fetch 295712, write"),
-        (amd, false, true, "eager 64K, fetch 295712, write"),
+        (amd, false, true, "eager 64K, fetch"),
     ] {
         let window = Situation { is_exchanged, ..window };
         let route = RouteClass::Ring { frame_max: 1 << 20, is_near, is_copied: true };

@@ -46,7 +46,7 @@ impl<P: Platform> Peers<P> {
             if left > 0 && self.is_streamed(*peer) {
                 return Fetched::Asked(left);
             }
-            most = (most * 2).min(COPY_BYTES_MAX);
+            most = most.saturating_mul(2).min(COPY_BYTES_MAX);
         }
         Fetched::Whole
     }
@@ -178,7 +178,7 @@ impl<P: Platform> PeerAccess for Peers<P> {
         if let Some(posted_table) = self.posted_table(announced.peer) {
             posted_table.note_fetching(true);
         }
-        self.near.due.push(announced);
+        self.near.due.push_back(announced);
         Fetched::Begun
     }
 }

@@ -148,7 +148,7 @@ impl<P: Platform> PointToPoint<P> {
         if let Some(posted_table) = self.posted_table_of(early.peer) {
             posted_table.note_relocated(early.place, Some((wire, address)));
         }
-        self.single_copy.offers.retain(|offer| offer.handle != early.announced);
+        self.single_copy.offers.remove(early.announced);
         self.messages.keep_remnant(early.announced, buffer);
         if let Some(request) = self.messages.requests.get_mut(early.announced) {
             request.state = State::Announced(Send { data, blocking: false, ..send });

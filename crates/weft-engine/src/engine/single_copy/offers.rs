@@ -1,0 +1,104 @@
+//! The sends that are announced in a ring and may still be written by their sender, by receiver.
+//!
+//! A process with a window of messages under way makes a pass for every few of them. So a pass that finds
+//! nothing new looks at the receiver's words and at the oldest offer only, however many offers there are.
+
+use std::collections::VecDeque;
+
+use crate::group::PeerId;
+
+/// A send that is announced in the ring and may still be written by this process.
+pub(super) struct Offer {
+    pub(super) handle: usize,
+    /// The number of the announcement.
+    pub(super) number: u32,
+    /// The number of posted receives on the receiver's table at the last look; `None`: there was no look.
+    pub(super) posted: Option<u32>,
+}
+
+/// The offers to one peer, the oldest first; at least one.
+pub(super) struct OffersTo {
+    pub(super) peer: PeerId,
+    pub(super) offers: VecDeque<Offer>,
+    /// The number of posted receives at which all of these offers have been looked at.
+    pub(super) looked_at: Option<u32>,
+}
+
+/// All offers of this process.
+#[derive(Default)]
+pub(super) struct Offers {
+    to: Vec<OffersTo>,
+}
+
+impl Offers {
+    /// Adds an offer, the newest to its peer.
+    pub(super) fn push(&mut self, peer: PeerId, handle: usize, number: u32) {
+        let offer = Offer { handle, number, posted: None };
+        match self.to.iter_mut().find(|to| to.peer == peer) {
+            Some(to) => {
+                to.offers.push_back(offer);
+                to.looked_at = None;
+            }
+            None => self.to.push(OffersTo { peer, offers: [offer].into(), looked_at: None }),
+        }
+    }
+
+    /// Returns whether one of the offers to `peer` is open, as `is_open` says of a handle.
+    pub(super) fn has_open(&self, peer: PeerId, is_open: impl Fn(usize) -> bool) -> bool {
+        let to_peer = self.to.iter().find(|to| to.peer == peer);
+        to_peer.is_some_and(|to| to.offers.iter().rev().any(|offer| is_open(offer.handle)))
+    }
+
+    /// Returns whether there is no offer. Offers of which the next pass finds that they are over still count.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.to.is_empty()
+    }
+
+    /// Returns whether `is` says so of one of the offers, of its peer and its handle.
+    pub(super) fn any(&self, mut is: impl FnMut(PeerId, usize) -> bool) -> bool {
+        self.to.iter().any(|to| to.offers.iter().any(|offer| is(to.peer, offer.handle)))
+    }
+
+    /// Forgets the offer with this handle, if there is one.
+    pub(super) fn remove(&mut self, handle: usize) {
+        self.retain(|to| {
+            to.offers.retain(|offer| offer.handle != handle);
+            !to.offers.is_empty()
+        });
+    }
+
+    /// Forgets a peer that is gone for good.
+    pub(super) fn forget_peer(&mut self, peer: PeerId) {
+        self.to.retain(|to| to.peer != peer);
+    }
+
+    /// Keeps the peers of which `keeps` says so.
+    pub(super) fn retain(&mut self, keeps: impl FnMut(&mut OffersTo) -> bool) {
+        self.to.retain_mut(keeps);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Offers to two peers, one of which is removed, and one of whose peers goes.   Expect: each peer has its
+    /// own, and none is left at the end.
+    #[test]
+    fn each_peer_has_its_own_offers() {
+        let [near, far] = [1, 2].map(|index| PeerId::new(index, 0));
+        let mut offers = Offers::default();
+        for (peer, handle) in [(near, 10), (far, 20), (near, 11)] {
+            offers.push(peer, handle, 0);
+        }
+        assert!(offers.has_open(near, |handle| handle == 10) && !offers.has_open(far, |handle| handle == 10));
+        assert!(offers.any(|peer, handle| (peer, handle) == (far, 20)));
+        offers.remove(20);
+        assert!(!offers.has_open(far, |_| true));
+        offers.remove(10);
+        assert!(offers.has_open(near, |_| true) && !offers.is_empty());
+        offers.forget_peer(near);
+        assert!(offers.is_empty());
+    }
+}
