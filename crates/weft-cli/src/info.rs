@@ -136,7 +136,7 @@ fn costs_here(settings: &Settings) -> (CostModel, String) {
     }
     let shared = shared::Settings { directory: settings.shm_dir.clone(), ..shared::Settings::default() };
     match shared::kept_costs(&shared) {
-        Some(kept) => (kept.costs, format!("measured as a job started, {}", kept.path.display())),
+        Some(kept) => (kept.costs, format!("{}, {}", shared::origin(kept.measurements), kept.path.display())),
         None => (CostModel::BUILT_IN, "built in, until a job with two ranks on this host measures them".to_owned()),
     }
 }

@@ -87,6 +87,9 @@ pub struct Peer<P: Platform> {
     pub(crate) sent_windows: MessageWindows,
     /// The same of receives from it.
     pub(crate) received_windows: MessageWindows,
+    /// Set if the peer has written a message to a receive of this process since this process last fetched one
+    /// from it: the memory of receives may still lie in the cache of the peer's processor.
+    pub(crate) has_written: bool,
     /// The announcements of messages to the peer that could be sent eagerly.
     pub(crate) early_announcements: EarlyAnnouncements,
     /// The number of messages put on the route, the announced ones included; the receiver counts the same
@@ -287,6 +290,7 @@ impl<P: Platform> Peers<P> {
             writer: Writer::new(P::ticks),
             sent_windows: MessageWindows::default(),
             received_windows: MessageWindows::default(),
+            has_written: false,
             early_announcements: EarlyAnnouncements::default(),
             numbered: 0,
             messages: 0,

@@ -61,7 +61,7 @@ pub use cooperative_copy::CooperativeCopy;
 use doorbell::Doorbell;
 pub use inbox::Inbox;
 #[cfg(not(loom))]
-pub use kept_costs::{KeptCosts, keep_costs, kept_costs};
+pub use kept_costs::{KeptCosts, keep_costs, kept_costs, origin};
 #[cfg(not(loom))]
 pub use link::{LINK_SIZE_MAX, SharedLink, new_key};
 pub use outbox::Outbox;

@@ -111,15 +111,15 @@ impl Situation {
         self.receiver.is_known() && !self.would_be_fetched() && !self.write_failed && !self.is_part_of_an_exchange()
     }
 
-    /// Returns whether windows with this message go both ways. Each receiver waits as soon as it has started
-    /// its own messages, and fetches. The memory of its receives lies in its own cache, and a write would have
-    /// to take it from there.
+    /// Returns whether windows with this message go both ways. Each receiver waits as soon as it has
+    /// started its own messages, and fetches. The memory of its receives lies in its own cache, and a write
+    /// would have to take it from there.
     const fn is_part_of_an_exchange(&self) -> bool {
         self.is_exchanged && self.waits_behind_others() && self.is_contiguous
     }
 
-    /// Returns whether earlier messages are on their way and the sender does not wait for this one: the round
-    /// trip of its announcement passes unnoticed.
+    /// Returns whether earlier messages are on their way and the sender does not wait for this one: the
+    /// round trip of its announcement passes unnoticed.
     pub(super) const fn waits_behind_others(&self) -> bool {
         self.is_path_busy && !self.is_blocking
     }
@@ -156,8 +156,9 @@ fn announced_sizes(class: &PeerClass, situation: &Situation, costs: &CostModel) 
     if !situation.has_credit || keeps_nobody_waiting {
         return Some(0..=most);
     }
-    // The program waits for all messages of a window, and the receiver fetches each as soon as it gets to it.
-    // Its receive must be posted: a program may rely on messages within the eager limit not to wait for one.
+    // The program waits for all messages of a window, and the receiver fetches each as soon as it gets to
+    // it. Its receive must be posted: a program may rely on messages within the eager limit not to wait for
+    // one.
     let is_copied = matches!(class.route, RouteClass::Ring { is_copied: true, .. });
     if is_copied && situation.receiver.is_known() && is_in_window(class, situation) {
         return Some(eager_max(class, situation).min(UNASKED_BYTES_MAX) + 1..=most);

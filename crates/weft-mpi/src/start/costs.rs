@@ -43,13 +43,14 @@ fn costs_of_machine(wanted: &shared::Settings, node: &Node) -> Option<CostModel>
 }
 
 /// Keeps the costs of the node for the next job if they have turned out to be others than an earlier job
-/// kept.
+/// kept, or than the built-in ones where nothing was kept: the machine may never let a job measure them.
 pub(super) fn keep_refined(engine: &Engine, shm_dir: Option<&Path>) {
     let Some(costs) = engine.costs_of_node() else { return };
     let wanted = shared::Settings { directory: shm_dir.map(Path::to_path_buf), ..shared::Settings::default() };
-    if let Some(kept) = shared::kept_costs(&wanted).filter(|kept| kept.costs != costs) {
+    let kept = shared::kept_costs(&wanted);
+    if kept.as_ref().map_or(CostModel::BUILT_IN, |kept| kept.costs) != costs {
         // Where they cannot be kept, the next job finds out again.
-        let _ = shared::keep_costs(&wanted, &costs, kept.measurements);
+        let _ = shared::keep_costs(&wanted, &costs, kept.map_or(0, |kept| kept.measurements));
     }
 }
 

@@ -36,7 +36,7 @@ pub struct KeptCosts {
     pub costs: CostModel,
     /// The file.
     pub path: PathBuf,
-    /// The number of measurements.
+    /// The number of measurements; 0 where only copies of messages have shown the costs.
     pub measurements: u32,
     /// The time since the file was written.
     pub age: Duration,
@@ -45,7 +45,7 @@ pub struct KeptCosts {
 impl KeptCosts {
     /// Returns whether a job that starts now measures again.
     pub fn is_due(&self) -> bool {
-        self.measurements < MEASUREMENTS_MAX && self.age >= MEASURED_AGAIN_AFTER
+        self.measurements == 0 || self.measurements < MEASUREMENTS_MAX && self.age >= MEASURED_AGAIN_AFTER
     }
 }
 
@@ -81,6 +81,11 @@ pub fn kept_costs(settings: &Settings) -> Option<KeptCosts> {
     })
 }
 
+/// Says where costs were found that come from so many measurements.
+pub fn origin(measurements: u32) -> &'static str {
+    if measurements == 0 { "learnt from the messages of a job" } else { "measured as a job started" }
+}
+
 /// Keeps costs for the next job, which come from so many measurements. They take the place of older ones at
 /// once.
 ///
@@ -90,8 +95,9 @@ pub fn keep_costs(settings: &Settings, costs: &CostModel, measurements: u32) -> 
     let mut result = Err(io::ErrorKind::NotFound.into());
     let Some(counts_for) = counts_for() else { return result };
     let text = format!(
-        "# Costs of moving messages on this host. Weft measured them at the start of a job.\n{counts_for}\n\
-         {MEASUREMENTS}{measurements}\n{costs}"
+        "# Costs of moving messages on this host, {}.\n{counts_for}\n\
+         {MEASUREMENTS}{measurements}\n{costs}",
+        origin(measurements)
     );
     for directory in directories(settings) {
         let path = path(&directory);
@@ -127,6 +133,8 @@ mod tests {
         };
         assert_eq!([0, 9, 10, 1000].map(|minutes| is_due(1, minutes)), [false, false, true, true]);
         assert_eq!([1, 2, 3, u32::MAX].map(|measurements| is_due(measurements, 10)), [true, true, false, false]);
+        // Costs that nobody has measured yet.
+        assert!(is_due(0, 0));
     }
 
     /// Costs that are kept, damaged, and another user's.   Expect: only whole ones of this boot are

@@ -17,9 +17,13 @@ impl<P: Platform> Peers<P> {
     /// Fetches a message from its end on, until all of it is here or its sender has nothing better to do than
     /// to send the rest.
     pub(super) fn fetch_alone(&mut self, announced: &Announced) -> Fetched {
-        let fetched = self.fetch_from(announced.address, announced);
+        let copying = match std::mem::take(&mut self[announced.peer].has_written) {
+            true => Copying::FetchOfWritten,
+            false => Copying::Fetch,
+        };
+        let fetched = self.fetch_from(announced.address, announced, copying);
         match self.relocated(announced) {
-            Some(address) => self.fetch_from(address, announced),
+            Some(address) => self.fetch_from(address, announced, Copying::FetchOfWritten),
             None => fetched,
         }
     }
@@ -30,7 +34,8 @@ impl<P: Platform> Peers<P> {
         found.filter(|_| !cfg!(weft_mutant = "relocations_overlooked"))
     }
 
-    fn fetch_from(&mut self, address: u64, announced: &Announced) -> Fetched {
+    /// Fetches a message that lies at `address`.
+    fn fetch_from(&mut self, address: u64, announced: &Announced, copying: Copying) -> Fetched {
         let Announced { peer, data, limit, .. } = announced;
         let pid = self[*peer].process;
         let (mut left, mut most) = (*limit, copy_bytes_first(self.streams_with(*peer)));
@@ -38,7 +43,7 @@ impl<P: Platform> Peers<P> {
             let begin = left.saturating_sub(most);
             let Neighbours { copier, refinement, .. } = &mut self.near;
             let fetched = refinement
-                .copy(Copying::Fetch, left - begin, P::ticks, || copier.fetch(pid, address, data, begin..left).is_ok());
+                .copy(copying, left - begin, P::ticks, || copier.fetch(pid, address, data, begin..left).is_ok());
             if !fetched {
                 return Fetched::Refused;
             }

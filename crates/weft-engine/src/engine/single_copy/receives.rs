@@ -217,6 +217,7 @@ impl<P: Platform> PointToPoint<P> {
                     // A sender that is not of the node has broken the table: its message counts as one of
                     // this process.
                     let peer = peer.or_else(|| self.peers.peer_of(taker)).unwrap_or(self.peers.own());
+                    self.peers[peer].has_written = true;
                     let number = taker.announced.map(|low| number_near(low, self.peers[peer].matching.handled()));
                     self.messages.handle_written(
                         peer,
