@@ -60,10 +60,12 @@ fn measure(node: &Node) -> Option<CostModel> {
     node.calibrate().ok()?.costs(&CostModel::BUILT_IN).ok()
 }
 
-/// Keeps costs that were measured, and returns the lowest of them and of those that were kept before.
+/// Keeps costs that were measured, and returns the lowest of them and of those that were measured before.
 fn keep(wanted: &shared::Settings, kept: Option<&KeptCosts>, measured: CostModel) -> CostModel {
-    let costs = kept.map_or(measured, |kept| kept.costs.lowest(&measured));
+    // Costs that copies have shown are built-in ones in all other parts.
+    let before = kept.filter(|kept| kept.measurements > 0);
+    let costs = before.map_or(measured, |kept| kept.costs.lowest(&measured));
     // Without a place for them they count for this job only.
-    let _ = shared::keep_costs(wanted, &costs, kept.map_or(0, |kept| kept.measurements).saturating_add(1));
+    let _ = shared::keep_costs(wanted, &costs, before.map_or(0, |kept| kept.measurements).saturating_add(1));
     costs
 }
