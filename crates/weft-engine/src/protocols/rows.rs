@@ -100,10 +100,10 @@ impl Situation {
         self.is_blocking && self.would_be_fetched() && matches!(self.receiver.posted, Candidate::Awaited)
     }
 
-    /// Returns whether the receiver fetches the message as soon as it is announced: no earlier announcement
-    /// keeps it from that.
+    /// Returns whether the receiver fetches the message as soon as it is announced. An earlier announcement
+    /// keeps the receiver from that for the time of a copy. Only a sender that waits for this message minds.
     pub(super) const fn is_fetched_at_once(&self) -> bool {
-        self.would_be_fetched() && !self.receiver.has_announced
+        self.would_be_fetched() && !(self.receiver.has_announced && self.is_blocking)
     }
 
     /// Returns whether the message may be written to the receive that is posted for it.

@@ -180,7 +180,7 @@ const LARGE: &[(&str, &str)] = &[
     ("busy copied wide contiguous nonblocking credit", "eager 32K, fetch"),
     ("busy copied wide contiguous nonblocking", "fetch"),
     // A part of windows that go both ways.
-    ("exchanged busy known inside contiguous alone nonblocking", "fetch"),
+    ("exchanged busy known inside contiguous nonblocking", "fetch"),
     ("exchanged busy contiguous nonblocking standard credit", "eager 64K, fetch"),
     ("exchanged busy contiguous nonblocking", "fetch"),
     // The receive is posted, and its process does not fetch the message.
@@ -191,7 +191,7 @@ const LARGE: &[(&str, &str)] = &[
     ("awaited inside contiguous blocking standard credit wide far", "eager 64K, pipeline 128K, cooperate"),
     ("awaited inside contiguous blocking standard credit narrow alone", "fetch 64K-1, cooperate"),
     // The receiver fetches the message at once, and one of the two sides may compute.
-    ("known inside contiguous alone nonblocking", "fetch"),
+    ("known inside contiguous nonblocking", "fetch"),
     ("posted inside contiguous alone", "fetch"),
     // Nothing is known of the receiver, or nothing that helps.
     ("scattered standard credit", "eager 64K, clear-to-send"),
