@@ -313,7 +313,8 @@ impl<P: Platform> PointToPoint<P> {
     /// Notes that a send has been announced in the ring by frame `number`.
     pub(super) fn offer(&mut self, peer: PeerId, handle: usize, number: u32) {
         if self.peers[peer].process != 0 {
-            let several = self.has_offer(peer);
+            // Only receivers of streams ask.
+            let several = self.peers.streams_with(peer) && self.has_offer(peer);
             if let Some(posted_table) = self.posted_table_of(peer) {
                 posted_table.note_several(several);
             }

@@ -194,7 +194,7 @@ part! {
         fn cooperative_copy(&self) -> &Self::Cooperation;
 
         /// Announces whether several messages are announced to the receiver at this time (sender).
-        fn note_several(&self, several: bool);
+        fn note_several(&mut self, several: bool);
 
         /// Returns whether the sender has announced several messages and waits for them inside MPI
         /// (receiver).

@@ -148,6 +148,8 @@ pub struct PostedReceives {
     /// The counters `handled` and `matched` of the layout, at the receiver's end.
     handled: u32,
     matched: u32,
+    /// What the layout says of several messages, at the sender's end.
+    several: bool,
 }
 
 // SAFETY: a PostedReceives is two addresses in the segment that it keeps mapped; all its accesses there are
@@ -160,7 +162,7 @@ impl PostedReceives {
     pub(super) fn new(segment: Arc<Segment>, sender: usize, receiver: usize) -> Self {
         let layout = segment.ring(sender, receiver).posted_table().cast();
         let common = segment.ring(receiver, receiver).posted_table().cast();
-        Self { segment, receiver, sender, layout, common, used: 0, handled: 0, matched: 0 }
+        Self { segment, receiver, sender, layout, common, used: 0, handled: 0, matched: 0, several: false }
     }
 
     fn layout(&self) -> &Layout {
@@ -185,8 +187,11 @@ impl PostedTable for PostedReceives {
         &self.layout().cooperative_copy
     }
 
-    fn note_several(&self, several: bool) {
-        self.layout().several.store(u32::from(several), Ordering::Relaxed);
+    fn note_several(&mut self, several: bool) {
+        // The receiver writes to the same line with every message.
+        if std::mem::replace(&mut self.several, several) != several {
+            self.layout().several.store(u32::from(several), Ordering::Relaxed);
+        }
     }
 
     fn sender_awaits_several(&self) -> bool {
@@ -223,20 +228,20 @@ impl PostedTable for PostedReceives {
 
     #[inline]
     fn posted(&self) -> u32 {
-        self.segment.rank_state(self.receiver).posted.load(Ordering::SeqCst)
+        self.segment.rank_state(self.receiver).posted.load(Ordering::Acquire)
     }
 
     #[inline]
     fn advance(&mut self, handled: u32) {
         self.handled = handled;
-        self.layout().handled.store(handled, Ordering::SeqCst);
+        self.layout().handled.store(handled, Ordering::Release);
     }
 
     #[inline]
     fn publish_matched(&mut self) {
         if self.matched != self.handled {
             self.matched = self.handled;
-            self.layout().matched.store(self.matched, Ordering::SeqCst);
+            self.layout().matched.store(self.matched, Ordering::Release);
         }
     }
 
@@ -261,8 +266,8 @@ impl PostedTable for PostedReceives {
         layout.limit.store(u64::BITS - self.used.leading_zeros(), Ordering::Relaxed);
         let before = entry.state.load(Ordering::Relaxed) & POST_MASK;
         let word = ((before | STATE_MASK) + 1) & POST_MASK | OPEN;
-        entry.state.store(word, Ordering::SeqCst);
-        rank_state.posted.store(order, Ordering::SeqCst);
+        entry.state.store(word, Ordering::Release);
+        rank_state.posted.store(order, Ordering::Release);
         Some(Ticket { common: self.sender == self.receiver, entry: at as u8, word: word as u32 })
     }
 
@@ -307,7 +312,7 @@ impl PostedTable for PostedReceives {
 
     fn take(&mut self, message: &Offered) -> Option<Claim> {
         let pair = self.layout();
-        if pair.matched.load(Ordering::SeqCst) != message.before {
+        if pair.matched.load(Ordering::Acquire) != message.before {
             return None;
         }
         let posted = self.posted();
@@ -327,7 +332,7 @@ impl PostedTable for PostedReceives {
         let (_, common, at, word) = first?;
         // The order of these steps matters: when a receive was passed over because the receiver had withdrawn
         // it for this message, `handled` shows it here.
-        if pair.handled.load(Ordering::SeqCst) != message.before {
+        if pair.handled.load(Ordering::Acquire) != message.before {
             return None;
         }
         let posted_table = if common { self.common()? } else { pair };

@@ -62,7 +62,7 @@ impl PostedTable for Table {
         &self.share
     }
 
-    fn note_several(&self, several: bool) {
+    fn note_several(&mut self, several: bool) {
         self.memory.borrow_mut().pair(self.receiver, self.sender).several = several;
     }
 
