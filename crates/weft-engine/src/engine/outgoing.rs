@@ -18,6 +18,7 @@ use crate::messages::{CREDIT_PER_MESSAGE, Outgoing};
 use crate::peers::Route;
 use crate::protocols::{
     self, BUSY_BYTES, Facts, PeerClass, Protocol, RING_PIECE_BYTES, Receiver, RouteClass, Situation, UNASKED_BYTES_MAX,
+    is_wide,
 };
 use crate::request::{Fin, Mode, NO_COMMUNICATOR, Send, State};
 use crate::transport::{Candidate, Frames, Platform};
@@ -28,17 +29,18 @@ const FIRST_PIECE_MIN: u64 = 48;
 /// The least and the most bytes of a piece of a message in a ring, except the first piece. Each piece costs
 /// about as much as a copy of 4 KiB, so long messages have longer pieces (docs/design/node.md).
 const NEXT_PIECE_BYTES: (u64, u64) = (16 << 10, 64 << 10);
-/// The most bytes of a piece on a route other than a ring. No receiver waits for the end of a piece there, so
-/// it is as long as a frame may well be.
+/// The most bytes of a piece on a route other than a ring. No receiver waits for the end of a piece there,
+/// so it is as long as a frame may well be.
 const OTHER_PIECE_BYTES: u64 = 1 << 20;
 /// The bytes of a message after which this process looks at what has arrived, so that a process that sends
 /// and receives takes turns. It fills half of a ring first: lines that both sides write and read at the same
 /// time come late.
 const TURN_BYTES: u64 = 1 << 20;
 
-/// The bytes of each frame of a message of `total` bytes, if frames have `head` bytes in front of their data
-/// and `frame_max` bytes at most: the fewest frames, as long as each other. A short frame behind a long one
-/// would cost as much as another long one, and the receiver copies the first frame while the next one leaves.
+/// The bytes of each frame of a message of `total` bytes, if frames have `head` bytes in front of their
+/// data and `frame_max` bytes at most: the fewest frames, as long as each other. A short frame behind a
+/// long one would cost as much as another long one, and the receiver copies the first frame while the next
+/// one leaves.
 fn even_frame(total: u64, head: u64, frame_max: u64) -> u64 {
     let frames = total.div_ceil(frame_max - head).max(1);
     total.div_ceil(frames) + head
@@ -129,20 +131,27 @@ impl<P: Platform> PointToPoint<P> {
         if bytes > UNASKED_BYTES_MAX {
             self.follow_costs();
         }
-        let posted = if self.is_large(bytes) { self.candidate(peer, &send.envelope) } else { Candidate::None };
+        let is_large = self.is_large(bytes);
+        let is_in_window =
+            is_large && !send.blocking && matches!(self.peers[peer].route, Route::Shared(_)) && self.sends_window(peer);
+        let is_exchanged = is_in_window && self.exchanges_windows(peer);
+        // Such a message goes eagerly, whether its receive is posted or not.
+        let is_eager = is_in_window
+            && is_wide(self.frame_max)
+            && send.data.address().is_some()
+            && bytes <= self.window_eager_max(is_exchanged)
+            && !self.is_kernel_trial(peer, bytes);
+        let posted = if is_large && !is_eager { self.candidate(peer, &send.envelope) } else { Candidate::None };
         let receiver = match posted {
-            // Without a known receive the rest does not count. The receiver writes with every message whether
-            // it waits, so each look fetches a line from the other processor.
+            // Without a known receive the rest does not count. The receiver writes with every message
+            // whether it waits, so each look fetches a line from the other processor.
             Candidate::None => Receiver::UNKNOWN,
             posted => Receiver { posted, is_inside: self.is_inside_mpi(peer), has_announced: self.has_offer(peer) },
         };
         let state = &self.peers[peer];
-        let mut is_exchanged = false;
         let (route, is_path_busy) = match &state.route {
             Route::Shared(_) => {
                 let (is_near, is_copied) = (state.writer.is_plain(), state.process != 0);
-                let is_in_window = !send.blocking && self.is_large(bytes) && self.sends_window(peer);
-                is_exchanged = is_in_window && self.exchanges_windows(peer);
                 (RouteClass::Ring { frame_max: self.frame_max, is_near, is_copied }, is_in_window)
             }
             Route::Remote(()) => (RouteClass::Network, self.queued_bytes(peer) > BUSY_BYTES),

@@ -263,6 +263,12 @@ impl<P: Platform> PointToPoint<P> {
         self.eager_limit.min(self.choices.awaited_eager_max())
     }
 
+    /// The largest message of a window that goes eagerly whatever its receiver does, in bytes.
+    #[inline]
+    pub(super) fn window_eager_max(&self, is_exchanged: bool) -> u64 {
+        self.eager_limit.min(self.choices.window_eager_max(is_exchanged))
+    }
+
     /// Takes over the costs of the node if there are new ones, and tells the node of costs that fit better.
     /// The eager limit, for which there is credit, stays.
     #[inline]

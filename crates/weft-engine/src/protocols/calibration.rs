@@ -1,8 +1,8 @@
-//! The costs of this machine, from a calibration: two processes of a node move a few messages at their start,
-//! and time them.
+//! The costs of this machine, from a calibration: two processes of a node move a few messages at their
+//! start, and time them.
 //!
-//! The carrier moves the bytes and fills [`CalibrationSamples`]. This module turns them into a [`CostModel`],
-//! or says that they contradict each other.
+//! The carrier moves the bytes and fills [`CalibrationSamples`]. This module turns them into a
+//! [`CostModel`], or says that they contradict each other.
 //!
 //! A calibration moves a few sizes through warm caches, and messages of programs do not. So no cost is taken
 //! from a calibration directly. The built-in costs come from messages on one machine, and on that machine a
@@ -14,8 +14,8 @@ use super::{COST_PS_MAX, CostModel};
 
 /// The bytes of the short message that the kernel copies.
 pub const CALIBRATION_SHORT_BYTES: u64 = 16 << 10;
-/// The bytes of a long message. Where both sides copy, each copies half of it. A longer one would say no more,
-/// and all of its memory is new: a virtual machine may need 10 µs and more for each page of that.
+/// The bytes of a long message. Where both sides copy, each copies half of it. A longer one would say no
+/// more, and all of its memory is new: a virtual machine may need 10 µs and more for each page of that.
 pub const CALIBRATION_LONG_BYTES: u64 = 64 << 10;
 /// The bytes of a piece of a message that goes through the ring.
 pub const CALIBRATION_PIECE_BYTES: u64 = 8 << 10;
@@ -26,8 +26,8 @@ const RING_TIME_BYTES: u64 = CALIBRATION_LONG_BYTES + CALIBRATION_PIECE_BYTES;
 pub const CALIBRATION_ROUNDS_MIN: usize = 3;
 /// The most rounds of a calibration.
 pub const CALIBRATION_ROUNDS_MAX: usize = 9;
-/// The median of some times may be this much of their lower quartile, in percent. Where it is more, something
-/// else had the processors.
+/// The median of some times may be this much of their lower quartile, in percent. Where it is more,
+/// something else had the processors.
 const MEDIAN_PERCENT_MAX: u64 = 150;
 
 /// What a calibration finds, as costs.
@@ -43,8 +43,8 @@ struct Found {
 
 /// The findings of calibrations on the machine of the built-in costs, an AMD EPYC with two processors. Its
 /// caches are near each other or far from each other, and this changes within seconds. The near figures are
-/// medians of seven jobs on the idle machine. The far figure is the median of six calibrations. All were found
-/// with long messages of 128 KiB; those of the ring are without the time of the first piece.
+/// medians of seven jobs on the idle machine. The far figure is the median of six calibrations. All were
+/// found with long messages of 128 KiB; those of the ring are without the time of the first piece.
 const REFERENCE: Found = Found {
     small_frame_ns: 130,
     kernel_copy: Cost { fixed_ps: 1_480_000, per_byte_ps: 64 },
@@ -135,8 +135,8 @@ impl CalibrationSamples {
         let written = KernelTimes::quartiles(self.rounds.iter().map(|round| round.written))?;
         let again = KernelTimes::quartiles(self.rounds.iter().map(|round| round.again))?;
         // Where the two kinds of data differ that much, as on an Intel Xeon of 2025, the program decides
-        // which kind it has. A model that is too good for the kernel is mended after some copies. One that is
-        // too bad hardly ever is: nobody then tries.
+        // which kind it has. A model that is too good for the kernel is mended after some copies. One that
+        // is too bad hardly ever is: nobody then tries.
         let kernel = if again.long_ns * 2 < written.long_ns { again } else { written };
         let KernelTimes { short_ns: short, long_ns: long, both_ns: both } = kernel;
         // Where the kernel may not copy, its costs do not count.
@@ -147,8 +147,9 @@ impl CalibrationSamples {
             costs.kernel_copy_ps = scaled(built_in.kernel_copy_ps, copy.fixed_ps, reference.fixed_ps);
             costs.kernel_copy_per_byte_ps =
                 scaled(built_in.kernel_copy_per_byte_ps, copy.per_byte_ps, reference.per_byte_ps);
-            // The kernel's copy takes each line from the other processor once, as a ring does. If the ring is
-            // much quicker, then copying limits it and not the lines, and no pair of processors is quicker.
+            // The kernel's copy takes each line from the other processor once, as a ring does. If the ring
+            // is much quicker, then copying limits it and not the lines, and no pair of processors is
+            // quicker.
             if !self.is_near && costs.ring_far_per_byte_ps * 4 < costs.kernel_copy_per_byte_ps * 3 {
                 costs.ring_near_per_byte_ps = costs.ring_far_per_byte_ps;
             }
@@ -290,8 +291,8 @@ mod tests {
     }
 
     /// Two processors that share a cache, and two that share none, on an AMD EPYC and on an Intel Xeon.
-    /// Expect: the pair's own cost is what was found. The cost of the other kind is in proportion on AMD, and
-    /// the same on Intel, where the ring is much quicker than the kernel.
+    /// Expect: the pair's own cost is what was found. The cost of the other kind is in proportion on AMD,
+    /// and the same on Intel, where the ring is much quicker than the kernel.
     #[test]
     fn a_pair_says_what_a_ring_costs_there_and_the_cost_of_the_other_kind_is_guessed() {
         let (amd, intel) = (84, 120);
@@ -315,8 +316,8 @@ mod tests {
         }
     }
 
-    /// Copies of the same data that are a little quicker, as on an AMD EPYC, and much quicker, as on an Intel
-    /// Xeon.   Expect: the costs of data that was just written, and then those of the same data.
+    /// Copies of the same data that are a little quicker, as on an AMD EPYC, and much quicker, as on an
+    /// Intel Xeon.   Expect: the costs of data that was just written, and then those of the same data.
     #[test]
     fn copies_of_the_same_data_count_where_they_are_much_quicker() {
         let [slow, quick] = [120, 40].map(|kernel_ps| machine(1_000, kernel_ps, kernel_ps / 2, 80));

@@ -29,6 +29,7 @@ pub struct Choices {
     costs: CostModel,
     visible_bytes_min: u64,
     awaited_eager_max: u64,
+    window_eager_max: [u64; 2],
     classes: Vec<Compiled>,
 }
 
@@ -47,6 +48,7 @@ impl Choices {
             costs,
             visible_bytes_min: costs.visible_bytes_min(),
             awaited_eager_max: costs.awaited_eager_max(),
+            window_eager_max: [false, true].map(|is_exchanged| costs.window_eager_max(is_exchanged)),
             classes: Vec::new(),
         }
     }
@@ -67,6 +69,13 @@ impl Choices {
     #[inline]
     pub fn awaited_eager_max(&self) -> u64 {
         self.awaited_eager_max
+    }
+
+    /// The largest message of a window that goes eagerly whatever its receiver does, in bytes
+    /// ([`CostModel::window_eager_max`]).
+    #[inline]
+    pub fn window_eager_max(&self, is_exchanged: bool) -> u64 {
+        self.window_eager_max[usize::from(is_exchanged)]
     }
 
     /// Chooses the protocol that carries a message, and says why.

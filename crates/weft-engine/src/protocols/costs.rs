@@ -1,7 +1,7 @@
 //! The costs of moving bytes on this machine and its network.
 //!
-//! The rows of `rows.rs` add these costs up, and the cheapest row carries a message. Costs decide how quick a
-//! message is, never whether it arrives: two processes with different models understand each other.
+//! The rows of `rows.rs` add these costs up, and the cheapest row carries a message. Costs decide how quick
+//! a message is, never whether it arrives: two processes with different models understand each other.
 //!
 //! The defaults are true of the machine that they were measured on, an AMD EPYC with two processors
 //! (docs/design/node.md). Where a measurement leaves a range, the default is the value in it with which rows
@@ -101,14 +101,14 @@ cost_model! {
     cooperative_copy_per_byte_ps = 48,
     /// on a node: each byte that goes through a ring whose two ends copy one after the other
     ring_in_turn_per_byte_ps = 148,
-    /// on a node: each byte that goes through a ring whose two ends copy at the same time, on processors that
-    /// share a cache
+    /// on a node: each byte that goes through a ring whose two ends copy at the same time, on processors
+    /// that share a cache
     ring_near_per_byte_ps = 36,
-    /// on a node: each byte that goes through a ring whose two ends copy at the same time, on processors that
-    /// share no cache
+    /// on a node: each byte that goes through a ring whose two ends copy at the same time, on processors
+    /// that share no cache
     ring_far_per_byte_ps = 73,
-    /// on a node: each byte that is sent eagerly to a receiver that waits, for the times when another message
-    /// comes first
+    /// on a node: each byte that is sent eagerly to a receiver that waits, for the times when another
+    /// message comes first
     ring_ahead_per_byte_ps = 1,
     /// on a node: the answer to an announcement, by which the receiver asks for the data
     ring_answer_ps = 524_288,
@@ -171,16 +171,36 @@ impl CostModel {
 
     /// The smallest message whose receiver a sender on the node asks for, in bytes. The sender asks whether
     /// the receive is posted, and whether the receiver waits. The answer matters where the kernel may copy
-    /// the message, and above the eager limit. Receives with less room are not posted where senders see them.
+    /// the message, and above the eager limit. Receives with less room are not posted where senders see
+    /// them.
     pub const fn visible_bytes_min(&self) -> u64 {
         min(self.single_copy_bytes_min(), max(self.eager_limit(), UNASKED_BYTES_MAX) + 1)
     }
 
-    /// The largest message that goes eagerly through a ring although its receiver waits for it, in bytes. The
-    /// receiver of a longer message posts its receive where the sender sees it, for the kernel to copy.
+    /// The largest message that goes eagerly through a ring although its receiver waits for it, in bytes.
+    /// The receiver of a longer message posts its receive where the sender sees it, for the kernel to copy.
     pub const fn awaited_eager_max(&self) -> u64 {
         let at_once = Cost { fixed_ps: 0, per_byte_ps: self.ring_near_per_byte_ps };
         match self.kernel_copy().overtakes(at_once) {
+            Some(bytes) => min(max(bytes, UNASKED_BYTES_MAX + 1) - 1, self.eager_limit()),
+            None => self.eager_limit(),
+        }
+    }
+
+    /// The cost of a message of a window that is announced and fetched. An announcement and its FIN take
+    /// about half the time of an announcement and its answer. Only in windows does no wait hide it.
+    pub const fn fetch_in_window(&self) -> Cost {
+        let Cost { fixed_ps, per_byte_ps } = self.kernel_copy();
+        Cost { fixed_ps: fixed_ps + self.ring_answer_ps / 2, per_byte_ps }
+    }
+
+    /// The largest message of a window that goes eagerly through a ring whatever its receiver does, in
+    /// bytes. Its sender does not look for the receive, and its receiver does not post it where the sender
+    /// looks. Where windows go both ways (`is_exchanged`), each processor copies twice.
+    pub const fn window_eager_max(&self, is_exchanged: bool) -> u64 {
+        let copies = if is_exchanged { 2 } else { 1 };
+        let ring = Cost { fixed_ps: 0, per_byte_ps: self.ring_near_per_byte_ps.saturating_mul(copies) };
+        match self.fetch_in_window().overtakes(ring) {
             Some(bytes) => min(max(bytes, UNASKED_BYTES_MAX + 1) - 1, self.eager_limit()),
             None => self.eager_limit(),
         }
@@ -271,9 +291,9 @@ mod tests {
         assert_eq!([CostModel::BUILT_IN, quick].map(|costs| costs.awaited_eager_max()), [64 << 10, 13_793]);
     }
 
-    /// Small costs, all of them.   Expect: from the named size on a cost is at most the other, and below that
-    /// size it is more. Where no size is named it is never at most the other, or only as long as messages are
-    /// short.
+    /// Small costs, all of them.   Expect: from the named size on a cost is at most the other, and below
+    /// that size it is more. Where no size is named it is never at most the other, or only as long as
+    /// messages are short.
     #[test]
     fn a_cost_overtakes_another_at_the_byte_where_it_does() {
         let all = || (0..12).flat_map(|fixed_ps| (0..6).map(move |per_byte_ps| Cost { fixed_ps, per_byte_ps }));

@@ -286,12 +286,7 @@ fn fetch(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<
             let per_byte_ps = ring_in_window(frame_max, is_near, situation.is_exchanged, costs);
             Cost { fixed_ps: costs.ring_answer_ps, per_byte_ps }
         }
-        // An announcement and its FIN take about half the time of an announcement and its answer. Only in
-        // windows does no wait hide it.
-        RouteClass::Ring { is_copied: true, .. } if is_in_window(class, situation) => {
-            let Cost { fixed_ps, per_byte_ps } = costs.kernel_copy();
-            Cost { fixed_ps: fixed_ps + costs.ring_answer_ps / 2, per_byte_ps }
-        }
+        RouteClass::Ring { is_copied: true, .. } if is_in_window(class, situation) => costs.fetch_in_window(),
         RouteClass::Ring { is_copied: true, .. } => costs.kernel_copy(),
         _ => return None,
     };

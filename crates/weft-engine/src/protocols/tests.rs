@@ -306,9 +306,9 @@ fn messages_travel_as_the_tables_say() {
     assert!(used.iter().flatten().all(|count| *count > 0), "{used:?}");
 }
 
-/// Costs as on an Intel Xeon of 2025, where the kernel copies two to three times as quickly as any ring: both
-/// sides wait.   Expect: the receiver fetches all but short messages, and lets the sender copy a part of
-/// none.
+/// Costs as on an Intel Xeon of 2025, where the kernel copies two to three times as quickly as any ring:
+/// both sides wait.   Expect: the receiver fetches all but short messages, and lets the sender copy a part
+/// of none.
 #[test]
 fn costs_decide_where_both_sides_wait() {
     let costs = "kernel_copy_ps 400000\nkernel_copy_per_byte_ps 33\ncooperative_copy_ps 3400000\n\
@@ -325,10 +325,10 @@ fn costs_decide_where_both_sides_wait() {
 
 /// A window goes to a receiver that has posted its receives and waits for nothing yet. Three machines have
 /// costs: an Intel Xeon whose receiver has the data in its cache, the same Xeon without that, and an AMD
-/// EPYC. On the EPYC a ring and the kernel take the same time for a byte where no cache is shared.   Expect:
-/// on the Xeon the kernel copies all but short messages if the data is cached. If not, the kernel copies only
-/// where both processes send windows. On the EPYC messages go through the ring. Longer ones are announced as
-/// long as the ring is as quick.
+/// EPYC. On the EPYC a ring and the kernel take the same time for a byte where no cache is shared.
+/// Expect: on the Xeon the kernel copies all but short messages if the data is cached. If not, the kernel
+/// copies only where both processes send windows. On the EPYC messages go through the ring. Longer ones are
+/// announced as long as the ring is as quick.
 #[test]
 fn costs_decide_how_a_window_travels() {
     let intel = "kernel_copy_ps 400000\nkernel_copy_per_byte_ps 33\nring_near_per_byte_ps 62\n";
@@ -351,6 +351,36 @@ fn costs_decide_how_a_window_travels() {
         let mut choices = Choices::new(costs.parse().expect("they are costs"));
         let class = PeerClass { route, eager_limit: 64 << 10 };
         assert_eq!(shown(choices.ranges(&class, &window), 0..=u64::MAX), expected);
+    }
+}
+
+/// Windows one way and both ways, on an Intel Xeon, an AMD EPYC, and a machine whose kernel is slow.
+/// Expect: messages for which the sender does not look for the receive are eager; longer ones are fetched
+/// by a receiver that waits, within the eager limit as well.
+#[test]
+fn the_sender_of_a_window_looks_for_receives_where_that_changes_the_choice() {
+    let intel = "kernel_copy_ps 400000\nkernel_copy_per_byte_ps 38\nring_near_per_byte_ps 80\n";
+    let slow = "kernel_copy_ps 50000000\nkernel_copy_per_byte_ps 38\nring_near_per_byte_ps 80\n";
+    let route = RouteClass::Ring { frame_max: 1 << 20, is_near: true, is_copied: true };
+    let class = PeerClass { route, eager_limit: 64 << 10 };
+    for (costs, is_exchanged, expected) in [
+        (intel, false, 15_765),
+        (intel, true, 8 << 10),
+        ("", false, 64 << 10),
+        ("", true, 64 << 10),
+        (slow, false, 64 << 10),
+    ] {
+        let costs: CostModel = costs.parse().expect("they are costs");
+        let most = costs.window_eager_max(is_exchanged);
+        assert_eq!(most, expected, "{costs:?}");
+        let mut choices = Choices::new(costs);
+        let window = Situation { is_blocking: false, is_path_busy: true, is_exchanged, ..Situation::BOTH_WAIT };
+        let mut taken =
+            |bytes, receiver| choices.choose(&Facts { bytes, class, situation: Situation { receiver, ..window } }).0;
+        for bytes in [1, most / 2, most] {
+            assert_eq!(taken(bytes, Receiver::UNKNOWN), Protocol::Eager, "{bytes} of {most}");
+        }
+        assert_eq!(taken(most + 1, window.receiver), Protocol::Fetch, "{most}");
     }
 }
 

@@ -114,7 +114,8 @@ const RELOCATED: u64 = 1 << 32;
 #[repr(C, align(64))]
 #[cfg_attr(loom, derive(Default))]
 pub(super) struct Layout {
-    /// Slots from this one on are not open.
+    /// The entries from `first` on and before `limit` are in use, or some of them; no others are.
+    first: AtomicU32,
     limit: AtomicU32,
     /// Counters on the table of a pair only. `handled`: the sender's messages that the receiver has begun to
     /// handle. `matched`: those of them whose receive is known, or that are known to have none yet.
@@ -143,8 +144,10 @@ pub struct PostedReceives {
     layout: NonNull<Layout>,
     /// The receiver's any-source table.
     common: NonNull<Layout>,
-    /// The entries that are not free, a bit each. Used at the receiver's end.
+    /// The entries that are not free, a bit each, and their range as the layout says it. Used at the
+    /// receiver's end.
     used: u64,
+    range: (u32, u32),
     /// The counters `handled` and `matched` of the layout, at the receiver's end.
     handled: u32,
     matched: u32,
@@ -162,13 +165,35 @@ impl PostedReceives {
     pub(super) fn new(segment: Arc<Segment>, sender: usize, receiver: usize) -> Self {
         let layout = segment.ring(sender, receiver).posted_table().cast();
         let common = segment.ring(receiver, receiver).posted_table().cast();
-        Self { segment, receiver, sender, layout, common, used: 0, handled: 0, matched: 0, several: false }
+        Self {
+            segment,
+            receiver,
+            sender,
+            layout,
+            common,
+            used: 0,
+            range: (0, 0),
+            handled: 0,
+            matched: 0,
+            several: false,
+        }
     }
 
     fn layout(&self) -> &Layout {
         // SAFETY: the ring keeps BOARD_BYTES for this at an address aligned to a line, zero when it was new;
         // the segment stays mapped while this value lives; all fields are atomics.
         unsafe { self.layout.as_ref() }
+    }
+
+    /// Says in which range entries are in use now. A sender that looks at one of many receives need not look
+    /// at those that were withdrawn before. It knows then all that a look at them would have told
+    /// (`PostedTable::take`): why they were withdrawn.
+    fn publish_range(&mut self) {
+        let range = (self.used.trailing_zeros(), u64::BITS - self.used.leading_zeros());
+        if std::mem::replace(&mut self.range, range) != range {
+            self.layout().first.store(range.0, Ordering::Release);
+            self.layout().limit.store(range.1, Ordering::Release);
+        }
     }
 
     /// Returns the receiver's any-source table, once the receiver has made it.
@@ -251,8 +276,9 @@ impl PostedTable for PostedReceives {
             return None;
         }
         self.used |= 1 << at;
-        let layout = self.layout();
-        let entry = &layout.entries[at];
+        // A sender that sees the new number of posted receives sees this range, too.
+        self.publish_range();
+        let entry = &self.layout().entries[at];
         let rank_state = self.segment.rank_state(self.receiver);
         let order = rank_state.posted.load(Ordering::Relaxed).wrapping_add(1);
         let with_tag = if receive.tag.is_some() { WITH_TAG } else { 0 };
@@ -263,7 +289,6 @@ impl PostedTable for PostedReceives {
         entry.address.store(receive.address, Ordering::Relaxed);
         entry.length.store(receive.length, Ordering::Relaxed);
         entry.order.store(order, Ordering::Relaxed);
-        layout.limit.store(u64::BITS - self.used.leading_zeros(), Ordering::Relaxed);
         let before = entry.state.load(Ordering::Relaxed) & POST_MASK;
         let word = ((before | STATE_MASK) + 1) & POST_MASK | OPEN;
         entry.state.store(word, Ordering::Release);
@@ -278,6 +303,7 @@ impl PostedTable for PostedReceives {
         let ours = state.compare_exchange(open, free, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         if ours {
             self.used &= !(1 << ticket.entry);
+            self.publish_range();
         }
         ours
     }
@@ -308,6 +334,7 @@ impl PostedTable for PostedReceives {
         let state = &self.layout().entries[usize::from(ticket.entry)].state;
         state.store(u64::from(ticket.word) & !STATE_MASK | FREE, Ordering::Relaxed);
         self.used &= !(1 << ticket.entry);
+        self.publish_range();
     }
 
     fn take(&mut self, message: &Offered) -> Option<Claim> {
@@ -367,12 +394,7 @@ impl PostedTable for PostedReceives {
 
     fn is_wanted(&self) -> bool {
         [Some(self.layout()), self.common()].into_iter().flatten().any(|posted_table| {
-            let limit = posted_table.limit.load(Ordering::Relaxed) as usize;
-            posted_table
-                .entries
-                .iter()
-                .take(limit)
-                .any(|entry| entry.state.load(Ordering::Relaxed) & STATE_MASK == OPEN)
+            posted_table.entries_in_use().any(|(_, entry)| entry.state.load(Ordering::Relaxed) & STATE_MASK == OPEN)
         })
     }
 
@@ -390,11 +412,16 @@ impl PostedTable for PostedReceives {
 }
 
 impl Layout {
+    /// The entries in the range that the receiver says.
+    fn entries_in_use(&self) -> impl Iterator<Item = (usize, &Entry)> {
+        let [first, limit] = [&self.first, &self.limit].map(|bound| bound.load(Ordering::Acquire) as usize);
+        self.entries.iter().enumerate().take(limit).skip(first)
+    }
+
     /// Returns the open entries that match a message of `context` and `tag`, with the state word of each, as
     /// far as a look without taking can tell. The state words were read first.
     fn open_entries(&self, context: u32, tag: i32) -> impl Iterator<Item = (usize, u64)> {
-        let limit = self.limit.load(Ordering::Relaxed) as usize;
-        self.entries.iter().take(limit).enumerate().filter_map(move |(at, entry)| {
+        self.entries_in_use().filter_map(move |(at, entry)| {
             let word = entry.state.load(Ordering::Acquire);
             let matches = word & STATE_MASK == OPEN
                 && entry.context.load(Ordering::Relaxed) == context

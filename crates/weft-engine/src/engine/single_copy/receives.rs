@@ -33,9 +33,13 @@ impl<P: Platform> PointToPoint<P> {
         }
         // A message that a call waits for comes eagerly through the ring if it is short. So does one of a
         // window. A trial needs a receive that the sender sees.
-        let is_eager =
-            awaited || is_wide(self.frame_max) && peer.is_some_and(|peer| self.is_received_in_window(peer, handle));
-        let is_hidden = is_eager && length <= self.awaited_eager_max();
+        let is_hidden = match peer {
+            _ if awaited => length <= self.awaited_eager_max(),
+            Some(peer) if is_wide(self.frame_max) && self.is_received_in_window(peer, handle) => {
+                length <= self.window_eager_max(self.peers[peer].exchanges_windows())
+            }
+            _ => false,
+        };
         if is_hidden && !self.single_copy.received_trials.take(length) {
             return false;
         }
