@@ -23,7 +23,7 @@ use crate::transport::Candidate;
 
 pub use calibration::{
     CALIBRATION_LONG_BYTES, CALIBRATION_PIECE_BYTES, CALIBRATION_ROUNDS_MAX, CALIBRATION_ROUNDS_MIN,
-    CALIBRATION_SHORT_BYTES, CalibrationRound, CalibrationSamples, KernelTimes,
+    CALIBRATION_SHORT_BYTES, CalibrationRound, CalibrationSamples, Disturbed, KernelTimes,
 };
 pub use choices::{Choices, Range, offers};
 pub use costs::{COST_PS_MAX, Cost, CostModel};

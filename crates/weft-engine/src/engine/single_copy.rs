@@ -460,49 +460,56 @@ impl<P: Platform> PointToPoint<P> {
     /// Checks whether receives for announced sends have been posted meanwhile.
     fn try_offers(&mut self) {
         let mut offers = std::mem::take(&mut self.single_copy.offers);
-        offers.retain(|to| {
-            // Most messages are fetched in the order of their announcements.
-            while to.offers.front().is_some_and(|oldest| self.offered(oldest).is_none()) {
-                to.offers.pop_front();
-            }
-            self.try_offers_to(to);
-            !to.offers.is_empty()
-        });
+        offers.retain(|to| self.try_offers_to(to));
         self.single_copy.offers = offers;
     }
 
-    /// Checks whether there is news for the offers to a peer, and looks at each of them then.
-    #[inline]
-    fn try_offers_to(&mut self, to: &mut OffersTo) {
-        let peer = to.peer;
-        let Some(posted_table) = self.posted_table_of(peer) else { return };
-        let (opened, posted) = (posted_table.cooperative_copy().open_name(), Some(posted_table.posted()));
-        if opened.is_none() && posted == to.looked_at {
-            return;
+    /// Looks at each offer to a peer, if there is news for them; returns whether any is left.
+    #[inline(never)]
+    fn try_offers_to(&mut self, to: &mut OffersTo) -> bool {
+        // Most messages are fetched in the order of their announcements.
+        while to.offers.front().is_some_and(|oldest| self.offered(oldest).is_none()) {
+            to.offers.pop_front();
         }
-        // A receiver that is inside MPI fetches the messages, and this process can help.
+        let peer = to.peer;
+        let Some(posted_table) = self.posted_table_of(peer) else { return !to.offers.is_empty() };
+        let (opened, posted) = (posted_table.cooperative_copy().open_name(), Some(posted_table.posted()));
         let may_be_written = posted != to.looked_at && !self.exchanges_windows(peer);
+        // A receiver that is inside MPI fetches the messages, and this process can help.
         let mut may_write = may_be_written && !self.is_inside_mpi(peer);
         if opened.is_none() && !may_write {
-            return;
+            return !to.offers.is_empty();
         }
-        to.offers.retain_mut(|offer| {
-            let Some(send) = self.offered(offer) else { return false };
-            if send.blocking && opened == Some(self.messages.requests.wire(offer.handle)) {
-                let (wire, send) = (self.messages.requests.wire(offer.handle), send.clone());
-                self.copy_own_part(peer, wire, &send);
-            }
+        let mut at = 0;
+        while let Some(offer) = to.offers.get_mut(at) {
             may_write = may_write && !self.is_inside_mpi(peer);
-            if !may_write || posted == offer.posted {
-                return true;
+            let is_open = self.try_offer(peer, offer, opened, posted.filter(|_| may_write));
+            if is_open {
+                at += 1;
+            } else {
+                to.offers.remove(at);
             }
-            offer.posted = posted;
-            let Some(send) = self.offered(offer).cloned() else { return false };
-            !self.write(peer, offer.handle, &send, Some(offer.number))
-        });
+        }
         if may_write {
             to.looked_at = posted;
         }
+        !to.offers.is_empty()
+    }
+
+    /// Copies a part of an offered message if its receiver copies it now, as message `opened`. Writes it if
+    /// it may be written, to a receiver that has posted so many receives. Returns whether it is still offered.
+    fn try_offer(&mut self, peer: PeerId, offer: &mut Offer, opened: Option<u32>, posted: Option<u32>) -> bool {
+        let Some(send) = self.offered(offer) else { return false };
+        if send.blocking && opened == Some(self.messages.requests.wire(offer.handle)) {
+            let (wire, send) = (self.messages.requests.wire(offer.handle), send.clone());
+            self.copy_own_part(peer, wire, &send);
+        }
+        if posted.is_none() || posted == offer.posted {
+            return true;
+        }
+        offer.posted = posted;
+        let Some(send) = self.offered(offer).cloned() else { return false };
+        !self.write(peer, offer.handle, &send, Some(offer.number))
     }
 
     /// The message of an offer, unless it is fetched or written, or is being cancelled.

@@ -9,6 +9,8 @@
 //! calibration finds [`REFERENCE`]. Another machine's costs are the built-in ones times what its calibration
 //! finds, divided by the reference. Costs of parts that a calibration does not see keep their values.
 
+use std::fmt;
+
 use super::costs::Cost;
 use super::{COST_PS_MAX, CostModel};
 
@@ -64,12 +66,39 @@ pub struct KernelTimes {
     pub both_ns: u64,
 }
 
+/// The reason why a calibration says nothing of the machine; it reads as one sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Disturbed {
+    /// There was time for so few rounds.
+    Rounds(usize),
+    /// The times of one kind, in nanoseconds, differ too much.
+    Differ {
+        /// What took these times.
+        what: &'static str,
+        /// The lower quartile.
+        quartile: u64,
+        /// The median.
+        median: u64,
+    },
+}
+
+impl fmt::Display for Disturbed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rounds(rounds) => write!(f, "there was time for {rounds} rounds of {CALIBRATION_ROUNDS_MIN}"),
+            Self::Differ { what, quartile, median } => {
+                write!(f, "the times of {what} differ too much, from {quartile} to {median} ns and more")
+            }
+        }
+    }
+}
+
 impl KernelTimes {
     /// The lower quartiles of these times.
     ///
     /// # Errors
-    /// One sentence: the times differ too much.
-    fn quartiles(times: impl Iterator<Item = Self> + Clone) -> Result<Self, String> {
+    /// The times differ too much.
+    fn quartiles(times: impl Iterator<Item = Self> + Clone) -> Result<Self, Disturbed> {
         let one = |of: fn(Self) -> u64, what| quartile(times.clone().map(of).collect(), what);
         Ok(Self {
             short_ns: one(|times| times.short_ns, "a short copy")?,
@@ -106,11 +135,10 @@ impl CalibrationSamples {
     /// The costs of the machine, in which all parts that the calibration does not see are those of `others`.
     ///
     /// # Errors
-    /// One sentence: there are too few rounds, or their times differ too much.
-    pub fn costs(&self, others: &CostModel) -> Result<CostModel, String> {
+    /// There are too few rounds, or their times differ too much.
+    pub fn costs(&self, others: &CostModel) -> Result<CostModel, Disturbed> {
         if self.rounds.len() < CALIBRATION_ROUNDS_MIN {
-            let rounds = self.rounds.len();
-            return Err(format!("there was time for {rounds} rounds of {CALIBRATION_ROUNDS_MIN}"));
+            return Err(Disturbed::Rounds(self.rounds.len()));
         }
         let time = |of: fn(&CalibrationRound) -> u64, what| quartile(self.rounds.iter().map(of).collect(), what);
         let small = time(|round| round.small_frame_ns, "a small frame")?;
@@ -175,12 +203,12 @@ fn scaled(built_in: u64, found: u64, reference: u64) -> u64 {
 /// The lower quartile of these times: interruptions only make times longer.
 ///
 /// # Errors
-/// One sentence: the times differ too much.
-fn quartile(mut times: Vec<u64>, what: &str) -> Result<u64, String> {
+/// The times differ too much.
+fn quartile(mut times: Vec<u64>, what: &'static str) -> Result<u64, Disturbed> {
     weft_ordered::sort(&mut times);
     let (quartile, median) = (times[times.len() / 4], times[times.len() / 2]);
     if median * 100 > quartile * MEDIAN_PERCENT_MAX {
-        return Err(format!("the times of {what} differ too much, from {quartile} to {median} ns and more"));
+        return Err(Disturbed::Differ { what, quartile, median });
     }
     Ok(quartile)
 }
@@ -361,14 +389,14 @@ mod tests {
     fn a_calibration_that_was_disturbed_says_so() {
         let mut samples = machine(1_000, 84, 48, 36);
         samples.rounds[0].ring_ns /= 2;
-        let said = samples.costs(&CostModel::BUILT_IN).expect_err("one time is half of the others");
+        let said = samples.costs(&CostModel::BUILT_IN).expect_err("one time is half of the others").to_string();
         assert!(said.contains("a ring differ too much"), "{said}");
         // A single round that was interrupted does not count.
         let mut samples = machine(1_000, 84, 48, 36);
         samples.rounds[1].ring_ns *= 100;
         assert_eq!(samples.costs(&CostModel::BUILT_IN), machine(1_000, 84, 48, 36).costs(&CostModel::BUILT_IN));
         samples.rounds.pop();
-        let said = samples.costs(&CostModel::BUILT_IN).expect_err("two rounds");
+        let said = samples.costs(&CostModel::BUILT_IN).expect_err("two rounds").to_string();
         assert!(said.contains("time for 2 rounds of 3"), "{said}");
     }
 }

@@ -15,6 +15,7 @@
 //! the leader's ring to itself.
 #![allow(unsafe_code)]
 
+use std::fmt;
 use std::sync::atomic::Ordering;
 
 use weft_core::time::{Duration, Instant};
@@ -126,8 +127,35 @@ fn look<T>(end: Instant, mut found: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// The reason why nothing is measured beside other programs.
-pub(super) const BUSY: &str = "other programs have processors that the ranks of this node need";
+/// The reason why nothing is measured; it reads as one sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmeasured {
+    /// The ranks of the node have no processor each.
+    TakesTurns,
+    /// Other programs have processors that the ranks need.
+    Busy,
+    /// The shared segment is too small.
+    NoRoom,
+    /// There is no memory for the ring.
+    NoMemory,
+    /// The second rank has waited in vain for the first one.
+    WaitedInVain,
+    /// The second rank did not come in time.
+    CameLate,
+}
+
+impl fmt::Display for Unmeasured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TakesTurns => "the ranks of this node take turns on their processors",
+            Self::Busy => "other programs have processors that the ranks of this node need",
+            Self::NoRoom => "the shared segment has no room for a calibration",
+            Self::NoMemory => "there is no memory for the ring of a calibration",
+            Self::WaitedInVain => "the second rank of this node has waited in vain for the first one",
+            Self::CameLate => "the second rank of this node did not come in time",
+        })
+    }
+}
 
 /// Returns whether the machine has more runnable threads than processors, as far as the kernel says.
 fn is_busy() -> bool {
@@ -145,30 +173,30 @@ impl Node {
     /// leader then calls [`Self::end_calibration`].
     ///
     /// # Errors
-    /// One sentence: the ranks have no processor each, the other rank did not come in time, or there is no
-    /// memory for the calibration.
-    pub fn calibrate(&self) -> Result<CalibrationSamples, String> {
+    /// The ranks have no processor each, the other rank did not come in time, or there is no memory for the
+    /// calibration.
+    pub fn calibrate(&self) -> Result<CalibrationSamples, Unmeasured> {
         let segment = &self.inbox.segment;
         if self.is_oversubscribed() {
-            return Err("the ranks of this node take turns on their processors".into());
+            return Err(Unmeasured::TakesTurns);
         }
         if is_busy() {
-            return Err(BUSY.into());
+            return Err(Unmeasured::Busy);
         }
         let words = segment.calibration_words();
-        let Some(area) = segment.calibration_ring() else { return Err("the shared segment has no room for it".into()) };
-        segment.reserve_calibration_ring().map_err(|cause| format!("no memory for its ring: {cause}"))?;
+        let Some(area) = segment.calibration_ring() else { return Err(Unmeasured::NoRoom) };
+        segment.reserve_calibration_ring().map_err(|_| Unmeasured::NoMemory)?;
         let mut buffers = [vec![1_u8; BUFFER_BYTES], vec![2_u8; BUFFER_BYTES]];
         words.addresses[0].store(buffers[0].as_mut_ptr().addr() as u64, Ordering::Relaxed);
         let begins = words.state.compare_exchange(UNKNOWN, WAITS, Ordering::SeqCst, Ordering::SeqCst);
         if begins.is_err() {
-            return Err("the second rank of this node has waited in vain for the first one".into());
+            return Err(Unmeasured::WaitedInVain);
         }
         let has_come = || (words.state.load(Ordering::Acquire) == HELPED).then_some(());
         if look(clock::now() + WAIT, has_come).is_none()
             && words.state.compare_exchange(WAITS, OVER, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         {
-            return Err("the second rank of this node did not come in time".into());
+            return Err(Unmeasured::CameLate);
         }
         let pid = segment.rank_state(1).pid.load(Ordering::Acquire);
         let began = clock::now();
@@ -192,7 +220,7 @@ impl Node {
         }
         // All rounds are slow beside a program that ran all the time, and no time stands out.
         if is_busy() {
-            return Err(BUSY.into());
+            return Err(Unmeasured::Busy);
         }
         Ok(CalibrationSamples { rounds, is_near: words.is_far.load(Ordering::Acquire) == 0 })
     }
