@@ -497,7 +497,8 @@ impl<P: Platform> PointToPoint<P> {
     }
 
     /// Copies a part of an offered message if its receiver copies it now, as message `opened`. Writes it if
-    /// it may be written, to a receiver that has posted so many receives. Returns whether it is still offered.
+    /// it may be written, to a receiver that has posted so many receives. Returns whether it is still
+    /// offered.
     fn try_offer(&mut self, peer: PeerId, offer: &mut Offer, opened: Option<u32>, posted: Option<u32>) -> bool {
         let Some(send) = self.offered(offer) else { return false };
         if send.blocking && opened == Some(self.messages.requests.wire(offer.handle)) {
