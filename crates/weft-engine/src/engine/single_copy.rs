@@ -477,7 +477,7 @@ impl<P: Platform> PointToPoint<P> {
         let may_be_written = posted != to.looked_at && !self.exchanges_windows(peer);
         // A receiver that is inside MPI fetches the messages, and this process can help.
         let mut may_write = may_be_written && !self.is_inside_mpi(peer);
-        if opened.is_none() && !may_write {
+        if opened.is_none() && !may_write && !to.is_crowded() {
             return !to.offers.is_empty();
         }
         let mut at = 0;
@@ -490,6 +490,7 @@ impl<P: Platform> PointToPoint<P> {
                 to.offers.remove(at);
             }
         }
+        to.note_cleared();
         if may_write {
             to.looked_at = posted;
         }

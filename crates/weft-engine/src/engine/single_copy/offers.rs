@@ -16,12 +16,29 @@ pub(super) struct Offer {
     pub(super) posted: Option<u32>,
 }
 
-/// The offers to one peer, the oldest first; at least one.
+/// The least number of offers to one peer of which those that are over are forgotten.
+const CROWD_MIN: usize = 32;
+
+/// The offers to one peer, the oldest first; at least one. Behind an offer that stays, some may be over.
 pub(super) struct OffersTo {
     pub(super) peer: PeerId,
     pub(super) offers: VecDeque<Offer>,
     /// The number of posted receives at which all of these offers have been looked at.
     pub(super) looked_at: Option<u32>,
+    /// The number of offers at which all of them are looked at next, to forget those that are over.
+    crowd: usize,
+}
+
+impl OffersTo {
+    /// Returns whether there are so many offers that those that are over should be forgotten.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.offers.len() >= self.crowd
+    }
+
+    /// Notes that all offers that are over have been forgotten.
+    pub(super) fn note_cleared(&mut self) {
+        self.crowd = (2 * self.offers.len()).max(CROWD_MIN);
+    }
 }
 
 /// All offers of this process.
@@ -39,7 +56,7 @@ impl Offers {
                 to.offers.push_back(offer);
                 to.looked_at = None;
             }
-            None => self.to.push(OffersTo { peer, offers: [offer].into(), looked_at: None }),
+            None => self.to.push(OffersTo { peer, offers: [offer].into(), looked_at: None, crowd: CROWD_MIN }),
         }
     }
 
@@ -100,5 +117,26 @@ mod tests {
         assert!(offers.has_open(near, |_| true) && !offers.is_empty());
         offers.forget_peer(near);
         assert!(offers.is_empty());
+    }
+
+    /// The first of many offers stays, and all others are over at once.   Expect: few of them are kept, and
+    /// hardly ever are all looked at.
+    #[test]
+    fn offers_that_are_over_do_not_gather_behind_one_that_stays() {
+        let mut offers = Offers::default();
+        let (mut most, mut clearings) = (0, 0);
+        for handle in 0..10_000 {
+            offers.push(PeerId::new(1, 0), handle, 0);
+            offers.retain(|to| {
+                if to.is_crowded() {
+                    to.offers.retain(|offer| offer.handle == 0);
+                    to.note_cleared();
+                    clearings += 1;
+                }
+                most = most.max(to.offers.len());
+                true
+            });
+        }
+        assert!(most < 2 * CROWD_MIN && clearings < 10_000 / (CROWD_MIN / 2), "{most} kept, {clearings} clearings");
     }
 }
