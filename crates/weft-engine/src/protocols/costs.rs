@@ -180,11 +180,7 @@ impl CostModel {
     /// The largest message that goes eagerly through a ring although its receiver waits for it, in bytes.
     /// The receiver of a longer message posts its receive where the sender sees it, for the kernel to copy.
     pub const fn awaited_eager_max(&self) -> u64 {
-        let at_once = Cost { fixed_ps: 0, per_byte_ps: self.ring_near_per_byte_ps };
-        match self.kernel_copy().overtakes(at_once) {
-            Some(bytes) => min(max(bytes, UNASKED_BYTES_MAX + 1) - 1, self.eager_limit()),
-            None => self.eager_limit(),
-        }
+        self.eager_max_beside(self.kernel_copy(), self.ring_near_per_byte_ps)
     }
 
     /// The cost of a message of a window that is announced and fetched. An announcement and its FIN take
@@ -199,8 +195,13 @@ impl CostModel {
     /// looks. Where windows go both ways (`is_exchanged`), each processor copies twice.
     pub const fn window_eager_max(&self, is_exchanged: bool) -> u64 {
         let copies = if is_exchanged { 2 } else { 1 };
-        let ring = Cost { fixed_ps: 0, per_byte_ps: self.ring_near_per_byte_ps.saturating_mul(copies) };
-        match self.fetch_in_window().overtakes(ring) {
+        self.eager_max_beside(self.fetch_in_window(), self.ring_near_per_byte_ps.saturating_mul(copies))
+    }
+
+    /// The largest message within the eager limit that is cheaper through a ring of this cost than by this
+    /// copy, in bytes.
+    const fn eager_max_beside(&self, copy: Cost, ring_per_byte_ps: u64) -> u64 {
+        match copy.overtakes(Cost { fixed_ps: 0, per_byte_ps: ring_per_byte_ps }) {
             Some(bytes) => min(max(bytes, UNASKED_BYTES_MAX + 1) - 1, self.eager_limit()),
             None => self.eager_limit(),
         }
