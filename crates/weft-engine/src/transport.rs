@@ -30,8 +30,8 @@ pub use carrier::{
 pub use node::{Frames, Liveness, Node, NodeCosts, NodeProcessors, PeerFault, SleepMode, Sleeping};
 pub use placement::{Begun, Placement, Proof, Registration, RemoteMemory, Unasked, Written};
 pub use posted::{
-    Candidate, Claim, Cooperation, Ending, NUMBER_BITS, Offered, Piece, PostState, PostedReceive, PostedReceives,
-    PostedTable, RELOCATED_MAX, Remainder, Taker, Ticket, number_near,
+    Announcements, Candidate, Claim, Cooperation, Ending, NUMBER_BITS, Offered, Piece, PostState, PostedReceive,
+    PostedReceives, PostedTable, RELOCATED_MAX, Remainder, Taker, Ticket, number_near,
 };
 pub use slots::{CollectiveSlots, SlotCounts, Stamp};
 pub use wrapper::Wrapper;

@@ -277,7 +277,7 @@ impl<P: Platform> PointToPoint<P> {
         let may_write =
             bytes >= self.choices.costs().single_copy_bytes_min() && !self.is_inside_mpi(peer) && !in_window;
         if !may_write || !self.write(peer, handle, &send, Some(number)) {
-            self.offer(peer, handle, number);
+            self.offer(peer, handle, number, in_window);
         }
         true
     }

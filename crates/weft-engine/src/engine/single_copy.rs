@@ -42,8 +42,8 @@ use crate::peers::{Neighbours, Route, Table};
 use crate::protocols::{Copying, KernelTrials, Overlap};
 use crate::request::{Cancellation, Request, Send, State};
 use crate::transport::{
-    Candidate, Claim, Cooperation, Frames, Node, NodeProcessors, Offered, Platform, PostState, PostedReceives,
-    PostedTable, Remainder,
+    Announcements, Candidate, Claim, Cooperation, Frames, Node, NodeProcessors, Offered, Platform, PostState,
+    PostedReceives, PostedTable, Remainder,
 };
 
 /// The bytes of a message that one side copies before it asks whether both could copy the rest, at first and
@@ -310,13 +310,17 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Notes that a send has been announced in the ring by frame `number`.
-    pub(super) fn offer(&mut self, peer: PeerId, handle: usize, number: u32) {
+    /// Notes that a send has been announced in the ring by frame `number`, or a send of a window.
+    pub(super) fn offer(&mut self, peer: PeerId, handle: usize, number: u32, in_window: bool) {
         if self.peers[peer].process != 0 {
             // Only receivers of streams ask.
-            let several = self.peers.streams_with(peer) && self.has_offer(peer);
+            let announcements = match self.peers.streams_with(peer) {
+                true if in_window => Announcements::Window,
+                true if self.has_offer(peer) => Announcements::Several,
+                _ => Announcements::One,
+            };
             if let Some(posted_table) = self.posted_table_of(peer) {
-                posted_table.note_several(several);
+                posted_table.note_announcements(announcements);
             }
             self.single_copy.offers.push(peer, handle, number);
         }

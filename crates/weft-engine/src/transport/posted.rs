@@ -13,6 +13,18 @@ use super::absent::part;
 /// The bits of a message's number that an entry has room for.
 pub const NUMBER_BITS: u32 = 21;
 
+/// The messages that a sender has announced to a receiver and that are not complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Announcements {
+    /// At most one.
+    #[default]
+    One,
+    /// Several: the sender may compute before it waits for them.
+    Several,
+    /// A window: the sender waits for its messages as soon as all are started.
+    Window,
+}
+
 /// A receive as it is posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PostedReceive {
@@ -193,11 +205,11 @@ part! {
         /// The message that both sides copy at this time; its name is that of the sender's request.
         fn cooperative_copy(&self) -> &Self::Cooperation;
 
-        /// Announces whether several messages are announced to the receiver at this time (sender).
-        fn note_several(&mut self, several: bool);
+        /// Says which messages are announced to the receiver at this time (sender).
+        fn note_announcements(&mut self, announcements: Announcements);
 
-        /// Returns whether the sender has announced several messages and waits for them inside MPI
-        /// (receiver).
+        /// Returns whether the sender has announced several messages and waits for them inside MPI, or
+        /// announces a window (receiver).
         fn sender_awaits_several(&self) -> bool;
 
         /// Announces that the data of the announced message `request` lies at `address` now (sender), in the

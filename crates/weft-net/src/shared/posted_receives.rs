@@ -52,8 +52,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weft_engine::transport::{
-    Candidate, Claim, NUMBER_BITS, Offered, PostState, PostedReceive, PostedTable, RELOCATED_MAX, Remainder, Taker,
-    Ticket,
+    Announcements, Candidate, Claim, NUMBER_BITS, Offered, PostState, PostedReceive, PostedTable, RELOCATED_MAX,
+    Remainder, Taker, Ticket,
 };
 
 use super::cooperative_copy::CooperativeCopy;
@@ -121,9 +121,9 @@ pub(super) struct Layout {
     /// handle. `matched`: those of them whose receive is known, or that are known to have none yet.
     handled: AtomicU32,
     matched: AtomicU32,
-    /// Set while several messages of the sender are announced and not complete. The sender writes it, on the
-    /// table of a pair only.
-    several: AtomicU32,
+    /// The messages of the sender that are announced and not complete ([`Announcements`]). The sender writes this
+    /// word, on the table of a pair only.
+    announcements: AtomicU32,
     /// Set while the receiver fetches messages of the sender, on the table of a pair only.
     fetching: AtomicU32,
     cooperative_copy: CooperativeCopy,
@@ -151,8 +151,8 @@ pub struct PostedReceives {
     /// The counters `handled` and `matched` of the layout, at the receiver's end.
     handled: u32,
     matched: u32,
-    /// What the layout says of several messages, at the sender's end.
-    several: bool,
+    /// The word `announcements` of the layout, at the sender's end.
+    announcements: Announcements,
 }
 
 // SAFETY: a PostedReceives is two addresses in the segment that it keeps mapped; all its accesses there are
@@ -175,7 +175,7 @@ impl PostedReceives {
             range: (0, 0),
             handled: 0,
             matched: 0,
-            several: false,
+            announcements: Announcements::One,
         }
     }
 
@@ -212,16 +212,20 @@ impl PostedTable for PostedReceives {
         &self.layout().cooperative_copy
     }
 
-    fn note_several(&mut self, several: bool) {
+    fn note_announcements(&mut self, announcements: Announcements) {
         // The receiver writes to the same line with every message.
-        if std::mem::replace(&mut self.several, several) != several {
-            self.layout().several.store(u32::from(several), Ordering::Relaxed);
+        if std::mem::replace(&mut self.announcements, announcements) != announcements {
+            self.layout().announcements.store(announcements as u32, Ordering::Relaxed);
         }
     }
 
     fn sender_awaits_several(&self) -> bool {
-        self.layout().several.load(Ordering::Relaxed) != 0
-            && self.segment.rank_state(self.sender).inside_mpi.load(Ordering::Relaxed) != 0
+        const SEVERAL: u32 = Announcements::Several as u32;
+        const WINDOW: u32 = Announcements::Window as u32;
+        match self.layout().announcements.load(Ordering::Relaxed) {
+            SEVERAL => self.segment.rank_state(self.sender).inside_mpi.load(Ordering::Relaxed) != 0,
+            announcements => announcements == WINDOW,
+        }
     }
 
     fn note_relocated(&self, place: usize, relocated: Option<(u32, u64)>) {

@@ -12,8 +12,8 @@ use std::rc::Rc;
 use weft_core::message::Frame as Parsed;
 use weft_engine::protocols::CostModel;
 use weft_engine::transport::{
-    CollectiveSlots, Frames, Liveness, Node, NodeCosts, NodeProcessors, PeerFault, PostedReceives, RELOCATED_MAX,
-    SleepMode, Sleeping, SlotCounts, Stamp,
+    Announcements, CollectiveSlots, Frames, Liveness, Node, NodeCosts, NodeProcessors, PeerFault, PostedReceives,
+    RELOCATED_MAX, SleepMode, Sleeping, SlotCounts, Stamp,
 };
 use weft_plan::collective::PHASES_AHEAD;
 use weft_random::Random;
@@ -91,7 +91,7 @@ pub(super) struct Pair {
     pub(super) opened: bool,
     pub(super) handled: u32,
     pub(super) settled: u32,
-    pub(super) several: bool,
+    pub(super) announcements: Announcements,
     pub(super) fetching: bool,
     pub(super) relocated: [Option<(u32, u64)>; RELOCATED_MAX],
     pub(super) sharing: Sharing,

@@ -6,8 +6,8 @@
 use super::{NodeMemory, SharedMemory};
 use crate::job::moments::Moments;
 use weft_engine::transport::{
-    Candidate, Claim, Cooperation, Ending, NUMBER_BITS, Offered, Piece, PostState, PostedReceive, PostedTable,
-    Remainder, Taker, Ticket,
+    Announcements, Candidate, Claim, Cooperation, Ending, NUMBER_BITS, Offered, Piece, PostState, PostedReceive,
+    PostedTable, Remainder, Taker, Ticket,
 };
 
 /// Bytes of a unit of a message that both sides copy.
@@ -62,13 +62,17 @@ impl PostedTable for Table {
         &self.share
     }
 
-    fn note_several(&mut self, several: bool) {
-        self.memory.borrow_mut().pair(self.receiver, self.sender).several = several;
+    fn note_announcements(&mut self, announcements: Announcements) {
+        self.memory.borrow_mut().pair(self.receiver, self.sender).announcements = announcements;
     }
 
     fn sender_awaits_several(&self) -> bool {
         let mut memory = self.memory.borrow_mut();
-        memory.pair(self.receiver, self.sender).several && memory.is_inside_mpi(self.sender)
+        match memory.pair(self.receiver, self.sender).announcements {
+            Announcements::One => false,
+            Announcements::Several => memory.is_inside_mpi(self.sender),
+            Announcements::Window => true,
+        }
     }
 
     fn note_relocated(&self, place: usize, relocated: Option<(u32, u64)>) {
