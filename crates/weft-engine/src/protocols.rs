@@ -33,9 +33,8 @@ pub(crate) use refinement::{Copying, KernelTrials, Refinement};
 pub(crate) use rows::Streams;
 pub use rows::{Offer, ROWS, Row};
 
-/// The size above which a message goes through a ring in pieces, and the size of its first piece, in bytes:
-/// while the receiver copies one piece out, the sender copies the next one in. Each piece costs a line that
-/// goes to the receiver and back, so pieces are not short.
+/// The size above which a message goes through a ring in pieces, in bytes: while the receiver copies one piece
+/// out, the sender copies the next one in. Each piece costs a line that goes to the receiver and back.
 pub const RING_PIECE_BYTES: u64 = 32 << 10;
 /// The largest message whose receiver a sender on the node never asks for, whatever the costs, in bytes: such
 /// a message is there before the answer would be.

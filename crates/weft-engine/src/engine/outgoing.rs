@@ -26,8 +26,8 @@ use crate::transport::{Candidate, Frames, Platform};
 /// The room in a packet above which the first piece of a message fills the packet up, in bytes: little more
 /// than a head. A packet that is not full ends a train.
 const FIRST_PIECE_MIN: u64 = 48;
-/// The least and the most bytes of a piece of a message in a ring, except the first piece. Each piece costs
-/// about as much as a copy of 4 KiB, so long messages have longer pieces (docs/design/node.md).
+/// The least and the most bytes of a piece of a message in a ring; the first piece has the least. Each piece
+/// costs about as much as a copy of 4 KiB, so long messages have longer pieces (docs/design/node.md).
 const NEXT_PIECE_BYTES: (u64, u64) = (16 << 10, 64 << 10);
 /// The most bytes of a piece on a route other than a ring. No receiver waits for the end of a piece there,
 /// so it is as long as a frame may well be.
@@ -299,7 +299,8 @@ impl<P: Platform> PointToPoint<P> {
                 if total <= piece_max {
                     return self.carry(peer, &whole, &send.data, 0, total).then_some(total);
                 }
-                return self.carry(peer, &first, &send.data, 0, piece_max).then_some(piece_max);
+                let piece = piece_max.min(NEXT_PIECE_BYTES.0);
+                return self.carry(peer, &first, &send.data, 0, piece).then_some(piece);
             }
             _ => u64::MAX,
         };

@@ -38,8 +38,10 @@ const CLEAR_AHEAD: usize = 2 * LINE;
 /// nothing to do.
 const STRIDE: usize = 4 * LINE;
 /// Least bytes behind a sent frame that the producer asks for: the lines of the next frames, if they are like
-/// the last one. Behind a frame larger than [`FETCH_AHEAD_MAX`] the producer asks only for the lines that it
-/// clears: the next frame comes at once, or late, and its copy asks for lines itself.
+/// the last one. Behind a frame larger than [`FETCH_AHEAD_MAX`] the producer prepares nothing: the next frame
+/// comes at once, or late, and its copy asks for lines itself. Stores that clear lines wait for each line in
+/// turn, before the next piece: 256 KiB between processors that share no cache took 12.5 µs instead of 10.9 (AMD
+/// EPYC, Zen 5).
 const FETCH_AHEAD_MIN: usize = 8 * LINE;
 const FETCH_AHEAD_MAX: usize = 66 * LINE;
 /// Most bytes of a frame, behind its first line, that the consumer asks for at once when it finds the frame.
@@ -386,7 +388,10 @@ impl Producer {
     /// and asks for the lines of frames of `need` bytes, like the last one.
     #[inline(always)]
     fn prepare_next(&mut self, need: usize) {
-        let ahead = if need > FETCH_AHEAD_MAX { CLEAR_AHEAD } else { need.max(FETCH_AHEAD_MIN) };
+        if need > FETCH_AHEAD_MAX {
+            return;
+        }
+        let ahead = need.max(FETCH_AHEAD_MIN);
         if self.cleared < self.sent + CLEAR_AHEAD as u64 || self.fetched < self.sent + ahead as u64 {
             self.prepare(ahead);
         }
