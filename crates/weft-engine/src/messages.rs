@@ -18,6 +18,7 @@ mod given_up;
 mod peer;
 mod recovery;
 mod rendezvous;
+mod spare_buffers;
 
 pub use access::{Announced, Fetched, PeerAccess, Withdrawal, Written};
 pub use awaited::Unfinished;
@@ -41,6 +42,7 @@ use completions::Completions;
 use errors::{status_of, too_many, too_many_regions, truncated};
 use frames::Matched;
 use peer::{Arriving, Target};
+use spare_buffers::SpareBuffers;
 
 /// Eager bytes that one process may have under way to, and unconsumed at, another.
 pub const CREDIT_BYTES: u64 = 1 << 20;
@@ -178,7 +180,7 @@ pub struct Messages {
     /// Messages without a receive; the matcher names them by their place here.
     pub unexpected: Slab<Unexpected>,
     /// Buffers for the next unexpected messages.
-    spare: Vec<Vec<u8>>,
+    spare: SpareBuffers,
     /// Bytes of memory of the messages that are kept beyond the credit of their senders, and the most that
     /// they may be.
     lent: u64,
@@ -255,7 +257,7 @@ impl Messages {
             under_way: 0,
             matcher: Matcher::new(),
             unexpected: Slab::new(Kind::Unexpected),
-            spare: Vec::new(),
+            spare: SpareBuffers::default(),
             lent: 0,
             lent_max: 0,
             regions: Regions::default(),

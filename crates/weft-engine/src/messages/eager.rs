@@ -6,7 +6,7 @@ use weft_core::message::Head;
 use super::EventKind;
 use super::{
     Arriving, Body, CREDIT_BYTES, CREDIT_PER_MESSAGE, KEPT_BYTES_TOLD, Matched, Messages, Outgoing, Peer, PeerAccess,
-    SMALL_BYTES_MAX, Stream, Target, Unexpected, failure, status_of, truncated,
+    SMALL_BYTES_MAX, SpareBuffers, Stream, Target, Unexpected, failure, status_of, truncated,
 };
 use crate::error::Error;
 use crate::group::PeerId;
@@ -17,13 +17,6 @@ use crate::request::{Hold, State, Status};
 /// The memory that each message costs beside its payload, in bytes, when it is kept beyond its sender's
 /// credit: its places in tables and heap.
 const LENT_PER_MESSAGE: u64 = 192;
-
-/// The number of spare buffers that are kept for the next unexpected messages.
-const SPARE_MAX: usize = 64;
-/// The bytes of the largest spare buffer that is kept.
-const SPARE_BYTES_MAX: usize = 1024;
-/// The bytes of the smallest spare buffer that is made.
-const SPARE_BYTES_MIN: usize = 64;
 
 impl Messages {
     /// Gives the unexpected message `unexpected` to the receive `handle`.
@@ -44,6 +37,7 @@ impl Messages {
                 self.let_go(peer, message.total, message.is_lent, peers);
                 let rest = peers.peer(peer).arriving(stream);
                 self.store_piece(handle, 0, &bytes);
+                self.put_aside(bytes);
                 let (total, received) = (message.total, rest.map_or(0, |rest| rest.received));
                 let rest = Arriving { target: Target::Request(handle), total, received };
                 peers.peer_mut(peer).set_arriving(stream, Some(rest));
@@ -75,13 +69,10 @@ impl Messages {
         Some(bytes)
     }
 
-    /// Keeps the memory of a short message for the next one.
+    /// Keeps the memory of a message for the next one.
     #[inline]
-    pub fn put_aside(&mut self, mut bytes: Vec<u8>) {
-        if bytes.capacity() <= SPARE_BYTES_MAX && self.spare.len() < SPARE_MAX {
-            bytes.clear();
-            self.spare.push(bytes);
-        }
+    pub fn put_aside(&mut self, bytes: Vec<u8>) {
+        self.spare.put(bytes);
     }
 
     /// Tells the sender that its synchronous message has matched: the sender's `request` waits for that
@@ -263,12 +254,12 @@ impl Messages {
         let mut kept = None;
         // Each turn takes a receive out of the matcher, so this ends.
         let found = loop {
-            let Self { matcher, unexpected, malformed_frames, lent, .. } = self;
+            let Self { matcher, unexpected, malformed_frames, spare, lent, .. } = self;
             // A message that comes in pieces is kept within the sender's credit.
             let room = Room { unexpected, malformed_frames, lent, lent_max: 0, state: peers.peer_mut(peer), peer };
             let found = matcher.arrive(envelope, || {
                 let make = || {
-                    let mut bytes = Vec::with_capacity(total as usize);
+                    let mut bytes = spare.take(total as usize);
                     bytes.extend_from_slice(payload);
                     Body::Arriving { bytes, acknowledge, stream }
                 };
@@ -374,9 +365,9 @@ impl Room<'_> {
 }
 
 #[inline(never)]
-fn keep_whole(room: Room<'_>, spare: &mut Vec<Vec<u8>>, payload: &[u8], acknowledge: Option<u32>) -> Option<usize> {
+fn keep_whole(room: Room<'_>, spare: &mut SpareBuffers, payload: &[u8], acknowledge: Option<u32>) -> Option<usize> {
     let make = || {
-        let mut bytes = spare.pop().unwrap_or_else(|| Vec::with_capacity(payload.len().max(SPARE_BYTES_MIN)));
+        let mut bytes = spare.take(payload.len());
         bytes.extend_from_slice(payload);
         Body::Whole { bytes, acknowledge }
     };
