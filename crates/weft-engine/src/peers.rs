@@ -197,7 +197,7 @@ pub(crate) struct Neighbours<P: Platform> {
 const LARGE_FRAME_BYTES: usize = 4 << 10;
 
 impl<P: Platform> Neighbours<P> {
-    /// Notes a frame of `bytes` bytes that has arrived.
+    /// Notes a frame of `bytes` bytes that has arrived, or left.
     #[inline]
     pub(crate) fn note_frame(&mut self, bytes: usize) {
         self.copied |= bytes >= LARGE_FRAME_BYTES;

@@ -470,7 +470,11 @@ impl<P: Platform> PointToPoint<P> {
                 let Some(node) = &mut self.node else { return false };
                 let writer = &mut self.peers[peer].writer;
                 let fill = |out: &mut [u8]| data.read_for_others(offset, out, writer);
-                node.try_send_with(local, head.as_bytes(), length as usize, fill)
+                let is_sent = node.try_send_with(local, head.as_bytes(), length as usize, fill);
+                if is_sent {
+                    self.peers.near.note_frame(length as usize);
+                }
+                is_sent
             }
             Route::Remote(()) => {
                 if self.queued_bytes(peer) > FLOW_QUEUE_BYTES {
