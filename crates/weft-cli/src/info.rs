@@ -17,7 +17,7 @@ mod variables;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use weft_mpi::engine::protocols::CostModel;
+use weft_mpi::engine::protocols::{CostModel, Explained};
 use weft_mpi::settings::{COSTS, Said, Settings};
 use weft_net::shared;
 
@@ -119,7 +119,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 /// Prints the costs that are in effect here.
 fn costs() -> ExitCode {
     match Said::here().and_then(|said| said.settings(|_| None)) {
-        Ok(settings) => crate::out::write(format_args!("{}", costs_here(&settings).0)),
+        Ok(settings) => crate::out::write(format_args!("{}", Explained(&costs_here(&settings).0))),
         Err(sentence) => {
             crate::out::say!("weft info: {sentence}");
             return ExitCode::FAILURE;

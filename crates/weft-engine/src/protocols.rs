@@ -26,15 +26,15 @@ pub use calibration::{
     CALIBRATION_SHORT_BYTES, CalibrationRound, CalibrationSamples, Disturbed, KernelTimes,
 };
 pub use choices::{Choices, Range, offers};
-pub use costs::{COST_PS_MAX, Cost, CostModel};
+pub use costs::{COST_PS_MAX, Cost, CostModel, Explained};
 pub(crate) use early_announcements::EarlyAnnouncements;
 pub(crate) use message_windows::{MessageWindows, Overlap};
 pub(crate) use refinement::{Copying, KernelTrials, Refinement};
 pub(crate) use rows::Streams;
 pub use rows::{Offer, ROWS, Row};
 
-/// The size above which a message goes through a ring in pieces, in bytes: while the receiver copies one piece
-/// out, the sender copies the next one in. Each piece costs a line that goes to the receiver and back.
+/// The size above which a message goes through a ring in pieces, in bytes. While the receiver copies one
+/// piece out, the sender copies the next one in. Each piece costs a line that goes to the receiver and back.
 pub const RING_PIECE_BYTES: u64 = 32 << 10;
 /// The largest message whose receiver a sender on the node never asks for, whatever the costs, in bytes: such
 /// a message is there before the answer would be.

@@ -99,7 +99,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             directory: None,
-            ring_bytes_max: 2 << 20,
+            ring_bytes_max: sizes::ring_bytes_max(crate::sys::second_level_cache()),
             attach_timeout: Duration::from_secs(20),
             processors: usize::MAX,
             only_rings: false,

@@ -97,6 +97,19 @@ pub(crate) fn online_processors() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1)
 }
 
+/// The bytes of a processor's second-level cache, as far as the C library knows them.
+#[cfg(target_env = "gnu")]
+pub(crate) fn second_level_cache() -> Option<usize> {
+    // SAFETY: as above.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) }).ok().filter(|bytes| *bytes > 0)
+}
+
+/// The same; no other C library tells.
+#[cfg(not(target_env = "gnu"))]
+pub(crate) fn second_level_cache() -> Option<usize> {
+    None
+}
+
 /// Returns the processors that this thread may use; none if the machine has more than a `cpu_set_t`.
 pub(crate) fn processors() -> Vec<u32> {
     let bytes = size_of::<libc::cpu_set_t>();

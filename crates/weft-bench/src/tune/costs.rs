@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use weft_mpi::engine::protocols::{COST_PS_MAX, Cost, CostModel};
+use weft_mpi::engine::protocols::{COST_PS_MAX, Cost, CostModel, Explained};
 
 use super::{Arguments, Job, LIMIT_SECONDS};
 use crate::measure::library::Mpi;
@@ -98,8 +98,9 @@ pub(super) fn tune(arguments: &Arguments, mpi: &Mpi, program: &Path, output: &Pa
     let machine = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let processor = machine.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("").trim();
     let text = format!(
-        "# Written by `weft tune --costs` on {}: picoseconds of moving messages on one node.\n{model}",
-        processor.trim_start_matches(':').trim()
+        "# Written by `weft tune --costs` on {}: picoseconds of moving messages on one node.\n{}",
+        processor.trim_start_matches(':').trim(),
+        Explained(&model)
     );
     // The library must be able to read what is written.
     text.parse::<CostModel>().map_err(|why| format!("the costs would not be understood: {why}"))?;

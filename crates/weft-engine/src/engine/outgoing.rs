@@ -132,8 +132,11 @@ impl<P: Platform> PointToPoint<P> {
             self.follow_costs();
         }
         let is_large = self.is_large(bytes);
-        let is_in_window =
-            is_large && !send.blocking && matches!(self.peers[peer].route, Route::Shared(_)) && self.sends_window(peer);
+        let state = &self.peers[peer];
+        let has_credit = bytes + CREDIT_PER_MESSAGE <= state.matching.credit;
+        let may_wait = !send.blocking && matches!(state.route, Route::Shared(_));
+        // Short messages are not counted. Those that have used up the credit are a window as well.
+        let is_in_window = may_wait && if is_large { self.sends_window(peer) } else { !has_credit };
         let is_exchanged = is_in_window && self.exchanges_windows(peer);
         // Such a message goes eagerly, whether its receive is posted or not.
         let is_eager = is_in_window
@@ -164,7 +167,7 @@ impl<P: Platform> PointToPoint<P> {
                 is_synchronous: send.mode == Mode::Synchronous,
                 is_blocking: send.blocking,
                 is_contiguous: send.data.address().is_some(),
-                has_credit: bytes + CREDIT_PER_MESSAGE <= state.matching.credit,
+                has_credit,
                 is_path_busy,
                 is_exchanged,
                 receiver,

@@ -70,7 +70,6 @@ impl Messages {
     }
 
     /// Keeps the memory of a message for the next one.
-    #[inline]
     pub fn put_aside(&mut self, bytes: Vec<u8>) {
         self.spare.put(bytes);
     }

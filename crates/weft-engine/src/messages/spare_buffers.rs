@@ -1,7 +1,5 @@
-//! Memory of unexpected messages, kept for the next ones. New memory costs a page fault for every 4 KiB, which
-//! take longer than the copies: the allocator gives long buffers back to the kernel again and again.
-
-use super::CREDIT_BYTES;
+//! Memory of unexpected messages, kept for the next ones. The allocator gives long buffers back to the
+//! kernel. New ones cost a page fault for every 4 KiB, and such faults take longer than the copies.
 
 /// The bytes of the largest short buffer.
 const SHORT_BYTES_MAX: usize = 1024;
@@ -9,14 +7,14 @@ const SHORT_BYTES_MAX: usize = 1024;
 const BYTES_MIN: usize = 64;
 /// The most short buffers that are kept.
 const SHORT_MAX: usize = 64;
-/// The most bytes of long buffers that are kept: as many as one peer may send before a receive.
-const LONG_BYTES_MAX: usize = CREDIT_BYTES as usize;
+/// The bytes of the largest long buffer that is kept, and the most of them: 1 MiB in all.
+const LONG_BYTES_MAX: usize = 128 << 10;
+const LONG_MAX: usize = 8;
 
 /// Empty buffers.
 #[derive(Default)]
 pub(super) struct SpareBuffers {
     short: Vec<Vec<u8>>,
-    /// The long ones, the oldest first.
     long: Vec<Vec<u8>>,
 }
 
@@ -24,29 +22,35 @@ impl SpareBuffers {
     /// Takes an empty buffer for `length` bytes, or makes one.
     #[inline]
     pub(super) fn take(&mut self, length: usize) -> Vec<u8> {
-        if length <= SHORT_BYTES_MAX {
-            return self.short.pop().unwrap_or_else(|| Vec::with_capacity(length.max(BYTES_MIN)));
+        if length > SHORT_BYTES_MAX {
+            return self.take_long(length);
         }
-        match self.long.iter().rposition(|bytes| bytes.capacity() >= length) {
-            Some(place) => self.long.remove(place),
-            None => Vec::with_capacity(length),
-        }
+        self.short.pop().unwrap_or_else(|| Vec::with_capacity(length.max(BYTES_MIN)))
     }
 
-    /// Keeps a buffer, if it is not too large. Long ones that were put here earlier make room.
-    #[inline]
-    pub(super) fn put(&mut self, mut bytes: Vec<u8>) {
-        bytes.clear();
-        if bytes.capacity() <= SHORT_BYTES_MAX {
-            if self.short.len() < SHORT_MAX {
-                self.short.push(bytes);
-            }
-        } else if bytes.capacity() <= LONG_BYTES_MAX {
-            self.long.push(bytes);
-            while self.long.iter().map(Vec::capacity).sum::<usize>() > LONG_BYTES_MAX {
-                self.long.remove(0);
+    #[inline(never)]
+    fn take_long(&mut self, length: usize) -> Vec<u8> {
+        for place in (0..self.long.len()).rev() {
+            if self.long[place].capacity() >= length {
+                return self.long.swap_remove(place);
             }
         }
+        Vec::with_capacity(length)
+    }
+
+    /// Keeps a buffer for the next message, if there is room.
+    #[inline(never)]
+    pub(super) fn put(&mut self, mut bytes: Vec<u8>) {
+        let (buffers, most) = match bytes.capacity() {
+            ..=SHORT_BYTES_MAX => (&mut self.short, SHORT_MAX),
+            ..=LONG_BYTES_MAX => (&mut self.long, LONG_MAX),
+            _ => return,
+        };
+        if buffers.len() == most {
+            buffers.swap_remove(0);
+        }
+        bytes.clear();
+        buffers.push(bytes);
     }
 }
 
@@ -70,16 +74,16 @@ mod tests {
         assert_eq!((places[1], places[2]), (places[0], places[0]));
     }
 
-    /// Buffers of many sizes, more than are kept.   Expect: never more than the limits, and the last ones.
+    /// Buffers of many sizes, more than are kept.   Expect: never more than the limits, and the last one.
     #[test]
     fn memory_that_is_kept_is_bounded() {
         let mut spare = SpareBuffers::default();
-        for length in (0..4000).map(|number| (number * 7919) % (3 << 20)) {
+        for length in (0..4000).map(|number| (number * 7919) % (256 << 10)) {
             spare.put(Vec::with_capacity(length));
-            assert!(spare.short.len() <= SHORT_MAX);
-            assert!(spare.long.iter().map(Vec::capacity).sum::<usize>() <= LONG_BYTES_MAX);
+            assert!(spare.short.len() <= SHORT_MAX && spare.long.len() <= LONG_MAX);
+            assert!(spare.long.iter().all(|bytes| bytes.capacity() <= LONG_BYTES_MAX));
         }
         spare.put(Vec::with_capacity(LONG_BYTES_MAX));
-        assert_eq!((spare.long.len(), spare.take(5000).capacity()), (1, LONG_BYTES_MAX));
+        assert_eq!(spare.take(5000).capacity(), LONG_BYTES_MAX);
     }
 }

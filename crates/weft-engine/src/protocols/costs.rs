@@ -58,7 +58,10 @@ macro_rules! cost_model {
             /// The built-in costs.
             pub const BUILT_IN: Self = Self { $($name: $default,)+ };
 
-            /// The name and the meaning of each cost.
+            /// The name of each cost.
+            const NAMES: &[&str] = &[$(stringify!($name),)+];
+
+            /// The name and the meaning of each cost. The library does without the meanings.
             pub const MEANINGS: &[(&str, &str)] =
                 &[$((stringify!($name), concat!($($meaning),+).trim_ascii_start()),)+];
 
@@ -227,11 +230,24 @@ const fn max(one: u64, other: u64) -> u64 {
     if one > other { one } else { other }
 }
 
+/// A model with the meanings of its costs.
+pub struct Explained<'a>(pub &'a CostModel);
+
+/// Writes the model as text for people: one cost a line, its name, its picoseconds and its meaning.
+impl fmt::Display for Explained<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for ((name, meaning), value) in CostModel::MEANINGS.iter().zip(self.0.values()) {
+            writeln!(f, "{name:28} {value:>9}  # {meaning}")?;
+        }
+        Ok(())
+    }
+}
+
 /// Writes the model as text: one cost a line, its name and its picoseconds.
 impl fmt::Display for CostModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for ((name, meaning), value) in Self::MEANINGS.iter().zip(self.values()) {
-            writeln!(f, "{name:28} {value:>9}  # {meaning}")?;
+        for (name, value) in Self::NAMES.iter().zip(self.values()) {
+            writeln!(f, "{name} {value}")?;
         }
         Ok(())
     }

@@ -121,8 +121,8 @@ pub(super) struct Layout {
     /// handle. `matched`: those of them whose receive is known, or that are known to have none yet.
     handled: AtomicU32,
     matched: AtomicU32,
-    /// The messages of the sender that are announced and not complete ([`Announcements`]). The sender writes this
-    /// word, on the table of a pair only.
+    /// The messages of the sender that are announced and not complete ([`Announcements`]). The sender writes
+    /// this word, on the table of a pair only.
     announcements: AtomicU32,
     /// Set while the receiver fetches messages of the sender, on the table of a pair only.
     fetching: AtomicU32,

@@ -32,7 +32,7 @@ impl Drop for Directory {
 
 #[test]
 fn sizes_fit_for_every_number_of_ranks() {
-    let most = &Settings::default();
+    let most = &Settings { ring_bytes_max: 2 << 20, ..Settings::default() };
     for local_size in 1..=LOCAL_SIZE_MAX {
         let geometry = Geometry::choose(local_size, most);
         assert!(geometry.is_valid(), "{geometry:?}");
@@ -45,6 +45,8 @@ fn sizes_fit_for_every_number_of_ranks() {
     }
     let rings = [2, 4, 8, 32].map(|local_size| Geometry::choose(local_size, most).ring_bytes >> 10);
     assert_eq!(rings, [2048, 680, 256, 32], "KiB");
+    let caches = [None, Some(256 << 10), Some(1 << 20), Some(1280 << 10), Some(4 << 20)];
+    assert_eq!(caches.map(|bytes| sizes::ring_bytes_max(bytes) >> 10), [2048, 1024, 1024, 1280, 2048], "KiB");
     assert!(!Geometry::choose(32, most).is_lazy() && Geometry::choose(64, most).is_lazy());
     let smallest = std::iter::successors(Some(Geometry::choose(3, most)), |geometry| geometry.halved()).last().unwrap();
     assert_eq!(smallest.ring_bytes, sizes::RING_BYTES_MIN);

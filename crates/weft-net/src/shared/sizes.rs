@@ -8,6 +8,14 @@ pub(crate) const RING_BYTES_MIN: usize = 16 << 10;
 /// The largest ring, control included: a frame's length must fit beside the mark in the ready word.
 pub(crate) const RING_BYTES_MAX: usize = 16 << 20;
 
+/// The most bytes of a ring between few ranks, on a processor with this second-level cache. They are as many
+/// as the cache has, from 1 to 2 MiB. Lines that are written again should have left the reader's near caches,
+/// and be no further away than that. An AMD EPYC (Zen 5) has a cache of 1 MiB. Rings of 2 MiB move windows of
+/// 2 MiB at 18 GB/s there, and rings of 1 MiB at 48, between processors that share a third-level cache.
+pub(super) fn ring_bytes_max(second_level_cache: Option<usize>) -> usize {
+    second_level_cache.unwrap_or(usize::MAX).clamp(1 << 20, 2 << 20)
+}
+
 /// Most receives that stand on a table.
 pub(super) const POSTED_MAX: usize = if cfg!(loom) { 2 } else { 64 };
 /// Bytes of a table.

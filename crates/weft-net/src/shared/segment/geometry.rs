@@ -10,8 +10,8 @@ pub(super) const PAGE: usize = 4096;
 /// Most bytes of all rings for which the rings are reserved at once. Above it each ring is reserved on its
 /// first use.
 pub(super) const EAGER_BYTES_MAX: usize = 32 << 20;
-/// Bytes that the rings of a few ranks share. A ring should be larger than a processor's second-level cache:
-/// bytes that are written again have then left the reader's cache. Many ranks have modest rings.
+/// Bytes that the rings of a few ranks share. Each has at most [`sizes::ring_bytes_max`] of them. Many ranks
+/// have modest rings.
 const GENEROUS_BYTES: usize = 8 << 20;
 const MODEST_RING_BYTES: usize = 256 << 10;
 /// Most slots for collectives of each rank: that many communicators can use slots at a time. There are fewer
