@@ -41,11 +41,11 @@ impl SpareBuffers {
     /// Keeps a buffer for the next message, if there is room.
     #[inline(never)]
     pub(super) fn put(&mut self, mut bytes: Vec<u8>) {
-        let (buffers, most) = match bytes.capacity() {
-            ..=SHORT_BYTES_MAX => (&mut self.short, SHORT_MAX),
-            ..=LONG_BYTES_MAX => (&mut self.long, LONG_MAX),
-            _ => return,
-        };
+        if bytes.capacity() > LONG_BYTES_MAX {
+            return;
+        }
+        let is_short = bytes.capacity() <= SHORT_BYTES_MAX;
+        let (buffers, most) = if is_short { (&mut self.short, SHORT_MAX) } else { (&mut self.long, LONG_MAX) };
         if buffers.len() == most {
             buffers.swap_remove(0);
         }
