@@ -921,6 +921,32 @@ fn several_short_messages_are_copied_by_both_sides_while_their_sender_waits() {
     }
 }
 
+/// Two windows of announced messages, whose sender has not come to its wait when the receiver sees them.
+/// Expect: the receiver does not fetch the second window, but asks for the ring at once. A pass of the sender
+/// that only puts long pieces into the ring is progress, so its wait spins on.
+#[test]
+fn a_window_is_asked_for_before_its_sender_waits() {
+    if !weft_net::single_copy::available(std::process::id() as i32) {
+        eprintln!("skipped: this machine does not let processes copy from each other");
+        return;
+    }
+    let mut all = node_engines(2, true);
+    for is_first in [true, false] {
+        let pairs: Vec<Pair> = (0..8).map(|_| start_pair(&mut all, 1, 100_000)).collect();
+        for _ in 0..10 {
+            all[0].progress();
+        }
+        if !is_first {
+            assert!(pairs.iter().all(|pair| !complete(&all[0], pair.received)), "the kernel has copied a message");
+            all[1].take_advance();
+            all[1].progress();
+            assert!(all[1].take_advance(), "pieces have left, and are no progress");
+        }
+        work(&mut all, |all| pairs.iter().all(|pair| pair.is_complete(all)));
+        assert!(pairs.iter().all(|pair| pair.memory == pair.content));
+    }
+}
+
 const SECOND: weft_core::time::Duration = weft_core::time::Duration::from_secs(1);
 /// The bytes of a message that is longer than a window: it is never under way as a whole.
 const LONG: usize = 2_000_000;
