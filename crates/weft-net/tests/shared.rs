@@ -206,7 +206,7 @@ fn in_a_small_directory_the_rings_are_smaller_and_a_warning_says_so() {
     let environment = [("DIRECTORY", directory.text()), ("KEY", key.as_str())];
     let mut role = Role::start_unshared("-m", &preparation, "role_reports_warnings", &environment);
     let warning = role.hear();
-    assert!(warning.contains(directory.text()) && warning.contains("have 256 KiB, not 2048"), "{warning}");
+    assert!(warning.contains(directory.text()) && warning.contains("have 256 KiB, not "), "{warning}");
     role.finish();
 }
 
