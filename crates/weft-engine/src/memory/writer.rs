@@ -9,8 +9,8 @@
 //!
 //! This module does not ask which processors share a cache: a process may move, and a virtual machine does
 //! not say. A [`Writer`] measures instead: it makes trials of two kinds, and keeps what was quicker
-//! ([`Rule::choose`]). It makes further trials from time to time, less often after each trial
-//! that changed nothing, and at once when several copies in a row have been slow.
+//! ([`Rule::choose`]). It makes further trials from time to time, less often after each trial that changed
+//! nothing, and at once when several copies in a row have been slow.
 
 use super::trials::{PAUSE_MAX, Trials, cost_of};
 

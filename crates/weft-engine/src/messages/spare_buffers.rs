@@ -8,8 +8,8 @@ const BYTES_MIN: usize = 64;
 /// The most short buffers that are kept.
 const SHORT_MAX: usize = 64;
 /// The bytes of the largest long buffer that is kept, and the most of them: 1 MiB in all.
-const LONG_BYTES_MAX: usize = 128 << 10;
-const LONG_MAX: usize = 8;
+const LONG_BYTES_MAX: usize = 64 << 10;
+const LONG_MAX: usize = 16;
 
 /// Empty buffers.
 #[derive(Default)]
