@@ -101,6 +101,21 @@ fn ratios_say_who_is_better_whichever_way_the_unit_runs() {
     assert_eq!(found, expected.map(|(text, standing)| (text.to_owned(), standing)));
 }
 
+/// Overheads of which some are below zero: they are differences of two times.   Expect: who has the lower one
+/// is ahead, and two of that kind are level.
+#[test]
+fn an_overhead_below_zero_is_less_than_one_above() {
+    for (ours, theirs, standing) in [
+        ("-0.3", "27.9", Standing::Ahead),
+        ("7.0", "-4.5", Standing::Behind),
+        ("-0.1", "-0.4", Standing::Level),
+        ("0.2", "0.4", Standing::Ahead),
+    ] {
+        let summary = run_of(&format!("overhead us 8 weft 0 {ours}\n overhead us 8 other 0 {theirs}"), "");
+        assert_eq!(summary.tables[0].rows[0].best_peer.unwrap().standing(), standing, "{ours} {theirs}");
+    }
+}
+
 /// Samples of writing that tell the speed of plain calls beside them.   Expect: a table of the shares, in
 /// which no library is compared with another.
 #[test]
