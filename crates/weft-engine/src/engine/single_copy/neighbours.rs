@@ -14,7 +14,7 @@ use crate::transport::{Cooperation, Ending, Platform, PostState, PostedTable, Ta
 const COOPERATIVE_LOOKS_MAX: usize = 1000;
 
 /// The longest message of which the receiver asks for all at once, in bytes. The kernel copies the first part
-/// of longer ones. An AMD EPYC (Zen 5) moves windows of 4 MiB at 40 GB/s so, and at 20 through the ring alone.
+/// of longer ones. An AMD EPYC (Zen 5) moves windows of 4 MiB at 40 GB/s so, and at 20 through the ring.
 const ASKED_AT_ONCE_MAX: u64 = 1 << 20;
 
 impl<P: Platform> Peers<P> {
