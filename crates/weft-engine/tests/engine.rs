@@ -343,6 +343,15 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
     }
 }
 
+/// Says that a test is skipped, if this machine does not let processes copy from each other.
+fn lacks_single_copy() -> bool {
+    let is_available = weft_net::single_copy::available(std::process::id() as i32);
+    if !is_available {
+        eprintln!("skipped: this machine does not let processes copy from each other");
+    }
+    !is_available
+}
+
 /// Makes engines of one node, in this thread; with single copies unless the machine forbids them.
 fn node_engines(count: usize, single_copy: bool) -> Vec<Engine> {
     node_engines_with(count, single_copy, CostModel::BUILT_IN)
@@ -613,8 +622,7 @@ proptest! {
 
 #[test]
 fn a_receiver_that_computes_is_served_by_its_sender_and_the_other_way_round() {
-    if !weft_net::single_copy::available(std::process::id() as i32) {
-        eprintln!("skipped: this machine does not let processes copy from each other");
+    if lacks_single_copy() {
         return;
     }
     let mut all = node_engines(2, true);
@@ -712,8 +720,7 @@ impl Half {
 /// operation copies nothing.
 #[test]
 fn of_two_processes_that_exchange_messages_each_fetches_one() {
-    if !weft_net::single_copy::available(std::process::id() as i32) {
-        eprintln!("skipped: this machine does not let processes copy from each other");
+    if lacks_single_copy() {
         return;
     }
     let mut all = node_engines(2, true);
@@ -738,8 +745,7 @@ fn of_two_processes_that_exchange_messages_each_fetches_one() {
 /// once, and its send completes.
 #[test]
 fn a_message_that_is_to_be_fetched_is_fetched_at_once_where_no_pass_may_follow() {
-    if !weft_net::single_copy::available(std::process::id() as i32) {
-        eprintln!("skipped: this machine does not let processes copy from each other");
+    if lacks_single_copy() {
         return;
     }
     for case in ["abandoned", "computes", "settled"] {
@@ -771,8 +777,7 @@ fn a_message_that_is_to_be_fetched_is_fetched_at_once_where_no_pass_may_follow()
 /// nothing is left to be fetched.
 #[test]
 fn a_message_whose_sender_dies_is_fetched_no_more() {
-    if !weft_net::single_copy::available(std::process::id() as i32) {
-        eprintln!("skipped: this machine does not let processes copy from each other");
+    if lacks_single_copy() {
         return;
     }
     let mut all = node_engines(2, true);
@@ -899,8 +904,7 @@ fn a_window_is_sent_eagerly_while_its_receiver_takes_it_in() {
 /// table. From the second window on it asks for them, and both sides copy.
 #[test]
 fn several_short_messages_are_copied_by_both_sides_while_their_sender_waits() {
-    if !weft_net::single_copy::available(std::process::id() as i32) {
-        eprintln!("skipped: this machine does not let processes copy from each other");
+    if lacks_single_copy() {
         return;
     }
     let mut all = node_engines(2, true);
@@ -926,8 +930,7 @@ fn several_short_messages_are_copied_by_both_sides_while_their_sender_waits() {
 /// that only puts long pieces into the ring is progress, so its wait spins on.
 #[test]
 fn a_window_is_asked_for_before_its_sender_waits() {
-    if !weft_net::single_copy::available(std::process::id() as i32) {
-        eprintln!("skipped: this machine does not let processes copy from each other");
+    if lacks_single_copy() {
         return;
     }
     let mut all = node_engines(2, true);

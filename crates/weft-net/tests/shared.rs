@@ -206,7 +206,7 @@ fn in_a_small_directory_the_rings_are_smaller_and_a_warning_says_so() {
     let environment = [("DIRECTORY", directory.text()), ("KEY", key.as_str())];
     let mut role = Role::start_unshared("-m", &preparation, "role_reports_warnings", &environment);
     let warning = role.hear();
-    assert!(warning.contains(directory.text()) && warning.contains("have 256 KiB, not "), "{warning}");
+    assert!(warning.contains(directory.text()) && warning.contains("have 256 KiB, not 2048"), "{warning}");
     role.finish();
 }
 
@@ -249,7 +249,8 @@ fn without_a_usable_shm_and_tmpdir_the_segment_is_in_tmp() {
 #[ignore = "a role"]
 fn role_reports_warnings() {
     let directory = variable("DIRECTORY");
-    let settings = Settings { directory: Some(directory.clone().into()), ..Settings::default() };
+    let directory_path = Some(directory.clone().into());
+    let settings = Settings { directory: directory_path, ring_bytes_max: 2 << 20, ..Settings::default() };
     let mut leader = Node::create(&variable("KEY"), 0, 2, &settings).unwrap();
     let mut second = Node::create(&variable("KEY"), 1, 2, &settings).unwrap();
     // Touches every page of a ring: a page that is not really there would be a SIGBUS.

@@ -33,8 +33,8 @@ const NEXT_PIECE_BYTES: (u64, u64) = (16 << 10, 64 << 10);
 /// so it is as long as a frame may well be.
 const OTHER_PIECE_BYTES: u64 = 1 << 20;
 /// The bytes of a message after which this process looks at what has arrived, so that a process that sends
-/// and receives takes turns. It fills half of a ring first: lines that both sides write and read at the same
-/// time come late.
+/// and receives takes turns. It fills half of the largest ring first, or all of a smaller one: lines that
+/// both sides write and read at the same time come late.
 const TURN_BYTES: u64 = 1 << 20;
 
 /// The bytes of each frame of a message of `total` bytes, if frames have `head` bytes in front of their
@@ -134,9 +134,9 @@ impl<P: Platform> PointToPoint<P> {
         let is_large = self.is_large(bytes);
         let state = &self.peers[peer];
         let has_credit = bytes + CREDIT_PER_MESSAGE <= state.matching.credit;
-        let may_wait = !send.blocking && matches!(state.route, Route::Shared(_));
-        // Short messages are not counted. Those that have used up the credit are a window as well.
-        let is_in_window = may_wait && if is_large { self.sends_window(peer) } else { !has_credit };
+        let is_nonblocking_on_node = !send.blocking && matches!(state.route, Route::Shared(_));
+        // The engine counts large messages only. Short ones that have used up the credit are a window, too.
+        let is_in_window = is_nonblocking_on_node && if is_large { self.sends_window(peer) } else { !has_credit };
         let is_exchanged = is_in_window && self.exchanges_windows(peer);
         // Such a message goes eagerly, whether its receive is posted or not.
         let is_eager = is_in_window

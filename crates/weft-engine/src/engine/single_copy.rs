@@ -310,7 +310,8 @@ impl<P: Platform> PointToPoint<P> {
         }
     }
 
-    /// Notes that a send has been announced in the ring by frame `number`, or a send of a window.
+    /// Notes that frame `number` of the ring has announced a send. `in_window` says whether the send belongs
+    /// to a window; the receiver reads that in the table.
     pub(super) fn offer(&mut self, peer: PeerId, handle: usize, number: u32, in_window: bool) {
         if self.peers[peer].process != 0 {
             // Only receivers of streams ask.
