@@ -26,23 +26,7 @@ enum {
      * ranks. A leak goes on. */
     BLOCKS_COMPARED = 8,
     BLOCKS = 50,
-    /* More messages than Weft keeps memory for, of as many bytes as Weft keeps. */
-    MESSAGES = 100,
-    MESSAGE_BYTES = 1000,
 };
-
-/* Fills caches: memory for messages that no receive has asked for yet is kept for the next ones, up to a
- * limit. */
-static void fill_caches(void)
-{
-    static char bytes[MESSAGE_BYTES];
-    for (int i = 0; i < MESSAGES; i++)
-        MPI_Send(bytes, MESSAGE_BYTES, MPI_BYTE, (rank + 1) % ranks, 20, MPI_COMM_WORLD);
-    MPI_Send(bytes, 0, MPI_BYTE, (rank + 1) % ranks, 21, MPI_COMM_WORLD);
-    MPI_Recv(bytes, 0, MPI_BYTE, (rank + ranks - 1) % ranks, 21, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    for (int i = 0; i < MESSAGES; i++)
-        MPI_Recv(bytes, MESSAGE_BYTES, MPI_BYTE, (rank + ranks - 1) % ranks, 20, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-}
 
 static void take(const struct kind *kind, int turns)
 {
