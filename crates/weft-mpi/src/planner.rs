@@ -196,7 +196,9 @@ impl Plans<'_> {
         Chosen { choices: &self.planner.choices, layout: &self.layout }
     }
 
-    fn kept(&self, key: Key, plan: impl FnOnce(Chosen<'_>) -> Schedule) -> Arc<Schedule> {
+    /// Returns the schedule of a call that is known, or makes one.
+    #[inline(never)]
+    fn kept(&self, key: Key, plan: &dyn Fn(Chosen<'_>) -> Schedule) -> Arc<Schedule> {
         let mut kept = self.planner.kept.borrow_mut();
         let known = kept.schedules.iter().find(|(known, layout, _)| *known == key && *layout == self.layout);
         if let Some((_, _, schedule)) = known {
@@ -218,22 +220,22 @@ impl Plans<'_> {
 
     /// The part of this rank in `MPI_Bcast`.
     pub fn bcast(&self, of: &Bcast) -> Arc<Schedule> {
-        self.kept(Key::Bcast(*of), |chosen| chosen.bcast(of))
+        self.kept(Key::Bcast(*of), &|chosen| chosen.bcast(of))
     }
 
     /// The part of this rank in `MPI_Gather`.
     pub fn gather(&self, of: &Gather) -> Arc<Schedule> {
-        self.kept(Key::Gather(*of), |chosen| chosen.gather(of))
+        self.kept(Key::Gather(*of), &|chosen| chosen.gather(of))
     }
 
     /// The part of this rank in `MPI_Scatter`.
     pub fn scatter(&self, of: &Gather) -> Arc<Schedule> {
-        self.kept(Key::Scatter(*of), |chosen| chosen.scatter(of))
+        self.kept(Key::Scatter(*of), &|chosen| chosen.scatter(of))
     }
 
     /// The part of this rank in `MPI_Allgather`.
     pub fn allgather(&self, of: &Allgather) -> Arc<Schedule> {
-        self.kept(Key::Allgather(*of), |chosen| chosen.allgather(of))
+        self.kept(Key::Allgather(*of), &|chosen| chosen.allgather(of))
     }
 
     /// The part of this rank in `MPI_Allgatherv`.
@@ -243,22 +245,22 @@ impl Plans<'_> {
 
     /// The part of this rank in `MPI_Alltoall`.
     pub fn alltoall(&self, of: &Allgather) -> Arc<Schedule> {
-        self.kept(Key::Alltoall(*of), |chosen| chosen.alltoall(of))
+        self.kept(Key::Alltoall(*of), &|chosen| chosen.alltoall(of))
     }
 
     /// The part of this rank in `MPI_Reduce`.
     pub fn reduce(&self, of: &Reduce) -> Arc<Schedule> {
-        self.kept(Key::Reduce(*of), |chosen| chosen.reduce(of))
+        self.kept(Key::Reduce(*of), &|chosen| chosen.reduce(of))
     }
 
     /// The part of this rank in `MPI_Allreduce`.
     pub fn allreduce(&self, of: &Allreduce) -> Arc<Schedule> {
-        self.kept(Key::Allreduce(*of), |chosen| chosen.allreduce(of))
+        self.kept(Key::Allreduce(*of), &|chosen| chosen.allreduce(of))
     }
 
     /// The part of this rank in `MPI_Reduce_scatter_block`.
     pub fn reduce_scatter_block(&self, of: &ReduceScatterBlock) -> Arc<Schedule> {
-        self.kept(Key::ReduceScatterBlock(*of), |chosen| chosen.reduce_scatter_block(of))
+        self.kept(Key::ReduceScatterBlock(*of), &|chosen| chosen.reduce_scatter_block(of))
     }
 
     /// The part of this rank in `MPI_Reduce_scatter`.
@@ -268,12 +270,12 @@ impl Plans<'_> {
 
     /// The part of this rank in `MPI_Scan`.
     pub fn scan(&self, of: &Allreduce) -> Arc<Schedule> {
-        self.kept(Key::Scan(*of), |chosen| chosen.scan(of))
+        self.kept(Key::Scan(*of), &|chosen| chosen.scan(of))
     }
 
     /// The part of this rank in `MPI_Exscan`.
     pub fn exscan(&self, of: &Allreduce) -> Arc<Schedule> {
-        self.kept(Key::Exscan(*of), |chosen| chosen.exscan(of))
+        self.kept(Key::Exscan(*of), &|chosen| chosen.exscan(of))
     }
 
     /// The barrier of these processes, bound to no buffers.
