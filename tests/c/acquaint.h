@@ -47,7 +47,6 @@ static void acquaint(void)
     }
     free(out);
     free(in);
-    fill_caches();
 }
 
 #endif

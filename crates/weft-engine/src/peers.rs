@@ -17,7 +17,7 @@ use crate::group::PeerId;
 use crate::jobs::{JobKey, Member};
 use crate::memory::{Copier, Writer};
 use crate::messages::{self, Announced, Outgoing};
-use crate::protocols::{CostModel, EarlyAnnouncements, KernelTrials, Overlap, PeerWindows, Refinement, Streams};
+use crate::protocols::{CostModel, EarlyAnnouncements, KernelTrials, MessageWindows, Refinement, Streams};
 use crate::transport::{Node, Platform, PostedReceives};
 
 /// The table of posted receives of this platform.
@@ -83,8 +83,10 @@ pub struct Peer<P: Platform> {
     pub(crate) ahead_of_room: Option<usize>,
     /// The writer that puts payloads into the ring, if there is one.
     pub(crate) writer: Writer,
-    /// The windows of nonblocking large messages to and from the peer, if it is a process of this node.
-    pub(crate) windows: PeerWindows,
+    /// The windows of nonblocking large messages to the peer, if it is a process of this node.
+    pub(crate) sent_windows: MessageWindows,
+    /// The same of receives from it.
+    pub(crate) received_windows: MessageWindows,
     /// Set if the peer has written a message to a receive of this process since this process last fetched one
     /// from it: the memory of receives may still lie in the cache of the peer's processor.
     pub(crate) has_written: bool,
@@ -108,6 +110,11 @@ pub struct Peer<P: Platform> {
 }
 
 impl<P: Platform> Peer<P> {
+    /// Returns whether windows of messages went to the peer and came from it, when they were last started.
+    pub(crate) fn exchanges_windows(&self) -> bool {
+        self.sent_windows.is_window() && self.received_windows.is_window()
+    }
+
     /// The peer's number in its job, which is its rank in that job's `MPI_COMM_WORLD`.
     pub fn number(&self) -> u32 {
         self.number
@@ -176,8 +183,6 @@ pub(crate) struct Neighbours<P: Platform> {
     pub(crate) copied: bool,
     /// Whether both sides of a ring copy large data at once.
     pub(crate) streams: Streams,
-    /// Whether the program computes between the start of large messages and its wait for them.
-    pub(crate) overlap: Overlap,
     /// The trials among announced messages that this process would ask for through a ring.
     pub(crate) trials: KernelTrials,
     /// The smallest message of which both sides copy a part, in bytes.
@@ -238,7 +243,6 @@ impl<P: Platform> Peers<P> {
             cooperative: Vec::new(),
             copied: false,
             streams,
-            overlap: Overlap::default(),
             trials: KernelTrials::default(),
             cooperative_bytes_min: costs.cooperative_bytes_min(),
             refinement: Refinement::new(*costs),
@@ -251,12 +255,6 @@ impl<P: Platform> Peers<P> {
         debug_assert!(added == own);
         peers[own].matching.single_copy = true;
         peers
-    }
-
-    /// The windows of messages to and from `peer`, and what is known of the program's waits for them.
-    pub(crate) fn windows(&mut self, peer: PeerId) -> (&mut PeerWindows, &Overlap) {
-        let Self { entries, near, .. } = self;
-        (&mut entries[peer.index()].windows, &near.overlap)
     }
 
     /// Adds a peer of the job `job`, whose packets carry this index. Returns its id and the part that the
@@ -290,7 +288,8 @@ impl<P: Platform> Peers<P> {
             waiting: false,
             ahead_of_room: None,
             writer: Writer::new(P::ticks),
-            windows: PeerWindows::default(),
+            sent_windows: MessageWindows::default(),
+            received_windows: MessageWindows::default(),
             has_written: false,
             early_announcements: EarlyAnnouncements::default(),
             numbered: 0,

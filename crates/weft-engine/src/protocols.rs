@@ -28,7 +28,7 @@ pub use calibration::{
 pub use choices::{Choices, Range, offers};
 pub use costs::{COST_PS_MAX, Cost, CostModel, Explained};
 pub(crate) use early_announcements::EarlyAnnouncements;
-pub(crate) use message_windows::{Overlap, PeerWindows};
+pub(crate) use message_windows::{MessageWindows, Overlap};
 pub(crate) use refinement::{Copying, KernelTrials, Refinement};
 pub(crate) use rows::Streams;
 pub use rows::{Offer, ROWS, Row};

@@ -39,7 +39,7 @@ use crate::group::{Group, PeerId};
 use crate::memory::UserData;
 use crate::messages::{Announced, Fetched};
 use crate::peers::{Neighbours, Route, Table};
-use crate::protocols::{Copying, KernelTrials};
+use crate::protocols::{Copying, KernelTrials, Overlap};
 use crate::request::{Cancellation, Request, Send, State};
 use crate::transport::{
     Announcements, Candidate, Claim, Cooperation, Frames, Node, NodeProcessors, Offered, Platform, PostState,
@@ -69,6 +69,7 @@ pub(super) struct SingleCopies {
     /// The receives of this process that stand on tables, and some that no longer do (`note_posted`).
     receives: Vec<usize>,
     inside_mpi: bool,
+    overlap: Overlap,
     /// The trials among messages that this process would send through a ring,
     pub(super) trials: KernelTrials,
     /// and among the receives that it would not post where their senders see them.
@@ -97,30 +98,29 @@ impl<P: Platform> PointToPoint<P> {
     /// Notes that the program has come to a call that may wait.
     #[inline(always)]
     pub fn note_wait(&mut self) {
-        self.peers.near.overlap.wait(P::ticks);
+        self.single_copy.overlap.wait(P::ticks);
     }
 
     /// Notes the nonblocking send of the request `handle` to `peer`, which is large.
     pub(super) fn note_send(&mut self, peer: PeerId, handle: usize) {
         let messages = &self.messages;
-        let (windows, overlap) = self.peers.windows(peer);
-        windows.note_sent(overlap, handle, |handle| messages.is_outstanding(handle));
+        self.peers[peer].sent_windows.note(handle, |handle| messages.is_outstanding(handle));
     }
 
     /// Notes that the program may go on behind a large nonblocking operation that it has started.
     pub(super) fn note_start(&mut self) {
-        self.peers.near.overlap.start(P::ticks());
+        self.single_copy.overlap.start(P::ticks());
     }
 
     /// Returns whether a large nonblocking send to `peer` belongs to a window for which the program waits at
     /// once, as far as is known.
     pub(super) fn sends_window(&self, peer: PeerId) -> bool {
-        self.peers[peer].windows.is_sent(&self.peers.near.overlap)
+        self.peers[peer].sent_windows.is_window() && !self.single_copy.overlap.computes()
     }
 
     /// Returns whether such windows go to `peer` and come from it.
     pub(super) fn exchanges_windows(&self, peer: PeerId) -> bool {
-        self.peers[peer].windows.are_exchanged(&self.peers.near.overlap)
+        self.sends_window(peer) && self.peers[peer].exchanges_windows()
     }
 
     /// Notes the nonblocking receive of the request `handle` from `peer`, which is large, and returns
@@ -128,16 +128,9 @@ impl<P: Platform> PointToPoint<P> {
     fn is_received_in_window(&mut self, peer: PeerId, handle: usize) -> bool {
         self.note_start();
         let messages = &self.messages;
-        let (windows, overlap) = self.peers.windows(peer);
-        windows.note_received(overlap, (handle, false), |handle| messages.is_outstanding(handle));
-        windows.is_received(overlap)
-    }
-
-    /// Notes that a call waits for a large message from `peer` as the request `handle`.
-    fn note_awaited(&mut self, peer: Option<PeerId>, handle: usize) {
-        let (Some(peer), messages) = (peer, &self.messages) else { return };
-        let (windows, overlap) = self.peers.windows(peer);
-        windows.note_received(overlap, (handle, true), |handle| messages.is_outstanding(handle));
+        let windows = &mut self.peers[peer].received_windows;
+        windows.note(handle, |handle| messages.is_outstanding(handle));
+        windows.is_window() && !self.single_copy.overlap.computes()
     }
 
     /// The processors of the node, if it knows which processes spin on them.
@@ -396,7 +389,7 @@ impl<P: Platform> PointToPoint<P> {
     #[inline]
     pub(super) fn fetch_before_computing(&mut self) {
         if self.owes_copies()
-            && self.peers.near.overlap.computes()
+            && self.single_copy.overlap.computes()
             && self.peers.near.due.iter().any(|announced| !announced.blocking)
         {
             self.fetch_due(u64::MAX);
