@@ -28,6 +28,30 @@ enum {
     BLOCKS = 50,
 };
 
+/* Fills the memory that a library keeps for messages that come before their receives. That memory grows with
+ * the most messages that ever waited at once, up to a limit: Weft keeps 64 buffers for messages of at most
+ * 1 KiB, and 16 for messages of at most 64 KiB. The lengths are the longest of each sort in `kinds.h`.
+ * The sender announces the last long messages, because its credit is used up; they take no memory. */
+static void fill_caches(void)
+{
+    enum { MESSAGES = 100, LONGEST = 40000 };
+    static const int lengths[] = {1000, LONGEST};
+    static unsigned char out[LONGEST], in[LONGEST];
+    MPI_Request requests[MESSAGES];
+    int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        for (int j = 0; j < MESSAGES; j++) {
+            MPI_Isend(out, lengths[i], MPI_BYTE, next, 20, MPI_COMM_WORLD, &requests[j]);
+            /* Messages of one sender come in order: behind this one, the long one is there. A sender
+             * announces long messages while earlier ones are under way. */
+            MPI_Sendrecv(out, 0, MPI_BYTE, next, 21, in, 0, MPI_BYTE, before, 21, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+        for (int j = 0; j < MESSAGES; j++)
+            MPI_Recv(in, lengths[i], MPI_BYTE, before, 20, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Waitall(MESSAGES, requests, MPI_STATUSES_IGNORE);
+    }
+}
+
 static void take(const struct kind *kind, int turns)
 {
     alarm((unsigned)time_limit());
