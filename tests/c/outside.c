@@ -144,6 +144,34 @@ static void sender_is_away(int peer, unsigned char *out, unsigned char *in, int 
     }
 }
 
+/* Windows of messages go to the receiver, which waits for them, and so does the sender. Then the sender goes
+ * away behind a window. */
+static void sender_is_away_behind_windows(int peer, unsigned char *out, unsigned char *in)
+{
+    enum { WINDOWS = 20, COUNT = 8, LENGTH = 100000 };
+    MPI_Request request[COUNT];
+    for (int i = 0; i <= WINDOWS; i++) {
+        int is_last = i == WINDOWS;
+        if (rank > peer) {
+            if (is_last)
+                await_sign(peer);
+            for (int at = 0; at < COUNT; at++)
+                MPI_Irecv(in + at * LENGTH, LENGTH, MPI_BYTE, peer, at, MPI_COMM_WORLD, &request[at]);
+            MPI_Waitall(COUNT, request, MPI_STATUSES_IGNORE);
+            if (is_last)
+                give_sign(peer);
+        } else {
+            for (int at = 0; at < COUNT; at++)
+                MPI_Isend(out + at * LENGTH, LENGTH, MPI_BYTE, peer, at, MPI_COMM_WORLD, &request[at]);
+            if (is_last) {
+                give_sign(peer);
+                await_sign(peer);
+            }
+            MPI_Waitall(COUNT, request, MPI_STATUSES_IGNORE);
+        }
+    }
+}
+
 /* Both ranks send before they receive. The messages are short enough to be sent eagerly, so each send
  * completes without its receiver, and its memory is the program's again. */
 static void both_send_first(int peer, unsigned char *out, unsigned char *in, int length, int count)
@@ -188,6 +216,8 @@ int main(int argc, char **argv)
                     both_send_first(peer, out, in, length, count);
                 }
             }
+        STORY("the sender waits outside of MPI behind a window of messages");
+        sender_is_away_behind_windows(peer, out, in);
         free(out);
         free(in);
     }

@@ -561,10 +561,11 @@ impl<P: Platform> PointToPoint<P> {
     }
 
     /// Returns whether a receiver has asked for a message that the kernel could have copied, and its data is
-    /// going through a ring, from this process or to it. It moves on only while both ends make passes.
+    /// going through a ring, from this process or to it. It moves on only while both ends make passes. The
+    /// receiver of a window may have asked at any time.
     #[inline]
     pub fn is_asked_for_rings(&self) -> bool {
-        !self.messages.regions.is_empty() && self.is_asked_on_node()
+        self.offers_window() || (!self.messages.regions.is_empty() && self.is_asked_on_node())
     }
 
     #[inline(never)]

@@ -64,6 +64,8 @@ const fn copy_bytes_first(streams: bool) -> u64 {
 #[derive(Default)]
 pub(super) struct SingleCopies {
     offers: Offers,
+    /// Set if receivers may have asked for one of the offers without waiting for this process.
+    offers_window: bool,
     /// The messages that were announced early, the relocated ones included.
     early: Vec<relocation::Early>,
     /// The receives of this process that stand on tables, and some that no longer do (`note_posted`).
@@ -323,8 +325,15 @@ impl<P: Platform> PointToPoint<P> {
             if let Some(posted_table) = self.posted_table_of(peer) {
                 posted_table.note_announcements(announcements);
             }
+            self.single_copy.offers_window = announcements == Announcements::Window || self.offers_window();
             self.single_copy.offers.push(peer, handle, number);
         }
+    }
+
+    /// Returns whether an announced send may belong to a window, for which receivers ask at once.
+    #[inline]
+    pub(super) fn offers_window(&self) -> bool {
+        self.single_copy.offers_window && !self.single_copy.offers.is_empty()
     }
 
     /// Returns whether a message announced to `peer` waits for its receive, or to be fetched, as far as is
