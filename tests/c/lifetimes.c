@@ -30,7 +30,7 @@ enum {
 
 /* Fills the memory that a library keeps for messages that come before their receives. That memory grows with
  * the most messages that ever waited at once, up to a limit: Weft keeps 64 buffers for messages of at most
- * 1 KiB, and 16 for messages of at most 64 KiB. The lengths are the longest of each sort in `kinds.h`.
+ * 1 KiB, and 64 KiB for longer ones. The lengths are the longest of each sort in `kinds.h`.
  * The sender announces the last long messages, because its credit is used up; they take no memory. */
 static void fill_caches(void)
 {

@@ -7,9 +7,9 @@ const SHORT_BYTES_MAX: usize = 1024;
 const BYTES_MIN: usize = 64;
 /// The most short buffers that are kept.
 const SHORT_MAX: usize = 64;
-/// The bytes of the largest long buffer that is kept, and the most of them: 1 MiB in all.
+/// The most bytes of all long buffers together that are kept. Processes hold as many as ever waited at once,
+/// which depends on their speed: more would look like a leak.
 const LONG_BYTES_MAX: usize = 64 << 10;
-const LONG_MAX: usize = 16;
 
 /// Empty buffers.
 #[derive(Default)]
@@ -44,13 +44,18 @@ impl SpareBuffers {
         if bytes.capacity() > LONG_BYTES_MAX {
             return;
         }
-        let is_short = bytes.capacity() <= SHORT_BYTES_MAX;
-        let (buffers, most) = if is_short { (&mut self.short, SHORT_MAX) } else { (&mut self.long, LONG_MAX) };
-        if buffers.len() == most {
-            buffers.swap_remove(0);
+        if bytes.capacity() <= SHORT_BYTES_MAX {
+            if self.short.len() == SHORT_MAX {
+                self.short.swap_remove(0);
+            }
+            bytes.clear();
+            return self.short.push(bytes);
+        }
+        while self.long.iter().map(Vec::capacity).sum::<usize>() + bytes.capacity() > LONG_BYTES_MAX {
+            self.long.remove(0);
         }
         bytes.clear();
-        buffers.push(bytes);
+        self.long.push(bytes);
     }
 }
 
@@ -58,14 +63,14 @@ impl SpareBuffers {
 mod tests {
     use super::*;
 
-    /// A program whose messages of 64 KiB come before their receives, four at a time.   Expect: the same four
+    /// A program whose messages of 16 KiB come before their receives, four at a time.   Expect: the same four
     /// buffers hold them again and again, and shorter messages get others.
     #[test]
     fn the_memory_of_long_messages_is_used_again() {
         let mut spare = SpareBuffers::default();
         let mut places = Vec::new();
         for _ in 0..3 {
-            let buffers = [(); 4].map(|()| spare.take(64 << 10));
+            let buffers = [(); 4].map(|()| spare.take(16 << 10));
             places.push(buffers.each_ref().map(|bytes| bytes.as_ptr()));
             places.last_mut().expect("four").sort_unstable();
             assert!(spare.take(100).capacity() <= SHORT_BYTES_MAX);
@@ -80,8 +85,8 @@ mod tests {
         let mut spare = SpareBuffers::default();
         for length in (0..4000).map(|number| (number * 7919) % (256 << 10)) {
             spare.put(Vec::with_capacity(length));
-            assert!(spare.short.len() <= SHORT_MAX && spare.long.len() <= LONG_MAX);
-            assert!(spare.long.iter().all(|bytes| bytes.capacity() <= LONG_BYTES_MAX));
+            assert!(spare.short.len() <= SHORT_MAX);
+            assert!(spare.long.iter().map(Vec::capacity).sum::<usize>() <= LONG_BYTES_MAX);
         }
         spare.put(Vec::with_capacity(LONG_BYTES_MAX));
         assert_eq!(spare.take(5000).capacity(), LONG_BYTES_MAX);
