@@ -44,17 +44,16 @@ impl SpareBuffers {
         if bytes.capacity() > LONG_BYTES_MAX {
             return;
         }
+        bytes.clear();
         if bytes.capacity() <= SHORT_BYTES_MAX {
             if self.short.len() == SHORT_MAX {
                 self.short.swap_remove(0);
             }
-            bytes.clear();
             return self.short.push(bytes);
         }
         while self.long.iter().map(Vec::capacity).sum::<usize>() + bytes.capacity() > LONG_BYTES_MAX {
             self.long.remove(0);
         }
-        bytes.clear();
         self.long.push(bytes);
     }
 }
