@@ -97,8 +97,7 @@ static void end_receives_after_sign(int peer, const unsigned char *in, int lengt
     check_all(in, length, count, peer);
 }
 
-/* The receiver posts first and goes away. Of several long messages that are announced, the sender can write
- * only the first one to its receive without the receiver (docs/design/node.md): there is one long message. */
+/* The receiver posts first and goes away. */
 static void receives_are_posted(int peer, unsigned char *out, unsigned char *in, int length, int count)
 {
     MPI_Request request[MOST];
@@ -144,31 +143,37 @@ static void sender_is_away(int peer, unsigned char *out, unsigned char *in, int 
     }
 }
 
-/* Windows of messages go to the receiver, which waits for them, and so does the sender. Then the sender goes
- * away behind a window. */
-static void sender_is_away_behind_windows(int peer, unsigned char *out, unsigned char *in)
+/* The messages of a window: too long to be sent eagerly, too many for a ring, and too many for the memory in
+ * which a receiver keeps messages that it does not expect. */
+static const struct {
+    int count, length;
+} WINDOWS[] = {{8, 100000}, {64, 40000}, {4000, 500}};
+enum { WINDOW_COUNT = sizeof WINDOWS / sizeof WINDOWS[0], WINDOW_MOST = 4000 };
+
+/* Windows of messages go to the receiver, and both ranks wait for them. Then one rank starts its part of a
+ * window, goes away, and waits outside of MPI until the other rank has its part. */
+static void a_rank_is_away_behind_windows(int peer, unsigned char *out, unsigned char *in, int count, int length,
+                                          int is_sender)
 {
-    enum { WINDOWS = 20, COUNT = 8, LENGTH = 100000 };
-    MPI_Request request[COUNT];
-    for (int i = 0; i <= WINDOWS; i++) {
-        int is_last = i == WINDOWS;
-        if (rank > peer) {
-            if (is_last)
-                await_sign(peer);
-            for (int at = 0; at < COUNT; at++)
-                MPI_Irecv(in + at * LENGTH, LENGTH, MPI_BYTE, peer, at, MPI_COMM_WORLD, &request[at]);
-            MPI_Waitall(COUNT, request, MPI_STATUSES_IGNORE);
-            if (is_last)
-                give_sign(peer);
-        } else {
-            for (int at = 0; at < COUNT; at++)
-                MPI_Isend(out + at * LENGTH, LENGTH, MPI_BYTE, peer, at, MPI_COMM_WORLD, &request[at]);
-            if (is_last) {
-                give_sign(peer);
-                await_sign(peer);
-            }
-            MPI_Waitall(COUNT, request, MPI_STATUSES_IGNORE);
+    enum { TURNS = 20 };
+    static MPI_Request request[WINDOW_MOST];
+    int receives = rank > peer;
+    for (int i = 0; i <= TURNS; i++) {
+        int is_last = i == TURNS, is_away = is_last && receives != is_sender;
+        if (is_last && !is_away)
+            await_sign(peer);
+        for (int at = 0; at < count; at++)
+            if (receives)
+                MPI_Irecv(in + (size_t)at * length, length, MPI_BYTE, peer, at, MPI_COMM_WORLD, &request[at]);
+            else
+                MPI_Isend(out + (size_t)at * length, length, MPI_BYTE, peer, at, MPI_COMM_WORLD, &request[at]);
+        if (is_away) {
+            give_sign(peer);
+            await_sign(peer);
         }
+        MPI_Waitall(count, request, MPI_STATUSES_IGNORE);
+        if (is_last && !is_away)
+            give_sign(peer);
     }
 }
 
@@ -204,7 +209,7 @@ int main(int argc, char **argv)
                 fill_all(out, length, count);
                 wait_at_once(peer, out, in, length);
                 STORY("the receives are posted, and the receiver waits outside of MPI");
-                receives_are_posted(peer, out, in, length, length <= EAGER_LENGTH ? count : 1);
+                receives_are_posted(peer, out, in, length, count);
                 wait_at_once(peer, out, in, length);
                 STORY("the receives take messages that are there, and the receiver waits outside of MPI");
                 messages_are_there(peer, out, in, length, count);
@@ -216,8 +221,12 @@ int main(int argc, char **argv)
                     both_send_first(peer, out, in, length, count);
                 }
             }
-        STORY("the sender waits outside of MPI behind a window of messages");
-        sender_is_away_behind_windows(peer, out, in);
+        for (int at = 0; at < WINDOW_COUNT; at++) {
+            STORY("the sender waits outside of MPI behind a window of messages");
+            a_rank_is_away_behind_windows(peer, out, in, WINDOWS[at].count, WINDOWS[at].length, 1);
+            STORY("the receiver waits outside of MPI behind the receives of a window");
+            a_rank_is_away_behind_windows(peer, out, in, WINDOWS[at].count, WINDOWS[at].length, 0);
+        }
         free(out);
         free(in);
     }

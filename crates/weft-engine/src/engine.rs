@@ -29,6 +29,7 @@ mod report;
 mod single_copy;
 mod sleep;
 mod slots;
+mod stalls;
 mod windows;
 
 use std::collections::VecDeque;
@@ -54,6 +55,7 @@ use multicast::Heard;
 use network::Network;
 use placement::ProgressOfWrites;
 use single_copy::SingleCopies;
+use stalls::Stalls;
 
 /// The most frames taken from the rings, and datagrams from the network, in one pass.
 const FRAMES_PER_PASS: usize = 64;
@@ -129,6 +131,9 @@ pub struct PointToPoint<P: Platform> {
     immediate_max: u64,
     myself: VecDeque<Vec<u8>>,
     backlog: Vec<PeerId>,
+    /// Set while items may wait for room at a peer of this node.
+    is_full_on_node: bool,
+    stalls: Stalls,
     scratch: Vec<u8>,
     passes: u32,
     /// The peers that write to memory of this process beside their flows.
@@ -283,6 +288,7 @@ impl<P: Platform> Engine<P> {
         }
         let arrived = self.poll_node() + self.poll_myself();
         self.progress_single_copies();
+        self.look_for_stalls();
         self.node_collectives().progress();
         let look = self.node.is_none()
             || (arrived == 0 && self.passes.is_multiple_of(NETWORK_EVERY))
@@ -447,6 +453,8 @@ impl<P: Platform> Engine<P> {
         self.owes_a_turn()
             || self.owes_copies()
             || self.looks_after_early()
+            || self.looks_after_offers()
+            || self.stalls.looks_on()
             || !self.failed.is_empty()
             || self.has_settled_eager_writes()
             || self.windows.has_news(self.messages.completions())

@@ -17,7 +17,7 @@ use crate::group::PeerId;
 use crate::jobs::{JobKey, Member};
 use crate::memory::{Copier, Writer};
 use crate::messages::{self, Announced, Outgoing};
-use crate::protocols::{CostModel, EarlyAnnouncements, KernelTrials, MessageWindows, Refinement, Streams};
+use crate::protocols::{CostModel, EarlyAnnouncements, KernelTrials, Overlap, PeerWindows, Refinement, Streams};
 use crate::transport::{Node, Platform, PostedReceives};
 
 /// The table of posted receives of this platform.
@@ -83,10 +83,8 @@ pub struct Peer<P: Platform> {
     pub(crate) ahead_of_room: Option<usize>,
     /// The writer that puts payloads into the ring, if there is one.
     pub(crate) writer: Writer,
-    /// The windows of nonblocking large messages to the peer, if it is a process of this node.
-    pub(crate) sent_windows: MessageWindows,
-    /// The same of receives from it.
-    pub(crate) received_windows: MessageWindows,
+    /// The windows of nonblocking large messages to and from the peer, if it is a process of this node.
+    pub(crate) windows: PeerWindows,
     /// Set if the peer has written a message to a receive of this process since this process last fetched one
     /// from it: the memory of receives may still lie in the cache of the peer's processor.
     pub(crate) has_written: bool,
@@ -95,6 +93,9 @@ pub struct Peer<P: Platform> {
     /// The number of messages put on the route, the announced ones included; the receiver counts the same
     /// messages.
     numbered: u32,
+    /// The messages of the last ones in a row that were announced and then written to their receives: the
+    /// number of the last one, and how many they are.
+    written: (u32, u32),
     messages: u64,
     bytes: u64,
     /// The message layer's part of the peer.
@@ -110,11 +111,6 @@ pub struct Peer<P: Platform> {
 }
 
 impl<P: Platform> Peer<P> {
-    /// Returns whether windows of messages went to the peer and came from it, when they were last started.
-    pub(crate) fn exchanges_windows(&self) -> bool {
-        self.sent_windows.is_window() && self.received_windows.is_window()
-    }
-
     /// The peer's number in its job, which is its rank in that job's `MPI_COMM_WORLD`.
     pub fn number(&self) -> u32 {
         self.number
@@ -138,6 +134,16 @@ impl<P: Platform> Peer<P> {
     /// The number of messages that have been put on the route.
     pub(crate) fn numbered(&self) -> u32 {
         self.numbered
+    }
+
+    /// The number of messages up to number `last`, in a row, that were announced and then written.
+    pub(crate) fn written_up_to(&self, last: u32) -> u32 {
+        if self.written.0 == last { self.written.1 } else { 0 }
+    }
+
+    /// Notes that the message `number` was announced, and has been written to its receive.
+    pub(crate) fn note_announced_written(&mut self, number: u32) {
+        self.written = (number, self.written_up_to(number.wrapping_sub(1)).saturating_add(1));
     }
 
     /// Counts a message of this many bytes that is put on the route; returns its number.
@@ -183,6 +189,11 @@ pub(crate) struct Neighbours<P: Platform> {
     pub(crate) copied: bool,
     /// Whether both sides of a ring copy large data at once.
     pub(crate) streams: Streams,
+    /// Whether the program computes between the start of large messages and its wait for them.
+    pub(crate) overlap: Overlap,
+    /// Set while messages of the node may stand still without passes of this process or of its neighbours:
+    /// they are announced, wait for room, or are due to be fetched.
+    pub(crate) may_stand_still: bool,
     /// The trials among announced messages that this process would ask for through a ring.
     pub(crate) trials: KernelTrials,
     /// The smallest message of which both sides copy a part, in bytes.
@@ -243,6 +254,8 @@ impl<P: Platform> Peers<P> {
             cooperative: Vec::new(),
             copied: false,
             streams,
+            overlap: Overlap::default(),
+            may_stand_still: false,
             trials: KernelTrials::default(),
             cooperative_bytes_min: costs.cooperative_bytes_min(),
             refinement: Refinement::new(*costs),
@@ -255,6 +268,12 @@ impl<P: Platform> Peers<P> {
         debug_assert!(added == own);
         peers[own].matching.single_copy = true;
         peers
+    }
+
+    /// The windows of messages to and from `peer`, and what is known of the program's waits for them.
+    pub(crate) fn windows(&mut self, peer: PeerId) -> (&mut PeerWindows, &Overlap) {
+        let Self { entries, near, .. } = self;
+        (&mut entries[peer.index()].windows, &near.overlap)
     }
 
     /// Adds a peer of the job `job`, whose packets carry this index. Returns its id and the part that the
@@ -288,11 +307,11 @@ impl<P: Platform> Peers<P> {
             waiting: false,
             ahead_of_room: None,
             writer: Writer::new(P::ticks),
-            sent_windows: MessageWindows::default(),
-            received_windows: MessageWindows::default(),
+            windows: PeerWindows::default(),
             has_written: false,
             early_announcements: EarlyAnnouncements::default(),
             numbered: 0,
+            written: (0, 0),
             messages: 0,
             bytes: 0,
             matching,

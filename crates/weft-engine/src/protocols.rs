@@ -28,7 +28,7 @@ pub use calibration::{
 pub use choices::{Choices, Range, offers};
 pub use costs::{COST_PS_MAX, Cost, CostModel, Explained};
 pub(crate) use early_announcements::EarlyAnnouncements;
-pub(crate) use message_windows::{MessageWindows, Overlap};
+pub(crate) use message_windows::{Overlap, PeerWindows};
 pub(crate) use refinement::{Copying, KernelTrials, Refinement};
 pub(crate) use rows::Streams;
 pub use rows::{Offer, ROWS, Row};
@@ -111,7 +111,9 @@ pub struct Situation {
     pub is_blocking: bool,
     /// Set if the data is one run of memory.
     pub is_contiguous: bool,
-    /// Set if the sender has credit for the message at present.
+    /// Set if the sender has credit for the message at present. A message of a window that is longer than the
+    /// eager limit has it only if the ring takes all of it: its receiver may be outside of MPI, and makes no
+    /// room then.
     pub has_credit: bool,
     /// Set while earlier messages are on their way: on a network, more than [`BUSY_BYTES`] that are queued or
     /// not acknowledged; on a node, those of a window that the program waits for together.

@@ -162,6 +162,9 @@ impl Process {
             .messages
             .add_with(communicator, || State::Posted(Receive { context, source, peer, tag, data, blocking: false }))?;
         engine.start_receive(handle);
+        if self.lacks_thread {
+            self.start_thread_for_neighbours();
+        }
         Ok(handle)
     }
 
@@ -281,6 +284,9 @@ impl Process {
             Persistent::Receive(receive) => {
                 engine.messages.restart(handle, State::Posted(receive));
                 engine.start_receive(handle);
+                if self.lacks_thread {
+                    self.start_thread_for_neighbours();
+                }
             }
             Persistent::Partitioned => self.start_partitioned(handle)?,
             Persistent::Collective(collective) => {

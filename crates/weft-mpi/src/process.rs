@@ -152,6 +152,10 @@ pub struct Process {
     pub(crate) windows_elsewhere: usize,
     helped: Helped,
     progress_thread: Option<ProgressThread>,
+    /// Set if other processes of the job are on this node.
+    has_neighbours: bool,
+    /// Set if there may be a progress thread, and there has been none that neighbours could wake.
+    pub(crate) lacks_thread: bool,
     waiters: Waiters,
     parked: parked::Parked,
     alarm: Option<(UnixStream, UnixStream)>,
@@ -402,6 +406,8 @@ impl Process {
             windows_elsewhere: 0,
             helped: Helped::Nothing,
             progress_thread: None,
+            has_neighbours: false,
+            lacks_thread: false,
             waiters: Waiters::new(),
             parked: parked::Parked::new(),
             alarm: None,
@@ -427,6 +433,7 @@ impl Process {
         self.alarm = Some((receiver, sender));
         self.learned = Learned::new(engine.has_network());
         self.processors = processors;
+        self.has_neighbours = neighbours > 1;
         if load.is_some_and(|load| load.ranks > neighbours && load.is_oversubscribed()) {
             // Other jobs were here first: spinning must show that it pays before it is trusted.
             self.learned.distrust_spinning();

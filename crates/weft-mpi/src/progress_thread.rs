@@ -36,17 +36,17 @@ pub(crate) struct ProgressThread {
 }
 
 impl ProgressThread {
-    /// Starts the thread, which sleeps, and wakes at each look of the `pulse` whatever else wakes it. At each
-    /// wake it runs `help`. `help` returns the time after which the thread runs it again, if nothing that is
-    /// armed wakes the thread before.
+    /// Starts the thread, which sleeps. It wakes at each look of the `pulse`, and when a neighbour asks for
+    /// progress, whatever else wakes it. At each wake it runs `help`. `help` returns the time after which the
+    /// thread runs it again, if nothing that is armed wakes the thread before.
     pub(crate) fn start(
-        engine: &Engine,
+        engine: &mut Engine,
         mut pulse: Option<Pulse>,
         help: impl Fn() -> Option<Duration> + Send + 'static,
     ) -> std::io::Result<Self> {
         let (network, doorbell) = engine.watched();
         let descriptors: Vec<i32> = network.iter().copied().chain(doorbell).collect();
-        let watch = Arc::new(Watch::new(&descriptors)?);
+        let watch = Arc::new(Watch::new(&descriptors, engine.progress_bell())?);
         if let Some(pulse) = &mut pulse {
             watch.set_pulse(pulse.pause());
         }

@@ -216,9 +216,7 @@ impl Node {
     fn join(segment: Arc<Segment>, own: usize, bell: Arc<Doorbell>, warnings: Vec<String>) -> Result<Self, Error> {
         let (state, size) = (segment.rank_state(own), segment.geometry().local_size);
         let birth = life::own_birth();
-        for (bell_word, word) in state.bell.iter().zip(bell.key().0) {
-            bell_word.store(word, Ordering::Relaxed);
-        }
+        bell.key().publish(&state.bell);
         state.birth.store(birth, Ordering::Relaxed);
         // The process number is published last: a rank that sees it sees the rest.
         let pid = std::process::id() as i32;
@@ -337,6 +335,14 @@ impl Frames for Node {
         self.outbox.try_send_with(to, head, len, |peer| self.inbox.taken_from(peer), fill)
     }
 
+    fn has_room(&mut self, to: usize, bytes: u64, frame_max: u64) -> bool {
+        self.outbox.has_room(to, bytes, frame_max)
+    }
+
+    fn taken_by(&self, to: usize) -> Option<u64> {
+        self.outbox.taken_by(to)
+    }
+
     #[inline]
     fn poll(&mut self, limit: usize, on_frame: impl FnMut(usize, &[u8])) -> usize {
         self.inbox.poll(limit, on_frame)
@@ -400,6 +406,14 @@ impl Sleeping for Node {
 
     fn drain_doorbell(&mut self) {
         self.outbox.bell.drain();
+    }
+
+    fn make_progress_bell(&mut self) -> Option<RawFd> {
+        self.outbox.make_progress_bell()
+    }
+
+    fn ring_for_progress(&mut self, local_rank: usize) {
+        self.outbox.ring_for_progress(local_rank);
     }
 
     fn awake(&self) -> usize {

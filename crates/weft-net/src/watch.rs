@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use weft_core::time::{Duration, Instant};
@@ -25,14 +25,17 @@ pub struct Watch {
     timer: OwnedFd,
     /// The second timer, which [`Watch::wait`] tells from the first.
     pulse: OwnedFd,
+    /// A doorbell that is always watched.
+    bell: Option<RawFd>,
 }
 
 impl Watch {
-    /// Begins without watching: `descriptors` are known and disarmed, and so is the timer.
+    /// Begins without watching: `descriptors` are known and disarmed, and so is the timer. The doorbell
+    /// `bell` is always armed. It must stay open as long as the watch is used.
     ///
     /// # Errors
     /// The process has not enough descriptors, or one of these cannot be watched.
-    pub fn new(descriptors: &[RawFd]) -> io::Result<Self> {
+    pub fn new(descriptors: &[RawFd], bell: Option<RawFd>) -> io::Result<Self> {
         let owned = |fd: RawFd| {
             check(fd)?;
             // SAFETY: the call succeeded, so the descriptor is open, and no other value owns it.
@@ -44,9 +47,9 @@ impl Watch {
             // SAFETY: as above.
             owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) })
         };
-        let watch = Self { epoll, timer: timer()?, pulse: timer()? };
-        for timer in [&watch.timer, &watch.pulse] {
-            watch.control(libc::EPOLL_CTL_ADD, timer.as_raw_fd(), libc::EPOLLIN)?;
+        let watch = Self { epoll, timer: timer()?, pulse: timer()?, bell };
+        for fd in [watch.timer.as_raw_fd(), watch.pulse.as_raw_fd()].into_iter().chain(bell) {
+            watch.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN)?;
         }
         for fd in descriptors {
             watch.control(libc::EPOLL_CTL_ADD, *fd, libc::EPOLLONESHOT)?;
@@ -86,8 +89,8 @@ impl Watch {
         set_timer(&self.pulse, Some(span));
     }
 
-    /// Sleeps until an armed descriptor is readable, or the timer or the pulse has run out. A signal may end
-    /// it earlier. Returns whether the pulse has run out since the last call.
+    /// Sleeps until an armed descriptor or the doorbell is readable, or the timer or the pulse has run out. A
+    /// signal may end it earlier. Returns whether the pulse has run out since the last call.
     pub fn wait(&self) -> bool {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
         // SAFETY: the list is ours and that long. An error is an early end.
@@ -98,6 +101,10 @@ impl Watch {
             unsafe { libc::read(timer.as_raw_fd(), ptr::from_mut(&mut expirations).cast(), size_of::<u64>()) };
             expirations > 0
         });
+        if let Some(bell) = self.bell {
+            // SAFETY: the owner keeps the doorbell open.
+            let _ = sys::discard(unsafe { BorrowedFd::borrow_raw(bell) });
+        }
         pulsed
     }
 }
@@ -285,7 +292,7 @@ mod tests {
     #[test]
     fn an_armed_descriptor_wakes_once_and_a_disarmed_one_never() {
         let (mut near, mut far) = UnixStream::pair().unwrap();
-        let watch = Arc::new(Watch::new(&[near.as_raw_fd()]).unwrap());
+        let watch = Arc::new(Watch::new(&[near.as_raw_fd()], None).unwrap());
         let woken = sleeper(&watch);
         far.write_all(b"x").unwrap();
         assert!(woken.recv_timeout(A_WHILE).is_err(), "nothing is armed");

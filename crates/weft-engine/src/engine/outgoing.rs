@@ -138,6 +138,7 @@ impl<P: Platform> PointToPoint<P> {
         // The engine counts large messages only. Short ones that have used up the credit are a window, too.
         let is_in_window = is_nonblocking_on_node && if is_large { self.sends_window(peer) } else { !has_credit };
         let is_exchanged = is_in_window && self.exchanges_windows(peer);
+        let has_credit = has_credit && (!is_in_window || bytes <= self.eager_limit || self.is_taken_whole(peer, bytes));
         // Such a message goes eagerly, whether its receive is posted or not.
         let is_eager = is_in_window
             && is_wide(self.frame_max)
@@ -173,6 +174,14 @@ impl<P: Platform> PointToPoint<P> {
                 receiver,
                 write_failed: false,
             },
+        }
+    }
+
+    /// Returns whether the ring of `peer` takes a message of so many bytes whole at present.
+    fn is_taken_whole(&mut self, peer: PeerId, bytes: u64) -> bool {
+        match (&self.peers[peer].route, &mut self.node) {
+            (Route::Shared(local), Some(node)) => node.has_room(*local, bytes, NEXT_PIECE_BYTES.1),
+            _ => false,
         }
     }
 

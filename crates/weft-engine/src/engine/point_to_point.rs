@@ -68,6 +68,8 @@ impl<P: Platform> PointToPoint<P> {
             immediate_max: eager_limit.min(frame_max).min(RING_PIECE_BYTES),
             myself: VecDeque::new(),
             backlog: Vec::new(),
+            is_full_on_node: false,
+            stalls: super::stalls::Stalls::default(),
             scratch: Vec::new(),
             passes: 0,
             progress_of_writes: ProgressOfWrites::default(),
@@ -560,12 +562,12 @@ impl<P: Platform> PointToPoint<P> {
         self.node.is_some() && !self.peers.near.copies
     }
 
-    /// Returns whether a receiver has asked for a message that the kernel could have copied, and its data is
-    /// going through a ring, from this process or to it. It moves on only while both ends make passes. The
-    /// receiver of a window may have asked at any time.
+    /// Returns whether messages go through rings, from this process or to it, that move on only while both
+    /// ends make passes: a receiver has asked for one that the kernel could have copied, or messages wait for
+    /// room. The receiver of a window may have asked at any time.
     #[inline]
     pub fn is_asked_for_rings(&self) -> bool {
-        self.offers_window() || (!self.messages.regions.is_empty() && self.is_asked_on_node())
+        self.stands_still_without_passes() || (!self.messages.regions.is_empty() && self.is_asked_on_node())
     }
 
     #[inline(never)]
@@ -577,7 +579,8 @@ impl<P: Platform> PointToPoint<P> {
     /// Returns whether messages of the node are left that move on only if this process makes passes.
     #[inline]
     pub fn needs_passes(&self) -> bool {
-        self.owes_copies() || self.is_asked_for_rings()
+        (self.peers.near.may_stand_still && (self.owes_copies() || self.stands_still_without_passes()))
+            || (!self.messages.regions.is_empty() && self.is_asked_on_node())
     }
 
     /// Wakes the thread of this process that sleeps until a neighbour wakes it; returns `false` when no

@@ -12,8 +12,8 @@
 //! - A receive is posted on a table only if all earlier receives that could take the same message stand on a
 //!   table too. The sender takes the earliest that its message matches, on either table.
 //! - Both sides count the sender's messages. The sender takes a receive only when all messages that it has
-//!   sent before have been handled, and none is being handled. So no message is on its way that could have a
-//!   better claim.
+//!   sent before have been handled, or it has written them to their receives, and the message itself is not
+//!   being handled. So no message is on its way that could have a better claim.
 //! - A message that arrives may match a receive that a sender already writes to. If one sender has sent both
 //!   messages, it sent the written one first. The message that arrives goes on to the next receive it
 //!   matches.
@@ -39,7 +39,7 @@ use crate::group::{Group, PeerId};
 use crate::memory::UserData;
 use crate::messages::{Announced, Fetched};
 use crate::peers::{Neighbours, Route, Table};
-use crate::protocols::{Copying, KernelTrials, Overlap};
+use crate::protocols::{Copying, KernelTrials};
 use crate::request::{Cancellation, Request, Send, State};
 use crate::transport::{
     Announcements, Candidate, Claim, Cooperation, Frames, Node, NodeProcessors, Offered, Platform, PostState,
@@ -71,7 +71,6 @@ pub(super) struct SingleCopies {
     /// The receives of this process that stand on tables, and some that no longer do (`note_posted`).
     receives: Vec<usize>,
     inside_mpi: bool,
-    overlap: Overlap,
     /// The trials among messages that this process would send through a ring,
     pub(super) trials: KernelTrials,
     /// and among the receives that it would not post where their senders see them.
@@ -100,29 +99,30 @@ impl<P: Platform> PointToPoint<P> {
     /// Notes that the program has come to a call that may wait.
     #[inline(always)]
     pub fn note_wait(&mut self) {
-        self.single_copy.overlap.wait(P::ticks);
+        self.peers.near.overlap.wait(P::ticks);
     }
 
     /// Notes the nonblocking send of the request `handle` to `peer`, which is large.
     pub(super) fn note_send(&mut self, peer: PeerId, handle: usize) {
         let messages = &self.messages;
-        self.peers[peer].sent_windows.note(handle, |handle| messages.is_outstanding(handle));
+        let (windows, overlap) = self.peers.windows(peer);
+        windows.note_sent(overlap, handle, |handle| messages.is_outstanding(handle));
     }
 
     /// Notes that the program may go on behind a large nonblocking operation that it has started.
     pub(super) fn note_start(&mut self) {
-        self.single_copy.overlap.start(P::ticks());
+        self.peers.near.overlap.start(P::ticks());
     }
 
     /// Returns whether a large nonblocking send to `peer` belongs to a window for which the program waits at
     /// once, as far as is known.
     pub(super) fn sends_window(&self, peer: PeerId) -> bool {
-        self.peers[peer].sent_windows.is_window() && !self.single_copy.overlap.computes()
+        self.peers[peer].windows.is_sent(&self.peers.near.overlap)
     }
 
     /// Returns whether such windows go to `peer` and come from it.
     pub(super) fn exchanges_windows(&self, peer: PeerId) -> bool {
-        self.sends_window(peer) && self.peers[peer].exchanges_windows()
+        self.peers[peer].windows.are_exchanged(&self.peers.near.overlap)
     }
 
     /// Notes the nonblocking receive of the request `handle` from `peer`, which is large, and returns
@@ -130,9 +130,16 @@ impl<P: Platform> PointToPoint<P> {
     fn is_received_in_window(&mut self, peer: PeerId, handle: usize) -> bool {
         self.note_start();
         let messages = &self.messages;
-        let windows = &mut self.peers[peer].received_windows;
-        windows.note(handle, |handle| messages.is_outstanding(handle));
-        windows.is_window() && !self.single_copy.overlap.computes()
+        let (windows, overlap) = self.peers.windows(peer);
+        windows.note_received(overlap, (handle, false), |handle| messages.is_outstanding(handle));
+        windows.is_received(overlap)
+    }
+
+    /// Notes that a call waits for a large message from `peer` as the request `handle`.
+    fn note_awaited(&mut self, peer: Option<PeerId>, handle: usize) {
+        let (Some(peer), messages) = (peer, &self.messages) else { return };
+        let (windows, overlap) = self.peers.windows(peer);
+        windows.note_received(overlap, (handle, true), |handle| messages.is_outstanding(handle));
     }
 
     /// The processors of the node, if it knows which processes spin on them.
@@ -251,9 +258,14 @@ impl<P: Platform> PointToPoint<P> {
     pub(super) fn write(&mut self, peer: PeerId, handle: usize, send: &Send, number: Option<u32>) -> bool {
         let before = number.map_or(self.peers[peer].numbered(), |number| number.wrapping_sub(1));
         let Envelope { context, source, tag } = send.envelope;
+        let written = self.peers[peer].written_up_to(before);
         let Some(posted_table) = self.posted_table_of(peer) else { return false };
-        let Some(claim) = posted_table.take(&Offered { context, source, tag, before, number }) else { return false };
+        let offered = Offered { context, source, tag, before, written, number };
+        let Some(claim) = posted_table.take(&offered) else { return false };
         let written = self.write_from_end(peer, &claim, &send.data);
+        if let (Ok(_), Some(number)) = (&written, number) {
+            self.peers[peer].note_announced_written(number);
+        }
         let rest = match written {
             Ok(bytes) if bytes > 0 => Some(Remainder { bytes, request: self.messages.requests.wire(handle) }),
             _ => None,
@@ -327,6 +339,7 @@ impl<P: Platform> PointToPoint<P> {
             }
             self.single_copy.offers_window = announcements == Announcements::Window || self.offers_window();
             self.single_copy.offers.push(peer, handle, number);
+            self.peers.near.may_stand_still = true;
         }
     }
 
@@ -334,6 +347,23 @@ impl<P: Platform> PointToPoint<P> {
     #[inline]
     pub(super) fn offers_window(&self) -> bool {
         self.single_copy.offers_window && !self.single_copy.offers.is_empty()
+    }
+
+    /// Returns whether messages are announced whose receivers have not taken them.
+    #[inline]
+    pub(super) fn has_offers(&self) -> bool {
+        !self.single_copy.offers.is_empty()
+    }
+
+    /// The receivers of announced messages.
+    pub(super) fn offers_to(&self) -> impl Iterator<Item = PeerId> {
+        self.single_copy.offers.peers()
+    }
+
+    /// Returns whether a look at announced messages may write one though nothing has arrived until then.
+    #[inline]
+    pub(super) fn looks_after_offers(&self) -> bool {
+        self.single_copy.offers_window && self.single_copy.offers.look_on()
     }
 
     /// Returns whether a message announced to `peer` waits for its receive, or to be fetched, as far as is
@@ -398,7 +428,7 @@ impl<P: Platform> PointToPoint<P> {
     #[inline]
     pub(super) fn fetch_before_computing(&mut self) {
         if self.owes_copies()
-            && self.single_copy.overlap.computes()
+            && self.peers.near.overlap.computes()
             && self.peers.near.due.iter().any(|announced| !announced.blocking)
         {
             self.fetch_due(u64::MAX);
@@ -488,9 +518,10 @@ impl<P: Platform> PointToPoint<P> {
         let peer = to.peer;
         let Some(posted_table) = self.posted_table_of(peer) else { return !to.offers.is_empty() };
         let (opened, posted) = (posted_table.cooperative_copy().open_name(), Some(posted_table.posted()));
-        let may_be_written = posted != to.looked_at && !self.exchanges_windows(peer);
         // A receiver that is inside MPI fetches the messages, and this process can help.
-        let mut may_write = may_be_written && !self.is_inside_mpi(peer);
+        let is_outside = posted != to.looked_at && !self.is_inside_mpi(peer);
+        let is_left = to.is_left_to_receiver(is_outside && self.exchanges_windows(peer));
+        let mut may_write = is_outside && !is_left;
         if opened.is_none() && !may_write && !to.is_crowded() {
             return !to.offers.is_empty();
         }

@@ -15,6 +15,12 @@ impl<P: Platform> Engine<P> {
         (network, self.node.as_ref().map(Sleeping::doorbell_fd))
     }
 
+    /// Makes a doorbell that a thread of this process always watches, by which neighbours have it take their
+    /// messages while the program computes.
+    pub fn progress_bell(&mut self) -> Option<i32> {
+        self.node.as_mut()?.make_progress_bell()
+    }
+
     /// Prepares the network for a thread of this process that watches it; returns `false` when something has
     /// arrived already.
     pub fn arm_network_for_thread(&mut self) -> bool {

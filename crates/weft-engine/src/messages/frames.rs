@@ -104,7 +104,8 @@ impl Messages {
         let state = peers.peer_mut(peer);
         let handled = state.handled.wrapping_add(1);
         state.handled = handled;
-        let was_written = state.written.take_if(|written| *written == handled).is_some();
+        let was_written = state.written.is_some();
+        state.written.take_if(|written| *written == handled);
         peers.counted(peer, handled);
         !was_written
     }
@@ -156,9 +157,11 @@ impl Messages {
 }
 
 /// Notes that `peer` has written its message `number` to a receive; the announcement may be still to come.
+/// The peer has written all messages up to this one that have not been handled (`Offered::written`).
 fn note_written(peer: PeerId, number: u32, peers: &mut impl PeerAccess) {
     let state = peers.peer_mut(peer);
     if number.wrapping_sub(state.handled) as i32 > 0 {
-        state.written = Some(number);
+        let is_last = state.written.is_none_or(|last| number.wrapping_sub(last) as i32 > 0);
+        state.written = if is_last { Some(number) } else { state.written };
     }
 }

@@ -40,7 +40,7 @@ pub const ROWS: [Row; 6] = [
     Row {
         protocol: Protocol::Pipeline,
         name: "pipeline",
-        when: "eagerly through a wide ring, also above the eager limit: sender and receiver wait for this very message",
+        when: "eagerly through a wide ring, also above the eager limit: both sides wait for this very message, or it is one of a window and its receive is posted",
         offer: pipeline,
     },
     Row {
@@ -242,12 +242,19 @@ fn streams(class: &PeerClass, situation: &Situation, costs: &CostModel) -> bool 
 
 fn pipeline(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {
     let RouteClass::Ring { frame_max, is_near, .. } = class.route else { return None };
-    let is_possible = situation.is_awaited_at_both_ends()
-        && situation.has_credit
-        && !situation.is_synchronous
-        && frame_max >= PIPE_FRAME_MIN;
-    let per_byte_ps = ring_at_once(frame_max, is_near, costs) + costs.ring_ahead_per_byte_ps;
-    is_possible.then_some(Offer { sizes: 0..=u64::MAX, cost: Cost { fixed_ps: 0, per_byte_ps } })
+    if !situation.has_credit || situation.is_synchronous || frame_max < PIPE_FRAME_MIN {
+        return None;
+    }
+    if situation.is_awaited_at_both_ends() {
+        let per_byte_ps = ring_at_once(frame_max, is_near, costs) + costs.ring_ahead_per_byte_ps;
+        return Some(Offer { sizes: 0..=u64::MAX, cost: Cost { fixed_ps: 0, per_byte_ps } });
+    }
+    if !situation.receiver.is_known() || !streams(class, situation, costs) {
+        return None;
+    }
+    let per_byte_ps = ring_in_window(frame_max, is_near, situation.is_exchanged, costs);
+    let least = eager_max(class, situation).checked_add(1)?;
+    Some(Offer { sizes: least..=u64::MAX, cost: Cost { fixed_ps: 0, per_byte_ps } })
 }
 
 fn clear_to_send(class: &PeerClass, situation: &Situation, costs: &CostModel) -> Option<Offer> {

@@ -108,6 +108,13 @@ part! {
         /// nothing, when there is no room.
         fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool;
 
+        /// Returns whether so many bytes have room at present, in frames of 4 KiB to `frame_max` bytes each.
+        /// A node may say no though there is room.
+        fn has_room(&mut self, to: usize, bytes: u64, frame_max: u64) -> bool;
+
+        /// The bytes of this process's frames that a process of the node has taken; `None`: it has taken all.
+        fn taken_by(&self, to: usize) -> Option<u64>;
+
         /// Hands at most `limit` frames that have arrived to `on_frame`, with the local rank of each sender;
         /// returns how many.
         fn poll(&mut self, limit: usize, on_frame: impl FnMut(usize, &[u8])) -> usize;
@@ -163,6 +170,14 @@ part! {
 
         /// Takes what neighbours have written to the doorbell.
         fn drain_doorbell(&mut self);
+
+        /// Makes a second doorbell, for a thread of this process that always watches it, and returns its
+        /// descriptor. A neighbour rings it to have this process take its frames while the program computes
+        /// ([`Self::ring_for_progress`]). `None`: it cannot be made.
+        fn make_progress_bell(&mut self) -> Option<RawFd>;
+
+        /// Rings that doorbell of a process of the node, if it has one.
+        fn ring_for_progress(&mut self, local_rank: usize);
 
         /// The number of processes of the node that are not asleep in MPI, this one included.
         fn awake(&self) -> usize;

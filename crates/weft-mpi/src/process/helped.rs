@@ -222,8 +222,24 @@ impl Process {
         }
     }
 
+    /// Starts the thread if there is none, when the program has posted a receive and goes on. Messages of
+    /// neighbours need no thread, unless they stand still while the program computes: then the neighbour
+    /// wakes the thread.
+    #[cold]
+    pub(crate) fn start_thread_for_neighbours(&mut self) {
+        let Some(engine) = self.engine.as_mut().filter(|engine| engine.messages.are_under_way()) else { return };
+        self.lacks_thread = false;
+        if self.progress_thread.is_some() {
+            return;
+        }
+        match ProgressThread::start(engine, None, progress_from_thread) {
+            Ok(thread) => self.progress_thread = Some(thread),
+            Err(error) => self.do_without_progress_thread(&error),
+        }
+    }
+
     fn do_without_progress_thread(&mut self, error: &std::io::Error) {
-        self.helped = Helped::Nothing;
+        (self.helped, self.lacks_thread) = (Helped::Nothing, false);
         let rank = self.job.as_ref().map_or(0, |job| job.rank);
         if let Some(engine) = &mut self.engine {
             engine.attend(Attendance::None);
@@ -236,7 +252,7 @@ impl Process {
     /// Starts a thread that answers peers who ask whether this process lives, also while the program
     /// computes.
     pub fn give_signs_of_life(&mut self, period: Duration) {
-        let Some(engine) = &self.engine else { return };
+        let Some(engine) = &mut self.engine else { return };
         match ProgressThread::start(engine, Some(Pulse::new(period)), progress_from_thread) {
             Ok(thread) => self.progress_thread = Some(thread),
             Err(error) => self.do_without_progress_thread(&error),
@@ -248,6 +264,7 @@ impl Process {
         self.helped = Helped::Collectives;
         let takes_turns = self.is_oversubscribed();
         if let Some(engine) = &mut self.engine {
+            self.lacks_thread = self.has_neighbours;
             if engine.has_network() || engine.node_needs_help() {
                 self.helped = Helped::Everything;
             }
@@ -257,7 +274,7 @@ impl Process {
 
     /// Ends the thread, if there is one. The caller must join it while the lock is free.
     pub fn dismiss_progress_thread(&mut self) -> Option<std::thread::JoinHandle<()>> {
-        self.helped = Helped::Nothing;
+        (self.helped, self.lacks_thread) = (Helped::Nothing, false);
         if let Some(engine) = &mut self.engine {
             engine.attend(Attendance::None);
         }

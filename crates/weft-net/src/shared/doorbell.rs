@@ -14,8 +14,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::atomic::Ordering;
 
 use crate::Error;
+use crate::atomic::AtomicU64;
 use crate::socket_filter::{self, SECRET_WORDS};
 use crate::sys::{self, INTERRUPTS_MAX};
 use crate::wait::{Interest, wait};
@@ -38,6 +40,20 @@ impl Key {
         sys::random(&mut bytes)?;
         let (words, _) = bytes.as_chunks();
         Ok(Self(std::array::from_fn(|i| u64::from_ne_bytes(words[i]))))
+    }
+
+    /// Writes the key where other ranks read it ([`Self::published`]).
+    pub(crate) fn publish(self, words: &[AtomicU64; KEY_WORDS]) {
+        for (word, value) in words.iter().zip(self.0).rev() {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    /// The key that stands in these words; `None`: there is none yet.
+    pub(crate) fn published(words: &[AtomicU64; KEY_WORDS]) -> Option<Self> {
+        // The first word is written last.
+        let key = Self(std::array::from_fn(|i| words[i].load(Ordering::Acquire)));
+        (key.0[0] != 0).then_some(key)
     }
 
     fn address(self) -> io::Result<SocketAddr> {

@@ -183,7 +183,7 @@ fn wanted(address: u64) -> PostedReceive {
 }
 
 fn offered(before: u32, number: Option<u32>) -> Offered {
-    Offered { context: 8, source: 1, tag: 5, before, number }
+    Offered { context: 8, source: 1, tag: 5, before, written: 0, number }
 }
 
 #[test]
@@ -275,6 +275,33 @@ fn a_message_does_not_overtake_one_that_is_being_handled() {
             assert!(matches!(taking.join().unwrap(), None | Some(2)));
         });
     }
+}
+
+/// Message 1 is announced and written to the first receive. Its announcement is handled while the sender
+/// offers message 2, which is announced as well.   Expect: message 2 has the second receive, or none.
+#[test]
+fn a_message_behind_a_written_one_has_the_next_receive() {
+    check(|| {
+        let (mut receiver, mut sender) = posted_tables();
+        let [first, second] = [1, 2].map(|address| receiver.post(&wanted(address)).unwrap());
+        let claim = sender.take(&offered(0, Some(1))).unwrap();
+        sender.finish(&claim, 70, None, true);
+        let taking = thread::spawn(move || {
+            let behind = Offered { written: 1, ..offered(1, Some(2)) };
+            sender.take(&behind).map(|claim| claim.address)
+        });
+        // Both announcements are handled, the second one only if its message is not being written.
+        receiver.advance(1);
+        assert!(!receiver.withdraw(first), "message 1 has two receives");
+        receiver.publish_matched();
+        receiver.advance(2);
+        let fetched = receiver.withdraw(second);
+        receiver.publish_matched();
+        match taking.join().unwrap() {
+            Some(address) => assert!(!fetched && address == 2, "written to {address}, fetched: {fetched}"),
+            None => assert!(fetched),
+        }
+    });
 }
 
 /// A sender relocates its message, and the program overwrites the memory, while the receiver copies.

@@ -1,6 +1,7 @@
 //! The sending half of a node: a ring to each peer, made when it is first needed, and the doorbells of
 //! sleeping peers.
 
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -20,6 +21,8 @@ pub struct Outbox {
     /// Bells of the peers that this rank has rung.
     bells: Vec<Option<Bell>>,
     pub(super) faults: Vec<PeerFault>,
+    /// The doorbell that the progress thread always watches, once there is one.
+    pub(super) progress_bell: Option<Doorbell>,
 }
 
 /// The ring to a peer.
@@ -37,7 +40,7 @@ impl Outbox {
         let size = segment.geometry().local_size;
         let rings = (0..size).map(|_| Ring::Unused).collect();
         let bells = (0..size).map(|_| None).collect();
-        Self { segment, own, rings, bell, bells, faults: Vec::new() }
+        Self { segment, own, rings, bell, bells, faults: Vec::new(), progress_bell: None }
     }
 
     /// Sends a frame to local rank `to` (which may be this rank), and wakes the peer if it sleeps. `fill`
@@ -73,6 +76,49 @@ impl Outbox {
             self.wake(to);
         }
         true
+    }
+
+    /// Returns whether so many bytes have room at present, in frames of 4 KiB to `frame_max` bytes each.
+    pub(super) fn has_room(&mut self, to: usize, bytes: u64, frame_max: u64) -> bool {
+        if let Ring::Unused = self.rings[to] {
+            self.open(to);
+        }
+        let Ring::Open(producer) = &mut self.rings[to] else { return false };
+        match producer.has_room(bytes, frame_max) {
+            Ok(has_room) => has_room,
+            Err(broken) => {
+                self.close(to, broken.to_string());
+                false
+            }
+        }
+    }
+
+    /// The bytes that a peer has taken of this rank's ring to it; `None`: it has taken all frames.
+    pub(super) fn taken_by(&self, to: usize) -> Option<u64> {
+        match &self.rings[to] {
+            Ring::Open(producer) => producer.taken(),
+            Ring::Unused | Ring::Closed => None,
+        }
+    }
+
+    /// Makes the doorbell that this rank's progress thread always watches, and returns its descriptor.
+    pub(super) fn make_progress_bell(&mut self) -> Option<RawFd> {
+        if self.progress_bell.is_none() {
+            let bell = Doorbell::hang().ok()?;
+            bell.key().publish(&self.segment.rank_state(self.own).progress_bell);
+            self.progress_bell = Some(bell);
+        }
+        self.progress_bell.as_ref().map(Doorbell::fd)
+    }
+
+    /// Wakes the thread of a peer that makes progress while its program computes, if there is one. It also
+    /// finds out whether the peer lives, which others do better: the answer does not count.
+    pub(super) fn ring_for_progress(&mut self, to: usize) {
+        if let Some(key) = Key::published(&self.segment.rank_state(to).progress_bell)
+            && let Ok(bell) = Bell::new(key)
+        {
+            self.bell.ring(&bell);
+        }
     }
 
     /// Reserves the ring, and tells the peer to look at it from now on.
@@ -120,8 +166,7 @@ impl Outbox {
             Some(bell) => bell,
             unknown => {
                 // The peer sleeps, so it has joined.
-                let words = &self.segment.rank_state(to).bell;
-                let key = Key(std::array::from_fn(|i| words[i].load(Ordering::Relaxed)));
+                let Some(key) = Key::published(&self.segment.rank_state(to).bell) else { return Rung::Nobody };
                 match Bell::new(key) {
                     Ok(bell) => unknown.insert(bell),
                     Err(cause) => return Rung::Failed(cause.raw_os_error().unwrap_or(0)),

@@ -33,11 +33,16 @@
 //! sender's messages the receiver has begun to handle, and for how many of these messages the receiver has
 //! found a receive. A sender takes a receive for a message only if both conditions hold:
 //!
-//! - Every earlier message had found its receive before the sender looked at the entries. So no earlier
-//!   message wanted a receive that the sender saw open.
-//! - The receiver had not begun to handle another message after the sender had looked. So the receiver had
-//!   not withdrawn an entry, which the sender passed over, for the very message that the sender wants to
-//!   write.
+//! - Every earlier message had found its receive before the sender looked at the entries: the receiver had
+//!   said so, or the sender had written the message to a receive that it had taken. So no earlier message
+//!   wanted a receive that the sender saw open.
+//! - The receiver had not begun to handle the message after the sender had looked. So the receiver had not
+//!   withdrawn an entry, which the sender passed over, for the very message that the sender wants to write.
+//!
+//! So a sender writes a window of announced messages, one after the other, to a receiver that is outside of
+//! MPI. The receiver finds the receive of such a message taken for its number. If the receiver sees the
+//! written message before the announcement, it notes the number: all announcements up to this number that it
+//! has still to handle are those of written messages.
 //!
 //! Receives of a rank have one order of posting, whichever table they are on. The sender passes over entries
 //! that were posted after it began to look. So the sender never sees a receive without having seen all
@@ -343,7 +348,7 @@ impl PostedTable for PostedReceives {
 
     fn take(&mut self, message: &Offered) -> Option<Claim> {
         let pair = self.layout();
-        if pair.matched.load(Ordering::Acquire) != message.before {
+        if !message.stands_at(pair.matched.load(Ordering::Acquire)) {
             return None;
         }
         let posted = self.posted();
@@ -363,7 +368,7 @@ impl PostedTable for PostedReceives {
         let (_, common, at, word) = first?;
         // The order of these steps matters: when a receive was passed over because the receiver had withdrawn
         // it for this message, `handled` shows it here.
-        if pair.handled.load(Ordering::Acquire) != message.before {
+        if !message.stands_at(pair.handled.load(Ordering::Acquire)) {
             return None;
         }
         let posted_table = if common { self.common()? } else { pair };

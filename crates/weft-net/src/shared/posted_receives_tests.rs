@@ -24,7 +24,7 @@ fn wanted(tag: Option<i32>) -> PostedReceive {
 }
 
 fn offered(tag: i32, before: u32) -> Offered {
-    Offered { context: 8, source: 3, tag, before, number: None }
+    Offered { context: 8, source: 3, tag, before, written: 0, number: None }
 }
 
 fn announced_as(tag: i32, number: u32) -> Offered {
@@ -157,6 +157,29 @@ fn of_taking_and_withdrawing_one_wins_and_both_know() {
         (kept, taker.join().unwrap())
     });
     assert_eq!(kept + taken, ROUNDS);
+}
+
+/// A sender announces three messages to a receiver that is outside of MPI and has posted three receives, and
+/// writes them one after the other.   Expect: each has its receive, whether or not the receiver handles
+/// announcements meanwhile. A message before which another one was not written must wait.
+#[test]
+fn announced_messages_are_written_though_their_receiver_handles_none() {
+    for handled in 0..=2 {
+        let (mut receiver, mut sender) = ends("written");
+        let tickets: Vec<Ticket> = (0..3).map(|_| receiver.post(&wanted(Some(1))).unwrap()).collect();
+        assert!(sender.take(&announced_as(1, 2)).is_none(), "message 1 has no receive yet");
+        for (ticket, number) in tickets.iter().zip(1..) {
+            let claim = sender.take(&Offered { written: number - 1, ..announced_as(1, number) }).unwrap();
+            assert_eq!(receiver.state(*ticket), PostState::Taken(Taker { by: 1, announced: Some(number) }));
+            sender.finish(&claim, 5, None, true);
+            publish(&mut receiver, handled.min(number));
+        }
+        let next = receiver.post(&wanted(Some(1))).unwrap();
+        assert!(sender.take(&Offered { written: 2 - handled, ..announced_as(1, 5) }).is_none(), "4 is on its way");
+        receiver.advance(4);
+        assert!(sender.take(&Offered { written: 3, ..announced_as(1, 4) }).is_none(), "4 is being handled");
+        assert!(receiver.withdraw(next));
+    }
 }
 
 /// Two receives wait, and a message for them is announced. The receiver fetches the message into the first.

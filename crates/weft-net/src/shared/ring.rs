@@ -311,16 +311,42 @@ impl Producer {
         self.prepare_next(need);
     }
 
-    /// Reads the consumer's counter, and returns the way to the place of a frame of `need` bytes; None if the
-    /// frame, and the cleared line behind it, have no room.
+    /// Returns whether `bytes` bytes have room at present, in frames of 4 KiB to `frame_max` bytes each. Two
+    /// lines for each frame, and what frames skip at the end of the ring and before a turn word, count as
+    /// taken.
     #[inline(never)]
-    fn look_for_room(&mut self, need: usize, answers: impl FnOnce() -> u64) -> Result<Option<Way>, Broken> {
+    pub(crate) fn has_room(&mut self, bytes: u64, frame_max: u64) -> Result<bool, Broken> {
+        let need = bytes + bytes / 32 + 2 * (frame_max + 4 * LINE as u64);
+        let has_room = |ring: &Self| ring.sent + need <= ring.freed + (ring.area.capacity() - LINE) as u64;
+        if !has_room(self) {
+            self.read_freed()?;
+        }
+        Ok(has_room(self))
+    }
+
+    /// The bytes that the consumer has freed; `None`: it has freed everything.
+    pub(crate) fn taken(&self) -> Option<u64> {
+        let freed = self.area.freed().load(Ordering::Acquire);
+        (freed != self.sent).then_some(freed)
+    }
+
+    /// Reads the consumer's counter of freed bytes.
+    fn read_freed(&mut self) -> Result<(), Broken> {
         let freed = self.area.freed().load(Ordering::Acquire);
         if freed < self.freed || freed > self.sent || !freed.is_multiple_of(LINE as u64) {
             return Err(Broken::Freed(freed));
         }
         self.freed = freed;
         self.turned = self.turned.filter(|(_, before)| freed <= *before);
+        Ok(())
+    }
+
+    /// Reads the consumer's counter, and returns the way to the place of a frame of `need` bytes; None if the
+    /// frame, and the cleared line behind it, have no room.
+    #[inline(never)]
+    fn look_for_room(&mut self, need: usize, answers: impl FnOnce() -> u64) -> Result<Option<Way>, Broken> {
+        self.read_freed()?;
+        let freed = self.freed;
         let capacity = self.area.capacity();
         let skip = match self.turned {
             // Neither the frame nor the cleared line behind it takes the turn word.

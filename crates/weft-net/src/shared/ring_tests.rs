@@ -103,6 +103,36 @@ fn an_empty_ring_always_has_room_for_the_largest_frame_wherever_it_stands() {
     }
 }
 
+/// Frames of all lengths go through a ring, and some are taken.   Expect: whenever the ring has room for so
+/// many bytes, frames with these bytes fit, whatever their lengths are, while the consumer takes nothing.
+#[test]
+fn bytes_for_which_there_is_room_fit_in_frames_of_any_length() {
+    const FRAME_MAX: usize = 8 << 10;
+    let (mut random, mut fitted) = (Random::new(11), 0);
+    for round in 0..if cfg!(miri) { 5 } else { 2_000 } {
+        let memory = Memory::new(96 << 10);
+        let (mut producer, mut consumer) = memory.ends();
+        for _ in 0..random.next() % 60 {
+            let length = random_len(&mut random, FRAME_MAX);
+            if !producer.push(&[], length, || 0, |out| out.fill(7)).unwrap() || random.next() % 8 != 0 {
+                while consumer.peek().unwrap().is_some() {
+                    consumer.release();
+                }
+            }
+        }
+        let bytes = random.next() as usize % (80 << 10);
+        let mut left = if producer.has_room(bytes as u64, FRAME_MAX as u64).unwrap() { bytes } else { 0 };
+        fitted += left;
+        while left > 0 {
+            let length = (4096 + random.next() as usize % 4097).min(left);
+            let is_sent = producer.push(&[1; 20], length, || 0, |out| out.fill(7)).unwrap();
+            assert!(is_sent, "{left} of {bytes} bytes do not fit (round {round})");
+            left -= length;
+        }
+    }
+    assert!(fitted > 0, "there was never room");
+}
+
 #[test]
 fn two_threads_see_every_frame_once_and_in_order() {
     let memory = Memory::new(RING_BYTES_MIN);

@@ -41,7 +41,7 @@ pub(super) use files::{create_locked, file_name, map, open_existing, sweep};
 pub(crate) use geometry::Geometry;
 use geometry::PAGE;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x07");
+const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x08");
 /// Offset of the slot counts in the header.
 const SLOTS_AT: usize = std::mem::offset_of!(Header, slots);
 /// In the place of the slot counts: there are no slots, and each ring is reserved on its first use.
@@ -86,7 +86,9 @@ pub(crate) struct RankState {
     pub(crate) pid: AtomicI32,
     /// Counter that grows when a sender has written to a receive of this rank's tables.
     pub(crate) written: AtomicU32,
-    _pad: [u8; 112],
+    _pad: [u8; 88],
+    /// The key of the doorbell that the rank's progress thread always watches, once there is one.
+    pub(crate) progress_bell: [AtomicU64; KEY_WORDS],
     /// The senders that have ever used their ring to this rank, a bit each.
     pub(crate) announced: [AtomicU64; LOCAL_SIZE_MAX / 64],
     /// Not 0 while the rank waits inside MPI, so that it will see to what arrives. A sender reads it when it

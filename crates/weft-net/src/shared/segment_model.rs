@@ -44,6 +44,7 @@ pub(crate) struct RankState {
     pub(crate) announcements: AtomicU32,
     pub(crate) pid: AtomicI32,
     pub(crate) written: AtomicU32,
+    pub(crate) progress_bell: [AtomicU64; KEY_WORDS],
     pub(crate) announced: [AtomicU64; LOCAL_SIZE_MAX / 64],
     pub(crate) inside_mpi: AtomicU32,
     pub(crate) posted: AtomicU32,

@@ -46,6 +46,8 @@ struct Frame {
 struct Ring {
     frames: VecDeque<Frame>,
     bytes: usize,
+    /// The number of frames that have been taken.
+    taken: u64,
     /// A frame that comes once more, after this number of other frames: no carrier of a node may repeat a
     /// frame.
     again: Option<(u32, Vec<u8>)>,
@@ -81,6 +83,8 @@ pub(super) struct Neighbour {
     armed: Option<SleepMode>,
     /// The time when the process wakes, if something has arranged for it.
     wake: Option<u64>,
+    /// The time when the process's progress thread wakes since a neighbour has rung for it.
+    asked: Option<u64>,
     dead: bool,
     faults: VecDeque<PeerFault>,
 }
@@ -201,6 +205,16 @@ impl NodeMemory {
         self.neighbours[who].wake
     }
 
+    /// The time when the progress thread of a process wakes since a neighbour has rung for it.
+    pub(super) fn is_asked_at(&self, who: usize) -> Option<u64> {
+        self.neighbours[who].asked
+    }
+
+    /// Notes that the progress thread of a process is awake at this time.
+    pub(super) fn take_asked(&mut self, who: usize, now: u64) {
+        self.neighbours[who].asked.take_if(|at| *at <= now);
+    }
+
     /// The next time when a process sees something that has been written already.
     fn seen_next(&self, own: usize) -> Option<u64> {
         let (now, size) = (self.clock.now(), self.neighbours.len());
@@ -257,6 +271,7 @@ impl NodeMemory {
             if ring.frames.front().is_some_and(|frame| frame.visible <= now) {
                 let frame = ring.frames.pop_front()?;
                 ring.bytes -= frame.bytes.len();
+                ring.taken += 1;
                 return Some((from, frame.bytes));
             }
         }
@@ -375,6 +390,19 @@ impl Frames for SimNode {
         true
     }
 
+    fn has_room(&mut self, to: usize, bytes: u64, _: u64) -> bool {
+        self.moments.pass();
+        let mut memory = self.memory.borrow_mut();
+        let ring_bytes = memory.habits.ring_bytes as u64;
+        memory.ring(to, self.own).bytes as u64 + bytes + bytes / 32 <= ring_bytes
+    }
+
+    fn taken_by(&self, to: usize) -> Option<u64> {
+        let mut memory = self.memory.borrow_mut();
+        let ring = memory.ring(to, self.own);
+        (!ring.frames.is_empty()).then_some(ring.taken)
+    }
+
     fn poll(&mut self, limit: usize, mut on_frame: impl FnMut(usize, &[u8])) -> usize {
         self.moments.pass();
         for count in 0..limit {
@@ -433,6 +461,16 @@ impl Sleeping for SimNode {
     }
 
     fn drain_doorbell(&mut self) {}
+
+    fn make_progress_bell(&mut self) -> Option<RawFd> {
+        None
+    }
+
+    fn ring_for_progress(&mut self, local_rank: usize) {
+        let mut memory = self.memory.borrow_mut();
+        let at = memory.clock.now() + memory.habits.delay_max;
+        memory.neighbours[local_rank].asked.get_or_insert(at);
+    }
 
     fn awake(&self) -> usize {
         self.memory.borrow().neighbours.iter().filter(|neighbour| neighbour.armed.is_none()).count()

@@ -112,6 +112,9 @@ impl<P: Platform> PointToPoint<P> {
     /// Puts an item that could not leave back to the front.
     fn put_back(&mut self, peer: PeerId, outgoing: Outgoing) {
         let needs_room = self.must_wait_for_room(peer, &outgoing);
+        let is_near = matches!(self.peers[peer].route, Route::Shared(_));
+        self.is_full_on_node |= is_near;
+        self.peers.near.may_stand_still |= is_near;
         let state = &mut self.peers[peer];
         if let Some(ahead) = &mut state.ahead_of_room {
             *ahead += 1;
@@ -128,6 +131,12 @@ impl<P: Platform> PointToPoint<P> {
         first.extend(rest);
         state.pending = first;
         self.push_ahead(peer);
+    }
+
+    /// Returns whether items wait for room at a peer of this node.
+    #[inline(never)]
+    pub(in crate::engine) fn is_queued_on_node(&self) -> bool {
+        self.peers.near.by_local_rank.iter().any(|peer| !self.peers[*peer].pending.is_empty())
     }
 
     /// Hands the items ahead of a message that waits for room to the route.

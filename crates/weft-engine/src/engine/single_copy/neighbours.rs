@@ -112,7 +112,7 @@ impl<P: Platform> Peers<P> {
     /// Returns whether both sides of the ring with `peer` copy large data at once.
     pub(super) fn streams_with(&self, peer: PeerId) -> bool {
         let peer = &self[peer];
-        self.near.streams.to(peer.writer.is_plain(), peer.exchanges_windows())
+        self.near.streams.to(peer.writer.is_plain(), peer.windows.are_exchanged(&self.near.overlap))
     }
 
     pub(super) fn posted_table(&mut self, peer: PeerId) -> Option<&mut Table<P>> {
@@ -189,6 +189,7 @@ impl<P: Platform> PeerAccess for Peers<P> {
             posted_table.note_fetching(true);
         }
         self.near.due.push_back(announced);
+        self.near.may_stand_still = true;
         Fetched::Begun
     }
 }

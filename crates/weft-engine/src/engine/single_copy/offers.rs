@@ -16,6 +16,9 @@ pub(super) struct Offer {
     pub(super) posted: Option<u32>,
 }
 
+/// The number of looks for which the sender of exchanged windows leaves them to a receiver that is outside of
+/// MPI: it usually comes to its wait at once.
+const EXCHANGE_LOOKS: u32 = 100;
 /// The least number of offers to one peer of which those that are over are forgotten.
 const CROWD_MIN: usize = 32;
 
@@ -25,6 +28,10 @@ pub(super) struct OffersTo {
     pub(super) offers: VecDeque<Offer>,
     /// The number of posted receives at which all of these offers have been looked at.
     pub(super) looked_at: Option<u32>,
+    /// The number of looks that found the receiver of exchanged windows outside of MPI, since the last offer.
+    looks: u32,
+    /// Set if the next look may write exchanged windows though nothing has arrived until then.
+    looks_on: bool,
     /// The number of offers at which all of them are looked at next, to forget those that are over.
     crowd: usize,
 }
@@ -33,6 +40,14 @@ impl OffersTo {
     /// Returns whether there are so many offers that those that are over should be forgotten.
     pub(super) fn is_crowded(&self) -> bool {
         self.offers.len() >= self.crowd
+    }
+
+    /// Notes a look at these offers. `may_wait` says that they belong to exchanged windows, and that their
+    /// receiver is outside of MPI. Returns whether they are left to the receiver for now.
+    pub(super) fn is_left_to_receiver(&mut self, may_wait: bool) -> bool {
+        self.looks_on = may_wait && self.looks < EXCHANGE_LOOKS;
+        self.looks += u32::from(self.looks_on);
+        self.looks_on
     }
 
     /// Notes that all offers that are over have been forgotten.
@@ -55,8 +70,16 @@ impl Offers {
             Some(to) => {
                 to.offers.push_back(offer);
                 to.looked_at = None;
+                to.looks = 0;
             }
-            None => self.to.push(OffersTo { peer, offers: [offer].into(), looked_at: None, crowd: CROWD_MIN }),
+            None => self.to.push(OffersTo {
+                peer,
+                offers: [offer].into(),
+                looked_at: None,
+                looks: 0,
+                looks_on: false,
+                crowd: CROWD_MIN,
+            }),
         }
     }
 
@@ -64,6 +87,16 @@ impl Offers {
     pub(super) fn has_open(&self, peer: PeerId, is_open: impl Fn(usize) -> bool) -> bool {
         let to_peer = self.to.iter().find(|to| to.peer == peer);
         to_peer.is_some_and(|to| to.offers.iter().rev().any(|offer| is_open(offer.handle)))
+    }
+
+    /// The receivers.
+    pub(super) fn peers(&self) -> impl Iterator<Item = PeerId> {
+        self.to.iter().map(|to| to.peer)
+    }
+
+    /// Returns whether the next look may write a message though nothing has arrived until then.
+    pub(super) fn look_on(&self) -> bool {
+        self.to.iter().any(|to| to.looks_on)
     }
 
     /// Returns whether there is no offer. Offers of which the next pass finds that they are over still count.

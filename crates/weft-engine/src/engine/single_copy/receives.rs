@@ -34,9 +34,12 @@ impl<P: Platform> PointToPoint<P> {
         // A message that a call waits for comes eagerly through the ring if it is short. So does one of a
         // window. A trial needs a receive that the sender sees.
         let is_hidden = match peer {
-            _ if awaited => length <= self.awaited_eager_max(),
+            _ if awaited => {
+                self.note_awaited(peer, handle);
+                length <= self.awaited_eager_max()
+            }
             Some(peer) if is_wide(self.frame_max) && self.is_received_in_window(peer, handle) => {
-                length <= self.window_eager_max(self.peers[peer].exchanges_windows())
+                length <= self.window_eager_max(self.exchanges_windows(peer))
             }
             _ => false,
         };

@@ -163,7 +163,7 @@ impl PostedTable for Table {
         let claim = {
             let mut memory = self.memory.borrow_mut();
             let pair = memory.pair(self.receiver, self.sender);
-            let is_next = pair.settled == message.before && pair.handled == message.before;
+            let is_next = message.stands_at(pair.settled) && message.stands_at(pair.handled);
             if !is_next && !cfg!(weft_mutant = "ring_overtaken") {
                 return None;
             }

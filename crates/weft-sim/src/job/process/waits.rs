@@ -57,7 +57,8 @@ impl Watched {
     pub(super) fn ready(&self, proc: &Proc) -> Option<u64> {
         let network = if self.network { proc.network.next_event(proc.rank) } else { None };
         let doorbell = if self.doorbell { proc.node.borrow().wakes(proc.local_rank) } else { None };
-        [self.timer, self.again, network, doorbell].into_iter().flatten().min().map(|at| at.max(self.busy))
+        let asked = if proc.pace.helps { proc.node.borrow().is_asked_at(proc.local_rank) } else { None };
+        [self.timer, self.again, network, doorbell, asked].into_iter().flatten().min().map(|at| at.max(self.busy))
     }
 }
 
@@ -349,6 +350,7 @@ impl Proc {
         let now = self.clock.now();
         self.watched.busy = now + self.pause();
         self.watched.timer.take_if(|at| *at <= now);
+        self.node.borrow_mut().take_asked(self.local_rank, now);
         let looked = self.watched.again.take_if(|at| *at <= now).is_some();
         // An event that has woken the progress thread wakes it once.
         if self.watched.network && self.network.next_event(self.rank).is_some_and(|at| at <= now) {
