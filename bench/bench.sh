@@ -18,7 +18,7 @@ compare() {
     "$weft" compare --fetch --output "$runs/$file.jsonl" "$@" >"$runs/$file.txt"
 }
 
-main="pingpong bandwidth bibandwidth rate sendrecv exchange barrier availability"
+main="pingpong bandwidth bibandwidth rate sendrecv exchange halo barrier availability"
 # shellcheck disable=SC2086 # a list of words
 {
     compare 1-one-node $main --rounds 3 --limit 120

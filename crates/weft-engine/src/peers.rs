@@ -191,9 +191,6 @@ pub(crate) struct Neighbours<P: Platform> {
     pub(crate) streams: Streams,
     /// Whether the program computes between the start of large messages and its wait for them.
     pub(crate) overlap: Overlap,
-    /// Set while messages of the node may stand still without passes of this process or of its neighbours:
-    /// they are announced, wait for room, or are due to be fetched.
-    pub(crate) may_stand_still: bool,
     /// The trials among announced messages that this process would ask for through a ring.
     pub(crate) trials: KernelTrials,
     /// The smallest message of which both sides copy a part, in bytes.
@@ -255,7 +252,6 @@ impl<P: Platform> Peers<P> {
             copied: false,
             streams,
             overlap: Overlap::default(),
-            may_stand_still: false,
             trials: KernelTrials::default(),
             cooperative_bytes_min: costs.cooperative_bytes_min(),
             refinement: Refinement::new(*costs),

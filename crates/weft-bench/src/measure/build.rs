@@ -17,7 +17,7 @@ const PROGRAMS: &[(&str, &str)] = &sources!("programs":
     "allgather.c", "allreduce.c", "alltoall.c", "availability.c", "bandwidth.c", "barrier.c", "bcast.c", "bcast_skew.c",
     "bcast_throughput.c", "bibandwidth.c", "broadcast.h", "collective_times.c", "common.c", "common.h", "connect.c", "exchange.c", "exchange_threads.c", "fetch_latency.c",
     "file_availability.c", "file_blocks.h", "file_open.c", "file_read.c", "file_read_all.c", "file_tiles.h", "file_write.c", "file_write_all.c", "files.h", "get_bandwidth.c",
-    "get_computing.c", "get_latency.c", "library.c", "lines.h", "memory.c", "nas.h", "nas_cg.c", "nas_is.c", "onesided.h", "pingpong.c", "plain.h", "put_bandwidth.c",
+    "get_computing.c", "get_latency.c", "halo.c", "library.c", "lines.h", "memory.c", "nas.h", "nas_cg.c", "nas_is.c", "onesided.h", "pingpong.c", "plain.h", "put_bandwidth.c",
     "put_latency.c", "put_rate.c", "rate.c", "rate_threads.c", "reduce.c", "reduce_local.c", "reducescatter.c", "sendrecv.c", "spawn.c", "startup.c", "sums.h", "waitcpu.c");
 const CARRIERS: &[(&str, &str)] =
     &sources!("carriers": "carrier.c", "carrier.h", "link.c", "local.c", "packet.c", "udp.c", "xdp.c");

@@ -52,6 +52,7 @@ pub(crate) const MEASUREMENTS: &[Measurement] = &[
     sized("rate_threads", "messages/s"),
     sized("sendrecv", "MB/s"),
     sized("exchange", "MB/s"),
+    sized("halo", "us"),
     sized("exchange_threads", "us"),
     unsized_("barrier", "us", SHORT),
     sized("bcast", "us"),

@@ -38,6 +38,7 @@ const MEASUREMENTS: &[Measurement] = &[
     m("sendrecv", "Sendrecv", "MB/s", "MPI_Sendrecv around a ring; bytes in and out of a rank"),
     m("sendrecv_time", "Sendrecv time", "us", "one MPI_Sendrecv of the same samples, the slowest rank counts"),
     m("exchange", "Exchange", "MB/s", "each rank exchanges with both neighbours; bytes in and out of a rank"),
+    m("halo", "Halo", "us", "MPI_Irecv, MPI_Isend and MPI_Waitall of one message each way, the slowest rank counts"),
     m(
         "exchange_threads",
         "Exchange of threads",

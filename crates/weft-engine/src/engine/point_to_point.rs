@@ -567,7 +567,8 @@ impl<P: Platform> PointToPoint<P> {
     /// room. The receiver of a window may have asked at any time.
     #[inline]
     pub fn is_asked_for_rings(&self) -> bool {
-        self.stands_still_without_passes() || (!self.messages.regions.is_empty() && self.is_asked_on_node())
+        (self.single_copy.may_stand_still && self.stands_still_without_passes())
+            || (!self.messages.regions.is_empty() && self.is_asked_on_node())
     }
 
     #[inline(never)]
@@ -579,8 +580,7 @@ impl<P: Platform> PointToPoint<P> {
     /// Returns whether messages of the node are left that move on only if this process makes passes.
     #[inline]
     pub fn needs_passes(&self) -> bool {
-        (self.peers.near.may_stand_still && (self.owes_copies() || self.stands_still_without_passes()))
-            || (!self.messages.regions.is_empty() && self.is_asked_on_node())
+        self.owes_copies() || self.is_asked_for_rings()
     }
 
     /// Wakes the thread of this process that sleeps until a neighbour wakes it; returns `false` when no

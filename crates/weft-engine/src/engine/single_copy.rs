@@ -71,6 +71,9 @@ pub(super) struct SingleCopies {
     /// The receives of this process that stand on tables, and some that no longer do (`note_posted`).
     receives: Vec<usize>,
     inside_mpi: bool,
+    /// Set while messages of the node may stand still without passes of this process or of its neighbours:
+    /// they are announced, or wait for room.
+    pub(super) may_stand_still: bool,
     /// The trials among messages that this process would send through a ring,
     pub(super) trials: KernelTrials,
     /// and among the receives that it would not post where their senders see them.
@@ -339,7 +342,7 @@ impl<P: Platform> PointToPoint<P> {
             }
             self.single_copy.offers_window = announcements == Announcements::Window || self.offers_window();
             self.single_copy.offers.push(peer, handle, number);
-            self.peers.near.may_stand_still = true;
+            self.single_copy.may_stand_still = true;
         }
     }
 

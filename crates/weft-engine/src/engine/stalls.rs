@@ -54,7 +54,7 @@ impl<P: Platform> PointToPoint<P> {
     /// its progress thread when it has been outside for a while.
     #[inline]
     pub(super) fn look_for_stalls(&mut self) {
-        if self.peers.near.may_stand_still {
+        if self.single_copy.may_stand_still {
             self.look_at_receivers();
         }
     }
@@ -62,7 +62,7 @@ impl<P: Platform> PointToPoint<P> {
     #[inline(never)]
     fn look_at_receivers(&mut self) {
         self.is_full_on_node = self.is_full_on_node && self.is_queued_on_node();
-        self.peers.near.may_stand_still = self.is_full_on_node || self.has_offers() || self.owes_copies();
+        self.single_copy.may_stand_still = self.is_full_on_node || self.has_offers();
         let near = self.peers.near.by_local_rank.iter().filter(|_| self.is_full_on_node);
         let queued = near.copied().filter(|peer| !self.peers[*peer].pending.is_empty());
         let stalled = self.offers_to().chain(queued).find_map(|peer| self.taken_while_outside(peer));
@@ -85,7 +85,7 @@ impl<P: Platform> PointToPoint<P> {
 
     /// Returns whether messages to neighbours move on only while this process makes passes: they wait for
     /// room, or belong to an announced window, for which the receiver may have asked at any time.
-    #[inline]
+    #[inline(never)]
     pub(super) fn stands_still_without_passes(&self) -> bool {
         self.offers_window() || (self.is_full_on_node && self.is_queued_on_node())
     }

@@ -114,7 +114,7 @@ impl<P: Platform> PointToPoint<P> {
         let needs_room = self.must_wait_for_room(peer, &outgoing);
         let is_near = matches!(self.peers[peer].route, Route::Shared(_));
         self.is_full_on_node |= is_near;
-        self.peers.near.may_stand_still |= is_near;
+        self.single_copy.may_stand_still |= is_near;
         let state = &mut self.peers[peer];
         if let Some(ahead) = &mut state.ahead_of_room {
             *ahead += 1;

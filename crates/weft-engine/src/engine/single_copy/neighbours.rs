@@ -189,7 +189,6 @@ impl<P: Platform> PeerAccess for Peers<P> {
             posted_table.note_fetching(true);
         }
         self.near.due.push_back(announced);
-        self.near.may_stand_still = true;
         Fetched::Begun
     }
 }
