@@ -87,6 +87,8 @@ pub(super) struct Neighbour {
     asked: Option<u64>,
     dead: bool,
     faults: VecDeque<PeerFault>,
+    /// The number of frames that the process has sent.
+    sent: u64,
 }
 
 /// The state that two processes keep for the receives of one of them from the other.
@@ -228,6 +230,12 @@ impl NodeMemory {
     pub(super) fn is_forgotten(&mut self, who: usize) -> bool {
         let Neighbour { armed, wake, ref faults, .. } = self.neighbours[who];
         armed.is_some() && wake.is_none() && (!faults.is_empty() || self.is_pending(who))
+    }
+
+    /// The number of frames that the others have sent, and of their single copies and those of `who`.
+    pub(super) fn acts_of_others(&self, who: usize) -> u64 {
+        let others = self.neighbours.iter().enumerate().filter(|(other, _)| *other != who);
+        others.map(|(_, neighbour)| neighbour.sent).sum::<u64>() + self.taken + self.shared
     }
 
     /// Ends a process; the other processes of the node hear of it.
@@ -376,6 +384,7 @@ impl Frames for SimNode {
         fill(&mut bytes[head.len()..]);
         let mut memory = self.memory.borrow_mut();
         memory.frames += 1;
+        memory.neighbours[self.own].sent += 1;
         let mut visible = memory.seen_at();
         let ring = memory.ring(to, self.own);
         if let Some(last) = ring.frames.back() {
