@@ -68,10 +68,17 @@ static void start_receives(int peer, unsigned char *in, int length, int count, M
         MPI_Irecv(in + (size_t)i * LONGEST, length, MPI_BYTE, peer, i, MPI_COMM_WORLD, &request[i]);
 }
 
+static int are_synchronous;
+
 static void start_sends(int peer, const unsigned char *out, int length, int count, MPI_Request *request)
 {
-    for (int i = 0; i < count; i++)
-        MPI_Isend(out + (size_t)i * LONGEST, length, MPI_BYTE, peer, i, MPI_COMM_WORLD, &request[i]);
+    for (int i = 0; i < count; i++) {
+        const unsigned char *from = out + (size_t)i * LONGEST;
+        if (are_synchronous)
+            MPI_Issend(from, length, MPI_BYTE, peer, i, MPI_COMM_WORLD, &request[i]);
+        else
+            MPI_Isend(from, length, MPI_BYTE, peer, i, MPI_COMM_WORLD, &request[i]);
+    }
 }
 
 /* Sends all messages, and says so to the other rank by a file. */
@@ -210,6 +217,10 @@ int main(int argc, char **argv)
                 wait_at_once(peer, out, in, length);
                 STORY("the receives are posted, and the receiver waits outside of MPI");
                 receives_are_posted(peer, out, in, length, count);
+                STORY("the same, and the sends are synchronous");
+                are_synchronous = 1;
+                receives_are_posted(peer, out, in, length, count);
+                are_synchronous = 0;
                 wait_at_once(peer, out, in, length);
                 STORY("the receives take messages that are there, and the receiver waits outside of MPI");
                 messages_are_there(peer, out, in, length, count);

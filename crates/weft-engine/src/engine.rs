@@ -55,7 +55,6 @@ use multicast::Heard;
 use network::Network;
 use placement::ProgressOfWrites;
 use single_copy::SingleCopies;
-use stalls::Stalls;
 
 /// The most frames taken from the rings, and datagrams from the network, in one pass.
 const FRAMES_PER_PASS: usize = 64;
@@ -133,7 +132,10 @@ pub struct PointToPoint<P: Platform> {
     backlog: Vec<PeerId>,
     /// Set while items may wait for room at a peer of this node.
     is_full_on_node: bool,
-    stalls: Stalls,
+    /// Synchronous sends to peers of this node that were not matched when they were last looked at.
+    synchronous: Vec<usize>,
+    /// Set while the next look may wake the progress thread of a neighbour, though nothing arrives before.
+    looks_after_stalls: bool,
     scratch: Vec<u8>,
     passes: u32,
     /// The peers that write to memory of this process beside their flows.
@@ -454,7 +456,7 @@ impl<P: Platform> Engine<P> {
             || self.owes_copies()
             || self.looks_after_early()
             || self.looks_after_offers()
-            || self.stalls.looks_on()
+            || self.looks_after_stalls
             || !self.failed.is_empty()
             || self.has_settled_eager_writes()
             || self.windows.has_news(self.messages.completions())

@@ -19,6 +19,7 @@ use crate::memory::{Copier, Writer};
 use crate::messages::{self, Announced, Outgoing};
 use crate::protocols::{CostModel, EarlyAnnouncements, KernelTrials, Overlap, PeerWindows, Refinement, Streams};
 use crate::transport::{Node, Platform, PostedReceives};
+use crate::waiting::Stall;
 
 /// The table of posted receives of this platform.
 pub(crate) type Table<P> = <<<P as Platform>::Node as Node>::Posted as PostedReceives>::Table;
@@ -85,6 +86,8 @@ pub struct Peer<P: Platform> {
     pub(crate) writer: Writer,
     /// The windows of nonblocking large messages to and from the peer, if it is a process of this node.
     pub(crate) windows: PeerWindows,
+    /// The looks at the peer while messages to it stand still, if it is a process of this node.
+    pub(crate) stall: Stall,
     /// Set if the peer has written a message to a receive of this process since this process last fetched one
     /// from it: the memory of receives may still lie in the cache of the peer's processor.
     pub(crate) has_written: bool,
@@ -304,6 +307,7 @@ impl<P: Platform> Peers<P> {
             ahead_of_room: None,
             writer: Writer::new(P::ticks),
             windows: PeerWindows::default(),
+            stall: Stall::default(),
             has_written: false,
             early_announcements: EarlyAnnouncements::default(),
             numbered: 0,

@@ -46,6 +46,7 @@ mod migration;
 mod model_tests;
 mod pace;
 mod pulse;
+mod stall;
 mod waiters;
 
 pub use budget::SpinBudget;
@@ -60,6 +61,7 @@ pub use looks::Looks;
 pub use migration::Migration;
 pub use pace::Pace;
 pub use pulse::Pulse;
+pub(crate) use stall::Stall;
 pub use waiters::{News, Waiters};
 
 use weft_core::time::Duration;

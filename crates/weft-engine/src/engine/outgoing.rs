@@ -266,6 +266,10 @@ impl<P: Platform> PointToPoint<P> {
             self.messages.complete(handle);
         } else if let Some(entry) = self.messages.requests.get_mut(handle) {
             entry.state = State::AwaitingMatch { peer, context };
+            if matches!(self.peers[peer].route, Route::Shared(_)) {
+                self.synchronous.push(handle);
+                self.single_copy.may_stand_still = true;
+            }
         }
         true
     }

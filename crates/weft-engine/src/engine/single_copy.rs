@@ -358,15 +358,15 @@ impl<P: Platform> PointToPoint<P> {
         !self.single_copy.offers.is_empty()
     }
 
-    /// The receivers of announced messages.
-    pub(super) fn offers_to(&self) -> impl Iterator<Item = PeerId> {
-        self.single_copy.offers.peers()
+    /// The receiver at this place among those of announced messages.
+    pub(super) fn offers_to(&self, at: usize) -> Option<PeerId> {
+        self.single_copy.offers.peer(at)
     }
 
     /// Returns whether a look at announced messages may write one though nothing has arrived until then.
     #[inline]
     pub(super) fn looks_after_offers(&self) -> bool {
-        self.single_copy.offers_window && self.single_copy.offers.look_on()
+        self.single_copy.offers.look_on()
     }
 
     /// Returns whether a message announced to `peer` waits for its receive, or to be fetched, as far as is

@@ -210,14 +210,18 @@ impl Process {
     /// Starts the thread, when an operation is outstanding for the first time.
     #[cold]
     fn start_progress_thread(&mut self, outstanding: Outstanding) {
+        self.start_thread(None);
+        let (Some(engine), Some(thread)) = (&mut self.engine, &mut self.progress_thread) else { return };
+        thread.note_leave(outstanding.requests);
+        let coalescing = engine.coalescing_time().is_some();
+        thread.arm(engine, outstanding, Leaving { coalescing, ..Leaving::default() });
+    }
+
+    #[inline(never)]
+    fn start_thread(&mut self, pulse: Option<Pulse>) {
         let Some(engine) = &mut self.engine else { return };
-        match ProgressThread::start(engine, None, progress_from_thread) {
-            Ok(mut thread) => {
-                thread.note_leave(outstanding.requests);
-                let coalescing = engine.coalescing_time().is_some();
-                thread.arm(engine, outstanding, Leaving { coalescing, ..Leaving::default() });
-                self.progress_thread = Some(thread);
-            }
+        match ProgressThread::start(engine, pulse, progress_from_thread) {
+            Ok(thread) => self.progress_thread = Some(thread),
             Err(error) => self.do_without_progress_thread(&error),
         }
     }
@@ -227,17 +231,15 @@ impl Process {
     /// wakes the thread.
     #[cold]
     pub(crate) fn start_thread_for_neighbours(&mut self) {
-        let Some(engine) = self.engine.as_mut().filter(|engine| engine.messages.are_under_way()) else { return };
-        self.lacks_thread = false;
-        if self.progress_thread.is_some() {
-            return;
-        }
-        match ProgressThread::start(engine, None, progress_from_thread) {
-            Ok(thread) => self.progress_thread = Some(thread),
-            Err(error) => self.do_without_progress_thread(&error),
+        if self.engine.as_ref().is_some_and(|engine| engine.messages.are_under_way()) {
+            self.lacks_thread = false;
+            if self.progress_thread.is_none() {
+                self.start_thread(None);
+            }
         }
     }
 
+    #[inline(never)]
     fn do_without_progress_thread(&mut self, error: &std::io::Error) {
         (self.helped, self.lacks_thread) = (Helped::Nothing, false);
         let rank = self.job.as_ref().map_or(0, |job| job.rank);
@@ -252,11 +254,7 @@ impl Process {
     /// Starts a thread that answers peers who ask whether this process lives, also while the program
     /// computes.
     pub fn give_signs_of_life(&mut self, period: Duration) {
-        let Some(engine) = &mut self.engine else { return };
-        match ProgressThread::start(engine, Some(Pulse::new(period)), progress_from_thread) {
-            Ok(thread) => self.progress_thread = Some(thread),
-            Err(error) => self.do_without_progress_thread(&error),
-        }
+        self.start_thread(Some(Pulse::new(period)));
     }
 
     /// Lets calls that leave MPI hand outstanding operations over to a thread from now on.

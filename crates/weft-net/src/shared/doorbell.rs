@@ -98,6 +98,7 @@ pub(crate) enum Rung {
 
 impl Bell {
     /// The bell with this key.
+    #[inline(never)]
     pub(crate) fn new(key: Key) -> io::Result<Self> {
         Ok(Self { address: key.address()?, ring: key.secret() })
     }
@@ -105,6 +106,7 @@ impl Bell {
 
 impl Doorbell {
     /// Makes this process's bell.
+    #[inline(never)]
     pub(crate) fn hang() -> Result<Self, Error> {
         let mut last = io::Error::from(io::ErrorKind::AddrInUse);
         for _ in 0..NAMES_MAX {
@@ -135,6 +137,7 @@ impl Doorbell {
     }
 
     /// Rings a peer's bell.
+    #[inline(never)]
     pub(crate) fn ring(&self, peer: &Bell) -> Rung {
         let mut last = libc::EINTR;
         for _ in 0..INTERRUPTS_MAX {

@@ -89,9 +89,9 @@ impl Offers {
         to_peer.is_some_and(|to| to.offers.iter().rev().any(|offer| is_open(offer.handle)))
     }
 
-    /// The receivers.
-    pub(super) fn peers(&self) -> impl Iterator<Item = PeerId> {
-        self.to.iter().map(|to| to.peer)
+    /// The receiver at this place.
+    pub(super) fn peer(&self, at: usize) -> Option<PeerId> {
+        self.to.get(at).map(|to| to.peer)
     }
 
     /// Returns whether the next look may write a message though nothing has arrived until then.
