@@ -2,8 +2,8 @@
 //!
 //! The sender waits: messages that it has announced have not been fetched, synchronous ones have not been
 //! matched, or others wait for room. Mostly the receiver comes back at once. If it does not, it computes, and
-//! its progress thread sleeps, since on a node most messages need no help of the receiver. So the sender wakes
-//! that thread ([`Sleeping::ring_for_progress`]).
+//! its progress thread sleeps, since on a node most messages need no help of the receiver. So the sender
+//! wakes that thread ([`Sleeping::ring_for_progress`]).
 
 use super::PointToPoint;
 use crate::group::PeerId;
@@ -26,8 +26,8 @@ impl<P: Platform> PointToPoint<P> {
         self.looks_after_stalls = false;
         self.is_full_on_node = self.is_full_on_node && self.is_queued_on_node();
         let mut at = 0;
-        while let Some(handle) = self.synchronous.get(at) {
-            let request = self.messages.requests.get(*handle);
+        while at < self.synchronous.len() {
+            let request = self.messages.requests.get(self.synchronous[at]);
             if let Some(Request { state: State::AwaitingMatch { peer, .. }, .. }) = request {
                 self.look_at_receiver(*peer);
                 at += 1;

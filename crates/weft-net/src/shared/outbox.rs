@@ -80,16 +80,10 @@ impl Outbox {
 
     /// Returns whether so many bytes have room at present, in frames of 4 KiB to `frame_max` bytes each.
     pub(super) fn has_room(&mut self, to: usize, bytes: u64, frame_max: u64) -> bool {
-        if let Ring::Unused = self.rings[to] {
-            self.open(to);
-        }
-        let Ring::Open(producer) = &mut self.rings[to] else { return false };
-        match producer.has_room(bytes, frame_max) {
-            Ok(has_room) => has_room,
-            Err(broken) => {
-                self.close(to, broken.to_string());
-                false
-            }
+        match &mut self.rings[to] {
+            // The next frame finds out that a ring is broken.
+            Ring::Open(producer) => producer.has_room(bytes, frame_max) == Ok(true),
+            Ring::Unused | Ring::Closed => false,
         }
     }
 
