@@ -96,8 +96,8 @@ pub struct Peer<P: Platform> {
     /// The number of messages put on the route, the announced ones included; the receiver counts the same
     /// messages.
     numbered: u32,
-    /// The messages of the last ones in a row that were announced and then written to their receives: the
-    /// number of the last one, and how many they are.
+    /// The last messages in a row that this process announced, and then wrote itself: the number of the last
+    /// one, and their count.
     written: (u32, u32),
     messages: u64,
     bytes: u64,
@@ -139,7 +139,7 @@ impl<P: Platform> Peer<P> {
         self.numbered
     }
 
-    /// The number of messages up to number `last`, in a row, that were announced and then written.
+    /// The number of messages in a row, up to message `last`, that this process announced and then wrote.
     pub(crate) fn written_up_to(&self, last: u32) -> u32 {
         if self.written.0 == last { self.written.1 } else { 0 }
     }

@@ -563,11 +563,11 @@ impl<P: Platform> PointToPoint<P> {
         self.node.is_some() && !self.peers.near.copies
     }
 
-    /// Returns whether messages go through rings, from this process or to it, that move on only while both
-    /// ends make passes: a receiver has asked for one that the kernel could have copied, or messages wait for
-    /// room. The receiver of a window may have asked at any time.
+    /// Returns whether a message from this process or to it goes through a ring, and moves on only while both
+    /// ends make passes. Its receiver has asked for it, though the kernel could have copied it; or its sender
+    /// waits for room. The receiver of a window may ask at any time.
     #[inline]
-    pub fn is_asked_for_rings(&self) -> bool {
+    pub fn needs_rings(&self) -> bool {
         (self.single_copy.may_stand_still && self.stands_still_without_passes())
             || (!self.messages.regions.is_empty() && self.is_asked_on_node())
     }
@@ -581,7 +581,7 @@ impl<P: Platform> PointToPoint<P> {
     /// Returns whether messages of the node are left that move on only if this process makes passes.
     #[inline]
     pub fn needs_passes(&self) -> bool {
-        self.owes_copies() || self.is_asked_for_rings()
+        self.owes_copies() || self.needs_rings()
     }
 
     /// Wakes the thread of this process that sleeps until a neighbour wakes it; returns `false` when no

@@ -39,8 +39,8 @@ pub struct Peer {
     pub(super) arriving_on: Vec<(Stream, Arriving)>,
     /// The number of messages that have arrived from the peer, unexpected ones included.
     pub(super) handled: u32,
-    /// The number of the last message that the peer has written to its receive already: its announcement is
-    /// still to come, and so may be others, all of messages that the peer has written.
+    /// The number of a message that the peer has written to its receive, and whose announcement has not been
+    /// handled. The peer has written each earlier message as well whose announcement has not been handled.
     pub(super) written: Option<u32>,
     /// Set when announced data can be read from the peer's memory.
     pub single_copy: bool,

@@ -62,16 +62,16 @@ pub struct Offered {
     pub tag: i32,
     /// The number of the previous message that went to this receiver.
     pub before: u32,
-    /// The number of messages up to that one, in a row, that the sender has announced and then written: they
-    /// have their receives, even if the receiver has not handled their announcements.
+    /// The number of messages right before this one that the sender has announced, and then written itself.
+    /// Each of them has its receive. The receiver may not have handled their announcements.
     pub written: u32,
     /// The message's own number, if it has been announced in the ring as well.
     pub number: Option<u32>,
 }
 
 impl Offered {
-    /// Returns whether `count`, a number of messages, counts all before this one but those that the sender
-    /// has written, and not this one.
+    /// Returns whether the first `count` messages do not include this one, and include each earlier one that
+    /// the sender has not written itself.
     pub const fn stands_at(&self, count: u32) -> bool {
         self.before.wrapping_sub(count) <= self.written
     }

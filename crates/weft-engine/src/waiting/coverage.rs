@@ -73,9 +73,9 @@ pub struct State {
     pub has_network: bool,
     /// Set if large messages of the node are not copied between memories, so that they need both sides.
     pub node_needs_help: bool,
-    /// Set if a message of the node, for which its receiver has asked, goes through a ring where others are
-    /// copied between memories.
-    pub asked_for_rings: bool,
+    /// Set if a message of the node goes through a ring, and moves on only while both ends make passes. Most
+    /// others are copied between memories by one end.
+    pub needs_rings: bool,
     /// Set if ranks share processors.
     pub is_crowded: bool,
     /// Set if this process has still to fetch messages of neighbours.
@@ -96,10 +96,10 @@ pub struct Outstanding {
 
 impl Outstanding {
     /// The most that may be outstanding, with any requests and packets. What covers this covers all of it, so
-    /// the rest of the state need not be looked at. `asked_for_rings` as in [`State`].
+    /// the rest of the state need not be looked at. `needs_rings` as in [`State`].
     #[inline(always)]
-    pub fn most(neighbours: bool, asked_for_rings: bool, copies: bool) -> Self {
-        Self { requests: true, neighbours: neighbours || asked_for_rings, copies: copies || asked_for_rings }
+    pub fn most(neighbours: bool, needs_rings: bool, copies: bool) -> Self {
+        Self { requests: true, neighbours: neighbours || needs_rings, copies: copies || needs_rings }
     }
 
     /// The part of `state` that the progress thread must care for; `None`: nothing. `has_deadlines` says that
@@ -109,7 +109,7 @@ impl Outstanding {
     pub fn of(state: &State, has_deadlines: impl FnOnce() -> bool) -> Option<Self> {
         // Where ranks share processors a neighbour's frame is no reason to wake the thread.
         let quietly = state.has_network && state.is_crowded;
-        let (by_events, by_looks) = (state.asked_for_rings && !quietly, state.asked_for_rings && quietly);
+        let (by_events, by_looks) = (state.needs_rings && !quietly, state.needs_rings && quietly);
         let neighbours = state.collectives || (state.requests && (state.node_needs_help || by_events));
         let networked = state.has_network && (state.remote || has_deadlines());
         let copies = state.owes_copies || by_looks;
@@ -550,7 +550,7 @@ mod tests {
                 collectives,
                 has_network,
                 node_needs_help,
-                asked_for_rings: asked,
+                needs_rings: asked,
                 is_crowded,
                 owes_copies,
             };
@@ -580,7 +580,7 @@ mod tests {
             collectives: false,
             has_network: true,
             node_needs_help: false,
-            asked_for_rings: false,
+            needs_rings: false,
             is_crowded: false,
             owes_copies: false,
         };

@@ -790,7 +790,7 @@ impl Here {
                 collectives: false,
                 has_network: process.has_network,
                 node_needs_help: process.node_needs_help,
-                asked_for_rings: false,
+                needs_rings: false,
                 is_crowded: process.oversubscribed,
                 owes_copies: !process.left.is_empty() && !forgets_copies,
             };

@@ -168,7 +168,7 @@ impl Process {
             return;
         }
         let neighbours = self.serves_others() || engine.node_needs_help();
-        let most = Outstanding::most(neighbours, engine.is_asked_for_rings(), engine.owes_copies());
+        let most = Outstanding::most(neighbours, engine.needs_rings(), engine.owes_copies());
         if let Some(thread) = &mut self.progress_thread
             && !thread.trusts()
             && thread.covers(engine, &most)
@@ -189,7 +189,7 @@ impl Process {
             collectives,
             has_network: engine.has_network(),
             node_needs_help: engine.node_needs_help(),
-            asked_for_rings: engine.is_asked_for_rings(),
+            needs_rings: engine.needs_rings(),
             is_crowded,
             owes_copies: engine.owes_copies(),
         };

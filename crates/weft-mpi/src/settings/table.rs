@@ -299,10 +299,10 @@ pub const PROGRESS: Setting = Setting {
     name: "WEFT_PROGRESS",
     default: "thread",
     allowed: "thread or none",
-    meaning: "the thread that moves messages between hosts, and nonblocking collectives, while the program \
-              is outside MPI. `thread`: one per rank, asleep unless there is something to do; `none`: \
-              messages move only inside calls of MPI. With both, a rank that computes shows its peers now \
-              and then that it is alive",
+    meaning: "the thread that moves messages between hosts, nonblocking collectives, and messages of a host \
+              that stand still, while the program is outside MPI. `thread`: one per rank, asleep unless there \
+              is something to do; `none`: messages move only inside calls of MPI. With both, a rank that \
+              computes shows its peers now and then that it is alive",
     reader: Reader::Library,
 };
 /// The scheme by which packets are acknowledged: deferred, at once, or each by itself.

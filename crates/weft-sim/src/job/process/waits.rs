@@ -293,8 +293,8 @@ impl Proc {
         let (collectives, node_needs_help) = (self.serves_others(), self.engine.node_needs_help());
         let coalescing = self.engine.coalescing_time().is_some();
         let owes_copies = self.engine.owes_copies();
-        let asked_for_rings = self.engine.is_asked_for_rings();
-        let most = Outstanding::most(collectives || node_needs_help, asked_for_rings, owes_copies);
+        let needs_rings = self.engine.needs_rings();
+        let most = Outstanding::most(collectives || node_needs_help, needs_rings, owes_copies);
         if self.waiters.any() || (!self.coverage.trusts() && self.coverage.is_covered(&most, coalescing)) {
             return;
         }
@@ -305,7 +305,7 @@ impl Proc {
             collectives,
             has_network: self.engine.has_network(),
             node_needs_help,
-            asked_for_rings,
+            needs_rings,
             is_crowded: self.engine.is_oversubscribed(),
             owes_copies,
         };
